@@ -1,0 +1,114 @@
+"""The words that environments, dialects, policies and the engine share: what is asked, and what is answered.
+
+Everything here is a frozen value without behaviour beyond its own bytes. Nothing knows a provider or an environment.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+ToolChoice = Literal["auto", "required", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function the agent may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    """JSON schema of the arguments object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call, exactly as the model wrote it. Untrusted: nothing in it has been checked."""
+
+    id: str
+    name: str
+    arguments: str
+    """The arguments' text; a JSON object if the model behaved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One entry of a chat."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    """Assistant only: the tool calls, in the order the model made them."""
+    call_id: str = ""
+    """Tool only: the call this answers."""
+    opaque: bytes = b""
+    """Assistant only: the part of a reply that only its dialect understands (JSON), sent back verbatim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one reply, as the provider counts them."""
+
+    input: int = 0
+    """All prompt tokens, cached ones included."""
+    output: int = 0
+    """All reply tokens, reasoning included."""
+    cached_read: int = 0
+    """Part of `input` that was read from the provider's prompt cache."""
+    cached_write: int = 0
+    """Part of `input` that was written to the provider's prompt cache."""
+    reasoning: int = 0
+    """Part of `output` that was hidden reasoning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model (or a policy) answered."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish: str = "stop"
+    """`stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word."""
+    usage: Usage = Usage()
+    model: str = ""
+    """The model that was served, in the provider's words."""
+    fingerprint: str = ""
+    """The provider's fingerprint of the deployment, where it gives one."""
+    response_id: str = ""
+    opaque: bytes = b""
+    """JSON that only the dialect understands (reasoning items, signatures); stored and sent back verbatim."""
+
+    def message(self) -> Message:
+        """The reply as it joins the chat."""
+        return Message(role="assistant", text=self.text, calls=self.calls, opaque=self.opaque)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How a model is asked. The environment gives defaults; the agent may override each."""
+
+    temperature: float | None = None
+    max_tokens: int = 4096
+    """Always sent: it bounds the worst case of a request."""
+    tool_choice: ToolChoice = "auto"
+    parallel_calls: bool | None = None
+    top_p: float | None = None
+    effort: str = ""
+    """Reasoning effort, in the provider's words; empty: not sent."""
+    extra: str = ""
+    """Further body fields, a JSON object's text; empty: none."""
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> "Sampling":
+        """A copy with the given fields replaced; the caller has checked names and types."""
+        return replace(self, **overrides)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One question, provider-neutral: what a policy sees, and what a simulated provider decodes."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    sampling: Sampling
+    seed: int
+    """Made from (episode, step); the only randomness a policy may use."""

@@ -1,0 +1,126 @@
+"""What an environment is: a frozen record of pure functions. There is nothing to inherit.
+
+An environment is a state machine `(state, reply) -> (state, observation)`. It does no I/O, reads no clock, and draws
+only from the instance's seed. `step` is total: whatever a model answers has a defined outcome, recorded in the facts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool
+
+InstanceT = TypeVar("InstanceT")
+StateT = TypeVar("StateT")
+
+Facts = Mapping[str, Any]
+"""What the environment said back, as JSON-able values: typed outcomes and numbers, never rendered text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """A prompt pack: every text the agent reads, by dotted key, for one environment (and variant)."""
+
+    name: str
+    digest: str
+    """Hex digest of the resolved texts: part of an agent's identity."""
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What the agent brings: its prompt pack and its notes. The same instance may be played with other kits."""
+
+    pack: Pack
+    notes: bool = True
+    """Whether the agent has the notes tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The start of a chat."""
+
+    messages: tuple[Message, ...]
+    """System message first, then what the user says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a reply brought about."""
+
+    messages: tuple[Message, ...]
+    """Appended to the chat behind the reply: tool results, then a notice if there is one. Empty where the chat ends."""
+    facts: Facts
+    new_chat: bool = False
+    """The period is over: the next request starts afresh from `opening(state)`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One episode's result."""
+
+    value: float
+    """The environment's score; 1 is the optimum."""
+    solved: bool
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Secondary metrics by name; an undefined one is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of an environment's instances, as a suite, `vary` and `evalkit generate` know it."""
+
+    kind: type
+    """`int`, `float`, `str` or `bool`."""
+    help: str
+    default: Any
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment(Generic[InstanceT, StateT]):
+    """One benchmark."""
+
+    name: str
+    version: int
+    """Raised when the same replies would lead to other states, texts or facts."""
+    defaults: Sampling
+    parameters: Mapping[str, Parameter]
+    texts: Mapping[str, frozenset[str]]
+    """Keys of the texts a pack must hold, each with the fields its text may use in braces."""
+    load: Callable[[Mapping[str, Any]], InstanceT]
+    """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
+    describe: Callable[[InstanceT], Mapping[str, Any]]
+    """An instance as a suite's line: defining fields plus the stored optimum or denominator."""
+    start: Callable[[InstanceT, Kit], StateT]
+    opening: Callable[[StateT], Opening]
+    tools: Callable[[StateT], tuple[Tool, ...]]
+    """The tools the next request offers. The same tuple object as long as they stay the same."""
+    step: Callable[[StateT, Reply], tuple[StateT, Observation]]
+    period: Callable[[StateT], int]
+    """The period the next request belongs to."""
+    ended: Callable[[StateT], str]
+    """Why the episode is over (`stable`, `complete`, `unresponsive`), or an empty string while it goes on."""
+    score: Callable[[InstanceT, Sequence[Facts]], Score]
+    """From the facts of all steps, in order. An episode that the model ended early is scored by the same rule, as if
+    its remaining periods had brought no action."""
+    generate: Callable[[Mapping[str, Any], int, int], Iterator[Mapping[str, Any]]]
+    """(parameters, count, seed) -> suite lines of the native generator, lazily."""
+    stratum: Callable[[InstanceT], str]
+    """The group an instance belongs to, for balanced order and stratified intervals."""
+
+
+def fill(template: str, **values: object) -> str:
+    """A pack's text with `{name}` replaced for the given names only; every other brace stays as it is."""
+    for name, value in values.items():
+        template = template.replace("{" + name + "}", str(value))
+    return template
+
+
+def outcomes(facts: Iterable[Facts]) -> Iterator[tuple[str, str]]:
+    """All (tool, outcome) pairs of an episode, in order."""
+    for one in facts:
+        for call in one.get("calls", ()):
+            yield call["tool"], call["outcome"]

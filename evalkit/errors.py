@@ -1,0 +1,63 @@
+"""Every failure of the world that evalkit names, each with its remedy. One flat family.
+
+Four mechanisms, kept apart: an agent's mistake is an *observation* and never comes here; a failure of the world is an
+`EvalkitError`; a bug of ours is any other exception; bad input is a `UsageError` that was found before anything began.
+"""
+
+from collections.abc import Iterable
+
+
+class EvalkitError(Exception):
+    """Something in the world is not as it must be. The message says what, where, and what to do."""
+
+
+class UsageError(EvalkitError):
+    """What the user asked for cannot be started: a spec, a suite, a flag. Nothing was written."""
+
+
+class RunError(EvalkitError):
+    """A run directory cannot be used as asked: locked, foreign, conflicting."""
+
+
+class CorruptLogError(EvalkitError):
+    """A run's log has lost or changed rows. Names segment, episode and step as far as they are known."""
+
+
+class StorageError(EvalkitError):
+    """The disk refused a write: full, read-only, no permission. What was durable before stays valid."""
+
+
+class BudgetReached(EvalkitError):
+    """The next request's worst case does not fit the budget any more."""
+
+
+class DeadlineReached(EvalkitError):
+    """The run's deadline has passed."""
+
+
+class EpisodeUnavailable(EvalkitError):
+    """A request failed for longer than retries allow; the episode is parked and owed."""
+
+
+class EpisodeRefused(EvalkitError):
+    """The provider refused this episode's request because of its content; the model's doing, final."""
+
+    def __init__(self, ending: str, message: str) -> None:
+        super().__init__(message)
+        self.ending = ending
+        """`context_length`, `content_filter` or `bad_request`."""
+
+
+class LaneClosed(EvalkitError):
+    """The lane cannot go on (bad key, unknown model, bound exceeded); its episodes are owed."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """` Did you mean 'x'?`, or the valid names if none is near. For the end of a message."""
+    from difflib import get_close_matches
+
+    names = sorted(valid)
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Valid: {', '.join(names)}." if names else ""

@@ -1,0 +1,85 @@
+"""Money as an integer count of pico-dollars (1e-12 USD).
+
+One USD per million tokens is exactly 1,000,000 pico-dollars a token, so list prices are whole numbers, sums are exact
+and do not depend on the order in which episodes finish.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import NewType
+
+from evalkit.dialogue import Usage
+
+PicoUsd = NewType("PicoUsd", int)
+
+PICO_PER_USD = 10**12
+_PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What one token costs, in pico-dollars a token."""
+
+    input: int
+    output: int
+    cached_read: int
+    """An input token read from the prompt cache."""
+    cached_write: int
+    """An input token written to the prompt cache."""
+    request: int = 0
+    """A fixed charge a request, in pico-dollars."""
+
+    def of(self, usage: Usage) -> PicoUsd:
+        """The cost of one reply: cached tokens at their own rates, the rest of the input at the list rate."""
+        plain = usage.input - usage.cached_read - usage.cached_write
+        return PicoUsd(
+            self.request
+            + plain * self.input
+            + usage.cached_read * self.cached_read
+            + usage.cached_write * self.cached_write
+            + usage.output * self.output
+        )
+
+    def worst(self, *, input_tokens: int, output_tokens: int) -> PicoUsd:
+        """An upper bound of a request whose tokens are bounded so, however the provider caches."""
+        return PicoUsd(
+            self.request
+            + input_tokens * max(self.input, self.cached_read, self.cached_write)
+            + output_tokens * self.output
+        )
+
+
+FREE = Price(input=0, output=0, cached_read=0, cached_write=0)
+
+
+def pico_per_token(usd_per_mtok: str | int) -> int:
+    """A list price in USD per million tokens, as text, as whole pico-dollars a token.
+
+    Raises ValueError where the text is no number, is negative, or is finer than a pico-dollar a token.
+    """
+    return _whole(usd_per_mtok, _PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK, "a price in USD per million tokens")
+
+
+def parse_usd(text: str | int) -> PicoUsd:
+    """An amount of USD as text (`"2.50"`). Raises ValueError as `pico_per_token` does."""
+    return PicoUsd(_whole(text, PICO_PER_USD, "an amount in USD"))
+
+
+def _whole(text: str | int, unit: int, what: str) -> int:
+    try:
+        value = Decimal(str(text)) * unit
+    except InvalidOperation as flaw:
+        raise ValueError(f"{text!r} is not {what}") from flaw
+    if not value.is_finite() or value < 0 or value != value.to_integral_value():
+        raise ValueError(f"{text!r} is not {what}: it must be finite, not negative, and no finer than 1e-12 USD")
+    return int(value)
+
+
+def show_usd(amount: int) -> str:
+    """An amount for people: `$12.35`, `$0.0421`, `$0`."""
+    if amount == 0:
+        return "$0"
+    usd = Decimal(amount) / PICO_PER_USD
+    places = 2 if abs(usd) >= 1 else 4
+    shown = f"{usd:.{places}f}"
+    return f"${shown}" if Decimal(shown) != 0 else f"${usd:.2g}"

@@ -1,0 +1,67 @@
+"""Random draws keyed by place: step 40 is drawn without drawing steps 0 to 39, so a resume restores no generator.
+
+Only the raw 64-bit words of Philox are used, never numpy's distributions: those may change between numpy versions,
+the words may not (NEP 19), and a frozen instance must stay what it was.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Words = npt.NDArray[np.uint64]
+    Doubles = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+
+class Stream:
+    """The draws of one place, in order. Two streams of different places are independent."""
+
+    __slots__ = ("_philox",)
+
+    def __init__(self, seed: int, *place: str | int) -> None:
+        from numpy.random import Philox
+
+        name = "/".join(map(str, (seed, *place))).encode()
+        # The whole name is digested: unlike `hash()`, that is the same in every process.
+        self._philox = Philox(key=int.from_bytes(hashlib.sha256(name).digest()[:16], "big"))
+
+    def word(self) -> int:
+        """64 random bits."""
+        return int(self._philox.random_raw())
+
+    def uniform(self) -> float:
+        """A double in [0, 1): the top 53 bits of a word."""
+        return (self.word() >> 11) * 2.0**-53
+
+    def below(self, n: int) -> int:
+        """An integer in 0..n-1, without bias (multiply and reject, Lemire 2019). Raises ValueError if n < 1."""
+        if n < 1:
+            raise ValueError("below() needs a positive bound")
+        product = self.word() * n
+        while (product & 0xFFFF_FFFF_FFFF_FFFF) < (2**64 - n) % n:
+            product = self.word() * n
+        return product >> 64
+
+    def permutation(self, n: int) -> list[int]:
+        """0..n-1 in random order (Fisher-Yates)."""
+        order = list(range(n))
+        for i in range(n - 1, 0, -1):
+            j = self.below(i + 1)
+            order[i], order[j] = order[j], order[i]
+        return order
+
+    def uniforms(self, n: int) -> "Doubles":
+        """`n` doubles in [0, 1) at once, shape (n,)."""
+        import numpy as np
+
+        words: Words = self._philox.random_raw(n)
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def derive(*place: str | int) -> int:
+    """A seed of 31 bits made from a place, for generators that take one (a request's `seed` field)."""
+    name = "/".join(map(str, place)).encode()
+    return int.from_bytes(hashlib.sha256(name).digest()[:4], "big") >> 1

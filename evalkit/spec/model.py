@@ -1,0 +1,144 @@
+"""What a sweep is made of, as frozen values: providers and models, agents, suites, episodes.
+
+Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py` and `sweep.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalkit.dialogue import Sampling
+from evalkit.env.environment import Kit
+from evalkit.money import PicoUsd, Price
+from evalkit.wire.dialect import Quirks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a lane may ask of its provider. None: no such limit is known."""
+
+    requests_per_minute: float | None = None
+    input_tokens_per_minute: float | None = None
+    output_tokens_per_minute: float | None = None
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model of a provider's catalogue."""
+
+    name: str
+    price: Price | None
+    """None: unknown; the sweep must say that it may run without."""
+    limits: Limits
+    context_tokens: int | None = None
+    quirks: Quirks = Quirks()
+    price_source: str = ""
+    """Where the price comes from, with its date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One file of `providers/`."""
+
+    name: str
+    dialect: str
+    url: str
+    """Base URL; empty for a provider that evalkit starts itself (`simulate`)."""
+    key_env: str = ""
+    """The environment variable that holds the key; empty: none is needed."""
+    models: Mapping[str, Model] = field(default_factory=dict)
+    limits: Limits = Limits()
+    """For models that the file does not list."""
+    timeout_s: float = 600.0
+    """For one attempt, first byte sent to last byte received."""
+    any_model: bool = False
+    """Whether models that the file does not list may be asked for (local servers)."""
+    simulate: Mapping[str, Any] | None = None
+    """Options of a simulated provider that a run starts for itself and ends with itself."""
+    seed: bool = True
+    """Whether requests carry a `seed`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """What answers: a model at a provider with its sampling and prompt pack, or a policy in this process."""
+
+    name: str
+    provider: str = ""
+    model: str = ""
+    policy: str = ""
+    """Name of a policy played in this process; exclusive with provider and model."""
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    """Fields of `Sampling` that the agent sets over the environment's defaults."""
+    prompts: str = "standard"
+    """Name or path of the prompt pack."""
+    notes: bool = True
+    tags: tuple[str, ...] = ()
+    stand_in: str = ""
+    """The policy `plan` plays in this agent's place; empty: chosen by the environment."""
+
+    @property
+    def lane(self) -> str:
+        """The queue its requests share: `provider/model`, or `policy` for all that are played in this process."""
+        return f"{self.provider}/{self.model}" if self.provider else "policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteInstance:
+    """One instance as a sweep plays it."""
+
+    suite: str
+    """Suite name, with `?k=2` behind it where the sweep varied parameters."""
+    id: str
+    environment: str
+    digest: str
+    """Of the defining fields; hex."""
+    instance: Any
+    """The environment's own value."""
+    stratum: str
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    """The varied parameters and their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSpec:
+    """One agent on one instance, one replicate."""
+
+    id: str
+    agent: AgentSpec
+    target: SuiteInstance
+    replicate: int
+    sampling: Sampling
+    kit: Kit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteUse:
+    """A suite as a sweep names it."""
+
+    name: str
+    vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    instances: tuple[str, ...] = ()
+    """Ids to play; empty: all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The spec of a run: agents x suites x replicates, with its bounds."""
+
+    name: str
+    source: str
+    """The file it was read from."""
+    agents: tuple[AgentSpec, ...]
+    suites: tuple[SuiteUse, ...]
+    replicates: int = 1
+    width: int = 64
+    """Episodes in flight in each lane."""
+    budget: PicoUsd | None = None
+    deadline_s: float | None = None
+    """Seconds from the start of each `run` command."""
+    unpriced: bool = False
+    """Whether models without a known price may run (they count as free)."""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    """Overrides by lane."""

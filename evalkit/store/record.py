@@ -1,0 +1,87 @@
+"""The rows of a run: one a step, and one for each movement of money that is no step.
+
+`schema.py` holds the same as Arrow columns; a test compares the two.
+"""
+
+from dataclasses import dataclass
+
+from evalkit.money import PicoUsd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One turn of one episode with its outcome: the unit of checkpoint, resume and billing."""
+
+    episode: str
+    """Digest of instance, agent, replicate and environment version; the same after every resume."""
+    environment: str
+    suite: str
+    """The suite's name; behind `?` the parameters the sweep varied, as `k=2&n=20`."""
+    instance: str
+    """The instance's id within its suite."""
+    agent: str
+    replicate: int
+    take: int
+    """0, and one more each time the episode was retried on request. A later take replaces earlier rows from its first
+    step on."""
+    step: int
+    """Place in the episode, from 0, without gaps."""
+    period: int
+    turn: int
+    """Place in the period's chat, from 0."""
+    reply: bytes | None
+    """The reply as canonical JSON (`run/replies.py`), its opaque part included; None where an ending brought none."""
+    raw: bytes | None
+    """The body as it came, kept only where strict JSON refused it."""
+    facts: bytes
+    """The observation's facts as JSON."""
+    observation_digest: bytes
+    """First 16 bytes of SHA-256 of the texts the agent read as a consequence."""
+    request_digest: bytes
+    """Chained digest (16 bytes) of everything the model had been sent when it answered."""
+    step_digest: bytes
+    """Digest (16 bytes) over request digest, reply, facts and observation digest: covers the row."""
+    tokens_in: int
+    tokens_out: int
+    tokens_cached_read: int
+    tokens_cached_write: int
+    tokens_reasoning: int
+    cost: PicoUsd
+    """Price of the reply at the run's frozen rates, in 1e-12 USD. Failed attempts are in the ledger."""
+    latency_s: float
+    """Seconds from first byte sent to last byte received, of the attempt that succeeded."""
+    queue_s: float
+    """Seconds spent waiting for the lane's limits, all attempts together."""
+    attempts: str
+    """Outcomes of all attempts in order, joined by commas: `rate_limit,ok`; `ok` alone in the good case."""
+    started_at: float
+    """Wall time when the first attempt was sent, seconds since 1970."""
+    served_model: str
+    fingerprint: str
+    response_id: str
+    finish: str
+    ending: str
+    """Why the episode ended with this step; empty while it goes on."""
+    worker: str
+    """The process that wrote the row: host and pid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRecord:
+    """A movement of money that is no step."""
+
+    kind: str
+    """`lease`: set aside before it may be spent. `charge`: an attempt whose true cost is unknown, at its worst case.
+    `crash`: what a crashed session may have left in flight. `close`: a session ended and gave back what it had leased.
+    `release`: a charge taken back."""
+    session: str
+    """The process that wrote it, as one life of the run."""
+    amount: PicoUsd
+    lane: str = ""
+    agent: str = ""
+    episode: str = ""
+    step: int = -1
+    attempt: int = -1
+    reason: str = ""
+    at: float = 0.0
+    """Wall time, seconds since 1970."""

@@ -1,0 +1,52 @@
+"""What a dialect is: one wire format as a frozen record of pure functions, in both directions.
+
+A message is encoded once, when it joins the chat, and spliced into every later body: the cost of a turn, copying aside,
+does not grow with the chat.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
+from evalkit.wire.http import HttpResponse, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirks:
+    """How one model's API departs from its dialect's default; from the catalogue."""
+
+    max_tokens_field: str = "max_tokens"
+    refuses: frozenset[str] = frozenset()
+    """Fields of `Sampling` (and `seed`) that the model's API answers with an error; never sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One wire format."""
+
+    name: str
+    path: str
+    """Appended to the provider's base URL."""
+    overhead_tokens: int
+    """Input tokens a request may cost beyond one a byte of its body (the chat template's own)."""
+    head: Callable[[str, Sampling, Quirks], bytes]
+    """(model, sampling, quirks) -> the part of a body that all requests of an agent share; computed once."""
+    encode_tools: Callable[[Sequence[Tool]], bytes]
+    encode_message: Callable[[Message], bytes]
+    body: Callable[[bytes, bytes, Sequence[bytes], int | None], bytes]
+    """(head, tools, messages, seed) -> the request body, by joining what is encoded already."""
+    headers: Callable[[str], Mapping[str, str]]
+    """(key) -> authentication headers; an empty key gives none."""
+    decode: Callable[[bytes], Reply]
+    """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""
+    judge: Callable[[HttpResponse], Verdict]
+    objections: Callable[[Sampling, Sequence[Tool]], Sequence[str]]
+    """What of this the dialect cannot express, in sentences; looked at before anything is sent."""
+    decode_request: Callable[[bytes], tuple[str, Request]]
+    """For the simulated provider: (model, request). Raises ValueError saying what is wrong."""
+    encode_reply: Callable[[Reply], bytes]
+    """For the simulated provider."""
+
+
+class MalformedReplyError(Exception):
+    """A 200 body that holds no reply; the client treats it as a truncated answer."""

@@ -1,0 +1,40 @@
+"""An HTTP exchange as values, and the one verdict on its outcome. No socket, no clock.
+
+`judge` is total over everything that can come back. Retrying itself lives in `client/retry.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect"]
+Action = Literal["accept", "retry", "end_episode", "end_lane"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """What came back, or what went wrong instead."""
+
+    status: int = 0
+    """HTTP status; 0 if there was none."""
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes = b""
+    failure: Failure = ""
+    detail: str = ""
+    """The failure in the library's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to do about a response."""
+
+    action: Action
+    kind: str = ""
+    """Short word for logs and counters: `rate_limit`, `overload`, `server_error`, `timeout`, `reset`, `truncated`,
+    `bad_key`, `unknown_model`, `context_length`, `content_filter`, `bad_request`, ..."""
+    wait_s: float | None = None
+    """The server's own word on when to come back, if it gave one."""
+    message: str = ""
+    billable: bool = False
+    """Whether the provider may have billed the attempt although its usage is unknown."""
