@@ -32,7 +32,7 @@ class Model:
     """None: unknown; the sweep must say that it may run without."""
     limits: Limits
     context_tokens: int | None = None
-    quirks: Quirks = Quirks()
+    quirks: Quirks = field(default_factory=Quirks)
     price_source: str = ""
     """Where the price comes from, with its date."""
 
