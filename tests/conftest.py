@@ -1,0 +1,20 @@
+"""What all tests share: where the reference data lies, and how Hypothesis searches."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("evalkit", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("evalkit")
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with golden data and specifications beside the project; a public clone has none."""
+    folder = PROJECT.parent / "shared"
+    if not (folder / "goldens").is_dir():
+        pytest.skip("no ../shared folder beside the project: golden data is not there to compare with")
+    return folder
