@@ -1,0 +1,112 @@
+"""`run.json`: what a run is made of, frozen when it began and extended only by addition.
+
+It holds everything that replay needs beside the log itself (instances, prompt packs, sampling), so that a run can be
+verified and reported when the suites and packs it was started from have changed or gone.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalkit.errors import CorruptLogError, RunError
+
+FILE = "run.json"
+FORMAT = 1
+
+
+class ManifestInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of a suite."""
+
+    id: str
+    digest: str
+    stratum: str
+    line: Mapping[str, Any]
+    """The suite's line: what the environment's `load` reads."""
+
+
+class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite as it is played: a base suite, with the parameters that the sweep varied set to one value each."""
+
+    name: str
+    """Base name, with `?k=2` behind it where parameters were varied."""
+    base: str
+    axes: Mapping[str, Any]
+    environment: str
+    environment_version: int
+    digest: str
+    instances: tuple[ManifestInstance, ...]
+
+
+class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt pack as it was resolved for one environment and variant."""
+
+    name: str
+    digest: str
+    texts: Mapping[str, str]
+
+
+class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent."""
+
+    name: str
+    identity: str
+    """Digest of what it reads and how it samples; a change is a conflict."""
+    lane: str
+    provider: str
+    model: str
+    policy: str
+    overrides: Mapping[str, Any]
+    sampling: Mapping[str, Mapping[str, Any]]
+    """By environment: the sampling in force."""
+    packs: Mapping[str, str]
+    """By environment: digest of the pack in force."""
+    pack: str
+    """The pack's name, for tables."""
+    notes: bool
+    tags: tuple[str, ...]
+    marks: tuple[str, ...] = ()
+    """What readers must know of it: `temperature not sent: the model refuses it`."""
+    price: Mapping[str, int] | None = None
+    """Pico-dollars a token by kind, frozen when the agent joined the run; None: no price is known."""
+    price_source: str = ""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The run."""
+
+    format: int
+    evalkit: str
+    name: str
+    created_at: float
+    replicates: int
+    agents: Mapping[str, ManifestAgent]
+    suites: Mapping[str, ManifestSuite]
+    packs: Mapping[str, ManifestPack]
+    """By digest."""
+
+
+def read_manifest(run: Path) -> Manifest:
+    """The manifest of a run directory. Raises RunError if it is none, CorruptLogError if the file is damaged."""
+    path = run / FILE
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise RunError(f"{run} is no run directory: it has no {FILE}. Start one with `evalkit run SPEC`.") from None
+    try:
+        manifest = msgspec.json.decode(raw, type=Manifest)
+    except msgspec.DecodeError as flaw:
+        raise CorruptLogError(
+            f"{path} is damaged: {flaw}. Restore it from a copy; the log beside it is intact."
+        ) from flaw
+    if manifest.format != FORMAT:
+        raise RunError(
+            f"{run} has run format {manifest.format}, this evalkit reads format {FORMAT}. Use the evalkit that wrote it."
+        )
+    return manifest
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The manifest as indented JSON with sorted keys, so that two of them can be compared by eye."""
+    return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=2) + b"\n"
