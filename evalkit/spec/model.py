@@ -58,6 +58,8 @@ class Provider:
     """Options of a simulated provider that a run starts for itself and ends with itself."""
     seed: bool = True
     """Whether requests carry a `seed`."""
+    default_price: Price | None = None
+    """For models that the file does not list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class AgentSpec:
     model: str = ""
     policy: str = ""
     """Name of a policy played in this process; exclusive with provider and model."""
+    script: str = ""
+    """For the policy `scripted`: its replies, as JSON text."""
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Fields of `Sampling` that the agent sets over the environment's defaults."""
     prompts: str = "standard"

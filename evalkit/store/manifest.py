@@ -57,6 +57,10 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     policy: str
+    script: str
+    """For the policy `scripted`: its replies, as JSON text."""
+    stand_in: str
+    """The policy `plan` plays in its place; empty: the environment's choice."""
     overrides: Mapping[str, Any]
     sampling: Mapping[str, Mapping[str, Any]]
     """By environment: the sampling in force."""
@@ -108,5 +112,5 @@ def read_manifest(run: Path) -> Manifest:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The manifest as indented JSON with sorted keys, so that two of them can be compared by eye."""
-    return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=2) + b"\n"
+    """The manifest as indented JSON in the spec's order, so that two of them can be compared by eye."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"

@@ -1,0 +1,281 @@
+"""One episode: ask, step, record, until it ends. The path of one step, and where every failure of it is caught.
+
+No request that depends on a reply leaves before that reply is durable: `append` is synchronous, `durable` is the one
+await that follows it. The one `except Exception` of the code base stands here: a bug of ours ends its episode alone.
+"""
+
+import asyncio
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from evalkit.client.ask import Answer, Asker, Question
+from evalkit.digests import step_digest
+from evalkit.env.replay import Position, Turn, advance
+from evalkit.errors import (
+    BudgetReached,
+    CorruptLogError,
+    DeadlineReached,
+    EpisodeRefused,
+    EpisodeUnavailable,
+    LaneClosed,
+    StorageError,
+)
+from evalkit.money import PicoUsd
+from evalkit.run.universe import Episode
+from evalkit.seeds import derive
+from evalkit.store.record import StepRecord
+from evalkit.store.replies import encode_reply
+
+YIELD_EVERY = 8
+"""Steps a free policy plays before other episodes have their turn."""
+
+
+class Log(Protocol):
+    """What an episode needs of the store."""
+
+    def append(self, record: StepRecord) -> None:
+        """Take a row; it is durable once a `durable()` called later returns."""
+
+    async def durable(self) -> None:
+        """Wait until everything appended so far is on disk."""
+
+    async def room(self) -> None:
+        """Wait while the disk is behind."""
+
+    def event(self, kind: str, **facts: object) -> None:
+        """Write a line to the run's events."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stop:
+    """Why players should end after their durable step; the first reason stands."""
+
+    reason: str = ""
+    message: str = ""
+
+    def set(self, reason: str, message: str = "") -> None:
+        """Ask everybody who reads this to stop."""
+        if not self.reason:
+            self.reason, self.message = reason, message
+
+
+@dataclass(slots=True, kw_only=True)
+class Seat:
+    """One episode being played."""
+
+    episode: Episode
+    position: Position
+    take: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Table:
+    """What all players of a lane share."""
+
+    log: Log
+    worker: str
+    stop: Stop
+    """Of the whole run."""
+    lane_stop: Stop
+    """Of this lane alone."""
+    deadline: float | None = None
+    """In the loop's time."""
+    steps: int = 0
+    cost: int = 0
+    ended: dict[str, int] = field(default_factory=dict)
+    """Episodes by how they left: an ending, or `unavailable`, `internal_error`, `stopped`."""
+    errors_in_a_row: int = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no further request may be sent."""
+        return bool(self.stop.reason or self.lane_stop.reason)
+
+
+ERRORS_THAT_STOP = 10
+
+
+async def play(seat: Seat, asker: Asker, table: Table) -> str:
+    """Play an episode to its end, or until it must be left; returns how it was left.
+
+    Failures of the world park the episode (it is owed) or stop the lane or the run; they never leave here. A bug of
+    ours ends the episode as `internal_error`; ten in a row stop the run.
+    """
+    try:
+        left = await _play(seat, asker, table)
+        table.errors_in_a_row = 0
+    except EpisodeUnavailable as flaw:
+        left = _park(seat, table, "unavailable", str(flaw))
+    except (BudgetReached, DeadlineReached) as flaw:
+        table.stop.set("budget" if isinstance(flaw, BudgetReached) else "deadline", str(flaw))
+        left = "stopped"
+    except LaneClosed as flaw:
+        table.lane_stop.set("lane", str(flaw))
+        left = "stopped"
+    except (StorageError, CorruptLogError) as flaw:
+        table.stop.set("storage", str(flaw))
+        left = "stopped"
+    except Exception as bug:
+        left = _park(seat, table, "internal_error", "".join(traceback.format_exception(bug)))
+        table.errors_in_a_row += 1
+        if table.errors_in_a_row >= ERRORS_THAT_STOP:
+            table.stop.set(
+                "errors", f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error; the last: {bug!r}"
+            )
+    table.ended[left] = table.ended.get(left, 0) + 1
+    return left
+
+
+def _park(seat: Seat, table: Table, why: str, detail: str) -> str:
+    episode = seat.episode
+    table.log.event(
+        "parked",
+        episode=episode.id,
+        agent=episode.cell.agent.name,
+        suite=episode.suite.name,
+        instance=episode.target.id,
+        replicate=episode.replicate,
+        step=seat.position.step,
+        why=why,
+        detail=detail,
+    )
+    return why
+
+
+async def _play(seat: Seat, asker: Asker, table: Table) -> str:
+    position, env = seat.position, seat.episode.cell.env
+    chat, parts = position.messages, [asker.encode(message) for message in position.messages]
+    offered, tools = position.tools, asker.encode_tools(position.tools)
+    while not position.ending:
+        if table.stopping:
+            return "stopped"
+        if table.deadline is not None and asyncio.get_running_loop().time() >= table.deadline:
+            raise DeadlineReached("The run's deadline has passed.")
+        if position.tools is not offered:
+            offered, tools = position.tools, asker.encode_tools(position.tools)
+        question = _question(seat, tools, parts)
+        try:
+            answer = await asker.ask(question)
+        except EpisodeRefused as flaw:
+            await _record_refusal(seat, flaw, table)
+            return flaw.ending
+        reply_bytes = encode_reply(answer.reply)
+        period, turn_number = position.period, position.turn
+        turn = advance(env, position, answer.reply, reply_bytes)
+        table.log.append(_record(seat, answer, reply_bytes, turn, period, turn_number, table.worker))
+        table.steps += 1
+        table.cost += answer.cost
+        if asker.free:
+            await _breathe(table)
+        else:
+            await table.log.durable()
+        if position.messages is not chat:
+            chat, parts = position.messages, []
+        parts.extend([asker.encode(message) for message in chat[len(parts) :]])
+    return position.ending
+
+
+async def _breathe(table: Table) -> None:
+    """A free policy never waits: let others run now and then, and the disk keep up."""
+    if table.steps % YIELD_EVERY == 0:
+        await asyncio.sleep(0)
+    await table.log.room()
+
+
+def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
+    step = seat.position.step
+    seed = derive(seat.episode.id, step) if seat.take == 0 else derive(seat.episode.id, seat.take, step)
+    return Question(episode=seat.episode.id, step=step, seed=seed, tools=tools, messages=parts)
+
+
+def first_question(seat: Seat, asker: Asker) -> Question:
+    """The next request of an episode as it stands: what a crash may have left in flight."""
+    parts = [asker.encode(message) for message in seat.position.messages]
+    return _question(seat, asker.encode_tools(seat.position.tools), parts)
+
+
+def _record(
+    seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, period: int, turn_number: int, worker: str
+) -> StepRecord:
+    episode, reply = seat.episode, answer.reply
+    usage = reply.usage
+    return StepRecord(
+        episode=episode.id,
+        environment=episode.suite.environment,
+        suite=episode.suite.name,
+        instance=episode.target.id,
+        agent=episode.cell.agent.name,
+        replicate=episode.replicate,
+        take=seat.take,
+        step=turn.step,
+        period=period,
+        turn=turn_number,
+        reply=reply_bytes,
+        raw=answer.raw,
+        facts=turn.facts_bytes,
+        observation_digest=turn.observation_digest,
+        request_digest=turn.request_digest,
+        step_digest=turn.step_digest,
+        tokens_in=usage.input,
+        tokens_out=usage.output,
+        tokens_cached_read=usage.cached_read,
+        tokens_cached_write=usage.cached_write,
+        tokens_reasoning=usage.reasoning,
+        cost=answer.cost,
+        latency_s=answer.latency_s,
+        queue_s=answer.queue_s,
+        attempts=answer.attempts,
+        started_at=answer.started_at,
+        served_model=reply.model,
+        fingerprint=reply.fingerprint,
+        response_id=reply.response_id,
+        finish=reply.finish,
+        ending=turn.ending,
+        worker=worker,
+    )
+
+
+async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> None:
+    """The row of an ending that brought no reply: the provider refused the request for what it holds."""
+    episode, position = seat.episode, seat.position
+    facts = b"{}"
+    nothing = bytes(16)
+    table.log.event("refused", episode=episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
+    table.log.append(
+        StepRecord(
+            episode=episode.id,
+            environment=episode.suite.environment,
+            suite=episode.suite.name,
+            instance=episode.target.id,
+            agent=episode.cell.agent.name,
+            replicate=episode.replicate,
+            take=seat.take,
+            step=position.step,
+            period=position.period,
+            turn=position.turn,
+            reply=None,
+            raw=None,
+            facts=facts,
+            observation_digest=nothing,
+            request_digest=position.request_digest,
+            step_digest=step_digest(position.request_digest, None, facts, nothing),
+            tokens_in=0,
+            tokens_out=0,
+            tokens_cached_read=0,
+            tokens_cached_write=0,
+            tokens_reasoning=0,
+            cost=PicoUsd(0),
+            latency_s=0.0,
+            queue_s=0.0,
+            attempts=flaw.ending,
+            started_at=0.0,
+            served_model="",
+            fingerprint="",
+            response_id="",
+            finish="",
+            ending=flaw.ending,
+            worker=table.worker,
+        )
+    )
+    await table.log.durable()

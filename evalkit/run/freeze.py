@@ -1,0 +1,250 @@
+"""A sweep as a manifest: every file it names is read and checked, and what replay needs is frozen.
+
+A spec extends a run by agents, suites and replicates. A conflict is one agent or suite name with other content; it is
+refused before anything is written.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalkit import __version__
+from evalkit.dialogue import Sampling
+from evalkit.env.environment import Environment
+from evalkit.env.table import ENVIRONMENTS
+from evalkit.errors import RunError, UsageError
+from evalkit.money import FREE, Price
+from evalkit.policy.table import POLICIES
+from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
+from evalkit.spec.model import AgentSpec, Model, Provider, Sweep
+from evalkit.spec.packs import read_pack
+from evalkit.spec.suites import expand
+from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
+from evalkit.wire.table import DIALECTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where an agent's requests go: what may change between resumes and is no part of the manifest's identity."""
+
+    provider: Provider
+    model: Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A sweep whose every name has been found and checked."""
+
+    sweep: Sweep
+    manifest: Manifest
+    endpoints: Mapping[str, Endpoint]
+    """By agent; agents that are policies have none."""
+
+
+def resolve(sweep: Sweep) -> Resolved:
+    """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing."""
+    suites = {suite.name: suite for suite in _suites(sweep)}
+    environments = sorted({suite.environment for suite in suites.values()})
+    endpoints: dict[str, Endpoint] = {}
+    agents: dict[str, ManifestAgent] = {}
+    packs: dict[str, ManifestPack] = {}
+    for spec in sweep.agents:
+        endpoint = _endpoint(spec, sweep)
+        if endpoint:
+            endpoints[spec.name] = endpoint
+        agents[spec.name] = _agent(spec, endpoint, environments, packs)
+    manifest = Manifest(
+        format=FORMAT,
+        evalkit=__version__,
+        name=sweep.name,
+        created_at=time.time(),
+        replicates=sweep.replicates,
+        agents=agents,
+        suites=suites,
+        packs=packs,
+    )
+    return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
+
+
+def _suites(sweep: Sweep) -> Iterator[ManifestSuite]:
+    seen: set[str] = set()
+    for use in sweep.suites:
+        for name, axes, instances in expand(use):
+            if name in seen:
+                raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
+            seen.add(name)
+            env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
+            if any(one.environment != env.name for one in instances):
+                raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
+            yield ManifestSuite(
+                name=name,
+                base=use.name,
+                axes=axes,
+                environment=env.name,
+                environment_version=env.version,
+                digest=suite_digest(instances),
+                instances=tuple(
+                    ManifestInstance(
+                        id=one.id, digest=one.digest, stratum=one.stratum, line=dict(env.describe(one.instance))
+                    )
+                    for one in instances
+                ),
+            )
+
+
+def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
+    if spec.policy:
+        return None
+    provider = read_provider(spec.provider)
+    model = find_model(provider, spec.model)
+    if model.price is None and not sweep.unpriced:
+        raise UsageError(
+            f"{sweep.source}: agent {spec.name!r}: no price is known for {spec.lane}, so no budget could hold. Add its "
+            f"price to providers/{provider.name}.toml, or set `unpriced = true` to count it as free."
+        )
+    return Endpoint(provider=provider, model=model)
+
+
+def _agent(
+    spec: AgentSpec, endpoint: Endpoint | None, environments: list[str], packs: dict[str, ManifestPack]
+) -> ManifestAgent:
+    sampling: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, str] = {}
+    marks: list[str] = []
+    pack_name = spec.prompts
+    for name in environments:
+        env: Environment[Any, Any] = ENVIRONMENTS[name]
+        if spec.policy and name not in POLICIES[spec.policy].environments:
+            raise UsageError(f"agent {spec.name!r}: the policy {spec.policy!r} does not play {name}.")
+        pack = read_pack(spec.prompts, name, variant(spec))
+        packs[pack.digest] = ManifestPack(name=pack.name, digest=pack.digest, texts=dict(pack.texts))
+        chosen[name], pack_name = pack.digest, pack.name
+        in_force = env.defaults.with_overrides(spec.overrides)
+        if endpoint:
+            marks += [mark for mark in _check_sampling(spec, endpoint, in_force) if mark not in marks]
+        sampling[name] = sampling_fields(in_force)
+    price = FREE if endpoint is None else endpoint.model.price
+    return ManifestAgent(
+        name=spec.name,
+        identity=agent_identity(spec),
+        lane=spec.lane,
+        provider=spec.provider,
+        model=spec.model,
+        policy=spec.policy,
+        script=spec.script,
+        stand_in=spec.stand_in,
+        overrides=dict(spec.overrides),
+        sampling=sampling,
+        packs=chosen,
+        pack=pack_name,
+        notes=spec.notes,
+        tags=spec.tags,
+        marks=tuple(marks) + (("no price known",) if price is None else ()),
+        price=None if price is None else price_fields(price),
+        price_source="" if endpoint is None else endpoint.model.price_source,
+    )
+
+
+def _check_sampling(spec: AgentSpec, endpoint: Endpoint, sampling: Sampling) -> list[str]:
+    """Marks for defaults that the model refuses; UsageError for what the agent itself asks for in vain."""
+    refused = endpoint.model.quirks.refuses
+    for field in sorted(refused & set(spec.overrides)):
+        raise UsageError(f"agent {spec.name!r}: {spec.lane} refuses `{field}`. Leave it out of the agent's table.")
+    objections = DIALECTS[endpoint.provider.dialect].objections(sampling, ())
+    if objections:
+        raise UsageError(f"agent {spec.name!r}: {' '.join(objections)}")
+    meant = {field: getattr(sampling, field) for field in sorted(refused) if hasattr(sampling, field)}
+    return [f"{field} not sent: the model refuses it" for field, value in meant.items() if value not in (None, "")]
+
+
+def price_fields(price: Price) -> dict[str, int]:
+    """A price as plain values."""
+    return {
+        "input": price.input,
+        "output": price.output,
+        "cached_read": price.cached_read,
+        "cached_write": price.cached_write,
+        "request": price.request,
+    }
+
+
+def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
+    """The run's manifest extended by what the spec now asks for. Raises RunError naming each conflict.
+
+    Prices stay as they were frozen; agents and suites that the spec no longer names stay in the run.
+    """
+    conflicts = [*_agent_conflicts(old, new), *_suite_conflicts(old, new)]
+    if conflicts:
+        raise RunError(
+            f"The spec conflicts with the run in {run}: {'; '.join(conflicts)}. Nothing was changed. Give the changed "
+            f"agent or suite another name, or start another run with `--name {new.name}-2`."
+        )
+    agents = dict(old.agents)
+    for name, agent in new.agents.items():
+        was = old.agents.get(name)
+        agents[name] = agent if was is None else _extended(was, agent)
+    return Manifest(
+        format=FORMAT,
+        evalkit=old.evalkit,
+        name=old.name,
+        created_at=old.created_at,
+        replicates=max(old.replicates, new.replicates),
+        agents=agents,
+        suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
+        packs={**old.packs, **new.packs},
+    )
+
+
+def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:
+    import msgspec
+
+    return msgspec.structs.replace(
+        now,
+        sampling={**now.sampling, **was.sampling},
+        packs={**now.packs, **was.packs},
+        price=was.price,
+        price_source=was.price_source,
+    )
+
+
+def _agent_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
+    for name, agent in new.agents.items():
+        was = old.agents.get(name)
+        if was is None:
+            continue
+        if was.identity != agent.identity:
+            yield f"agent {name!r} is now {_differs(was, agent)}"
+            continue
+        for env in was.packs.keys() & agent.packs.keys():
+            if was.packs[env] != agent.packs[env]:
+                yield f"agent {name!r} reads other {env} prompts (pack {agent.pack!r})"
+            if dict(was.sampling[env]) != dict(agent.sampling[env]):
+                yield f"agent {name!r} samples {env} differently"
+
+
+def _differs(was: ManifestAgent, now: ManifestAgent) -> str:
+    for field in ("provider", "model", "policy", "overrides", "notes", "script"):
+        if getattr(was, field) != getattr(now, field):
+            return f"another: {field} was {getattr(was, field)!r}, now {getattr(now, field)!r}"
+    return "another: it was, or is now, tagged as a reasoning model"
+
+
+def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
+    for name, suite in new.suites.items():
+        was = old.suites.get(name)
+        if was is None:
+            continue
+        if was.digest != suite.digest:
+            yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
+        elif was.environment_version != suite.environment_version:
+            yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"
+
+
+def worker_name() -> str:
+    """This process, for rows and locks: host and pid."""
+    import socket
+
+    return f"{socket.gethostname()}:{os.getpid()}"

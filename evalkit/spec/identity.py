@@ -1,0 +1,65 @@
+"""What makes an instance, an agent and an episode the same: digests of what the agent reads and how it samples.
+
+Limits, prices, keys, URLs, width, budget and deadline are no part of it: they may change between resumes.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Sampling
+from evalkit.spec.model import AgentSpec
+
+DERIVED = frozenset({"id", "digest", "expected", "optimum", "certificate"})
+"""Fields of a suite's line that follow from the others."""
+
+REASONING = "reasoning"
+"""The tag that chooses the prompt pack's variant for reasoning models."""
+
+
+def canonical(value: object) -> bytes:
+    """A value as JSON with sorted keys: equal values give equal bytes."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def instance_digest(environment: str, line: Mapping[str, Any]) -> str:
+    """Hex digest of an instance's defining fields."""
+    defining = {key: value for key, value in line.items() if key not in DERIVED}
+    return hashlib.sha256(canonical([environment, defining])).hexdigest()[:32]
+
+
+def variant(agent: AgentSpec) -> str:
+    """The variant of the prompt pack an agent reads: `reasoning` for agents tagged so, else empty."""
+    return REASONING if REASONING in agent.tags else ""
+
+
+def agent_identity(agent: AgentSpec) -> str:
+    """Hex digest of what the spec says an agent is, environment defaults and pack texts aside."""
+    said = {
+        "provider": agent.provider,
+        "model": agent.model,
+        "policy": agent.policy,
+        "script": agent.script,
+        "overrides": dict(agent.overrides),
+        "notes": agent.notes,
+        "variant": variant(agent),
+    }
+    return hashlib.sha256(canonical(said)).hexdigest()[:32]
+
+
+def episode_key(identity: str, sampling: Mapping[str, Any], pack_digest: str, environment: str, version: int) -> str:
+    """Hex digest of everything that two episodes of one agent in one environment share; computed once for both."""
+    return hashlib.sha256(canonical([identity, dict(sampling), pack_digest, environment, version])).hexdigest()
+
+
+def episode_id(key: str, instance: str, replicate: int) -> str:
+    """An episode's id: 24 hex digits of a digest of agent, instance and replicate."""
+    return hashlib.sha256(f"{key}/{instance}/{replicate}".encode()).hexdigest()[:24]
+
+
+def sampling_fields(sampling: Sampling) -> dict[str, Any]:
+    """A sampling as plain values."""
+    return asdict(sampling)

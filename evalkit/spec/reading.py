@@ -1,0 +1,92 @@
+"""A TOML file as a checked record: every unknown key and wrong type is named with its file and place.
+
+msgspec checks types; unknown keys are looked for first, because only we know what may have been meant.
+"""
+
+import re
+import tomllib
+import types
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from evalkit.errors import UsageError, nearest
+
+RecordT = TypeVar("RecordT", bound=msgspec.Struct)
+
+
+def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
+    """The file as a record of `kind`. Raises UsageError naming file, line or key, and the nearest valid name."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file.") from None
+    except (OSError, UnicodeDecodeError) as flaw:
+        raise UsageError(f"{path} cannot be read: {flaw}") from flaw
+    except tomllib.TOMLDecodeError as flaw:
+        raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
+    return check_record(data, kind, str(path))
+
+
+def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:
+    """Plain values as a record of `kind`; `where` names their source in errors. Raises UsageError."""
+    _refuse_unknown_keys(data, kind, where, "")
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as flaw:
+        raise UsageError(f"{where}: {_plain(str(flaw))}") from flaw
+
+
+def _refuse_unknown_keys(data: object, kind: Any, where: str, place: str) -> None:
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        for option in get_args(kind):
+            if isinstance(option, type) and issubclass(option, msgspec.Struct) and isinstance(data, dict):
+                _refuse_unknown_keys(data, option, where, place)
+    elif origin in (list, tuple) and isinstance(data, list):
+        for i, item in enumerate(data):
+            _refuse_unknown_keys(item, get_args(kind)[0], where, f"{place}[{i + 1}]")
+    elif origin is dict and isinstance(data, dict):
+        for key, item in data.items():
+            _refuse_unknown_keys(item, get_args(kind)[1], where, _join(place, key))
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(data, dict):
+        known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        for key, item in data.items():
+            if key not in known:
+                raise UsageError(f"{where}: unknown key {_join(place, key)!r}.{nearest(key, known)}")
+            _refuse_unknown_keys(item, known[key], where, _join(place, key))
+
+
+def _join(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
+
+
+def _plain(message: str) -> str:
+    """msgspec's message with the place first: `agents[1].width: expected int, got str`."""
+    found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", message, re.DOTALL)
+    text, place = (found[1], found[2]) if found else (message, None)
+    text = (text[0].lower() + text[1:]).replace("`", "")
+    if not place:
+        return f"{text}."
+    # msgspec counts list entries from 0, people count tables from 1.
+    place = re.sub(r"\[(\d+)\]", lambda found: f"[{int(found[1]) + 1}]", place)
+    return f"{place}: {text}."
+
+
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)\s*")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_span(text: str) -> float:
+    """A span of time as people write it (`90s`, `15m`, `1h30m`) in seconds. Raises ValueError."""
+    total, at = 0.0, 0
+    while at < len(text):
+        found = _SPAN.match(text, at)
+        if not found:
+            raise ValueError(f"{text!r} is no span of time: write it like 90s, 15m or 1h30m")
+        total += float(found[1]) * _SECONDS[found[2]]
+        at = found.end()
+    if not text.strip():
+        raise ValueError("an empty text is no span of time: write it like 90s, 15m or 1h30m")
+    return total

@@ -1,0 +1,197 @@
+"""`runs/*.toml`: the spec of a sweep, read and checked. It describes a desired state: run it again and only what is
+missing is asked for.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from evalkit.dialogue import Sampling
+from evalkit.errors import UsageError, nearest
+from evalkit.money import PicoUsd, parse_usd
+from evalkit.policy.table import POLICIES
+from evalkit.spec.catalogue import LimitsFile, find_file
+from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep
+from evalkit.spec.reading import parse_span, read_toml
+
+MAX_WIDTH = 100_000
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/")
+
+
+class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[agents]]` table."""
+
+    name: str = ""
+    provider: str = ""
+    model: str = ""
+    policy: str = ""
+    replies: list[dict[str, Any]] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tool_choice: str | None = None
+    parallel_calls: bool | None = None
+    top_p: float | None = None
+    effort: str | None = None
+    extra: dict[str, Any] | None = None
+    prompts: str = "standard"
+    notes: bool = True
+    tags: tuple[str, ...] = ()
+    stand_in: str = ""
+
+
+class SuiteFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[suites]]` table."""
+
+    name: str
+    vary: dict[str, list[Any]] = {}
+    instances: tuple[str, ...] = ()
+
+
+class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole file."""
+
+    agents: list[AgentFile]
+    suites: list[SuiteFile]
+    name: str = ""
+    replicates: int = 1
+    width: int = 64
+    budget_usd: str | int | float | None = None
+    deadline: str | None = None
+    unpriced: bool = False
+    limits: dict[str, LimitsFile] = {}
+
+
+def find_sweep(name: str) -> Path:
+    """A sweep's file by path, or by name among the folders that hold sweeps. Raises UsageError."""
+    path = Path(name)
+    if path.suffix == ".toml" and path.is_file():
+        return path
+    found = (
+        find_file("runs", f"{path.stem if path.suffix == '.toml' else name}.toml") if path.parent == Path() else None
+    )
+    if found is None:
+        raise UsageError(f"{name}: no such sweep spec. Write one with `evalkit new {path.stem}.toml`.")
+    return found
+
+
+def read_sweep(path: Path) -> Sweep:
+    """The sweep a file describes. Raises UsageError naming file, key and the nearest valid name."""
+    file = read_toml(path, SweepFile)
+    where = str(path)
+    if not file.agents or not file.suites:
+        raise UsageError(f"{where}: a sweep needs at least one [[agents]] and one [[suites]] table.")
+    agents = tuple(_agent(agent, f"{where}: agents[{i}]") for i, agent in enumerate(file.agents, 1))
+    _unique([agent.name for agent in agents], f"{where}: agents")
+    suites = tuple(_suite(suite, f"{where}: suites[{i}]") for i, suite in enumerate(file.suites, 1))
+    for key, value, most in (("replicates", file.replicates, 10**6), ("width", file.width, MAX_WIDTH)):
+        if not 1 <= value <= most:
+            raise UsageError(f"{where}: {key}: must be 1 to {most:,}, not {value}.")
+    lanes = {agent.lane for agent in agents}
+    for lane in file.limits:
+        if lane not in lanes:
+            raise UsageError(f"{where}: limits: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
+    return Sweep(
+        name=_checked_name(file.name or path.stem, f"{where}: name", "/:"),
+        source=where,
+        agents=agents,
+        suites=suites,
+        replicates=file.replicates,
+        width=file.width,
+        budget=parse_budget(file.budget_usd, f"{where}: budget_usd"),
+        deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
+        unpriced=file.unpriced,
+        limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
+    )
+
+
+def parse_budget(text: str | int | float | None, where: str) -> PicoUsd | None:
+    """A budget in USD; None: no bound. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return parse_usd(str(text))
+    except ValueError as flaw:
+        raise UsageError(f"{where}: {flaw}.") from flaw
+
+
+def parse_deadline(text: str | None, where: str) -> float | None:
+    """A deadline as a span of time, in seconds; None: none. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return parse_span(text)
+    except ValueError as flaw:
+        raise UsageError(f"{where}: {flaw}.") from flaw
+
+
+def _agent(file: AgentFile, where: str) -> AgentSpec:
+    if bool(file.policy) == bool(file.provider and file.model):
+        raise UsageError(f"{where}: give either `policy`, or both `provider` and `model`.")
+    if file.policy and (file.provider or file.model):
+        raise UsageError(f"{where}: an agent with a `policy` has no `provider` or `model`.")
+    for key, policy in (("policy", file.policy), ("stand_in", file.stand_in)):
+        if policy and policy not in POLICIES:
+            raise UsageError(f"{where}.{key}: there is no policy {policy!r}.{nearest(policy, POLICIES)}")
+    if (file.policy == "scripted") != (file.replies is not None):
+        raise UsageError(f"{where}: `replies` belongs to the policy 'scripted', which needs it.")
+    overrides = _overrides(file, where)
+    if overrides and file.policy:
+        raise UsageError(f"{where}.{min(overrides)}: a policy in this process has no sampling settings.")
+    return AgentSpec(
+        name=_checked_name(file.name or file.policy or file.model, f"{where}.name", ""),
+        provider=file.provider,
+        model=file.model,
+        policy=file.policy,
+        script="" if file.replies is None else orjson.dumps(file.replies, option=orjson.OPT_SORT_KEYS).decode(),
+        overrides=overrides,
+        prompts=file.prompts,
+        notes=file.notes,
+        tags=file.tags,
+        stand_in=file.stand_in,
+    )
+
+
+def _overrides(file: AgentFile, where: str) -> dict[str, object]:
+    said: dict[str, object] = {}
+    for key in ("temperature", "max_tokens", "tool_choice", "parallel_calls", "top_p", "effort"):
+        value = getattr(file, key)
+        if value is not None:
+            said[key] = value
+    if file.extra is not None:
+        said["extra"] = orjson.dumps(file.extra, option=orjson.OPT_SORT_KEYS).decode()
+    if file.tool_choice not in (None, "auto", "required", "none"):
+        raise UsageError(f"{where}.tool_choice: must be auto, required or none, not {file.tool_choice!r}.")
+    if file.max_tokens is not None and file.max_tokens < 1:
+        raise UsageError(f"{where}.max_tokens: must be at least 1, not {file.max_tokens}.")
+    for key, value, most in (("temperature", file.temperature, 10.0), ("top_p", file.top_p, 1.0)):
+        if value is not None and not 0 <= value <= most:
+            raise UsageError(f"{where}.{key}: must be 0 to {most:g}, not {value}.")
+    Sampling().with_overrides(said)
+    return said
+
+
+def _suite(file: SuiteFile, where: str) -> SuiteUse:
+    for key, values in file.vary.items():
+        if not values:
+            raise UsageError(f"{where}.vary.{key}: the list of values is empty.")
+    return SuiteUse(
+        name=file.name, vary={key: tuple(values) for key, values in file.vary.items()}, instances=file.instances
+    )
+
+
+def _unique(names: list[str], where: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{where}: the name {name!r} is given twice; give each agent a name of its own.")
+
+
+def _checked_name(name: str, where: str, forbidden: str) -> str:
+    wrong = sorted(set(name) - _NAME | set(name) & set(forbidden))
+    if not name or wrong or name.startswith((".", "/", "-")):
+        raise UsageError(f"{where}: {name!r} is no good name: use letters, digits and . _ - +")
+    return name
+
+
+__all__ = ["Limits", "find_sweep", "parse_budget", "parse_deadline", "read_sweep"]
