@@ -1,0 +1,46 @@
+"""Where `providers/`, `instances/` and `runs/` are looked for: the user's own folder first, then what evalkit brings.
+
+An installed wheel carries them under `evalkit/_shipped/`; a checkout has them beside the package.
+"""
+
+from pathlib import Path, PurePosixPath
+
+from evalkit.errors import UsageError, nearest
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def folders(kind: str) -> list[Path]:
+    """The folders of a kind (`providers`, `instances`, `runs`) that exist, the first to be looked into first.
+
+    The current directory's own folder wins, so that a user's file replaces the one of the same name that we ship.
+    """
+    return _existing(kind, _PACKAGE)
+
+
+def find(kind: str, name: str) -> Path:
+    """The first file of that name, relative to the folders of a kind: `find("runs", "quickstart.toml")`.
+
+    Raises UsageError that says where it was looked for, with the nearest name there is.
+    """
+    places = folders(kind)
+    for folder in places:
+        if (folder / name).is_file():
+            return folder / name
+    looked = ", ".join(str(folder) for folder in places) or f"no folder {kind!r} exists"
+    wanted = PurePosixPath(name)
+    pattern = "/".join(["*"] * len(wanted.parts[:-1]) + [f"*{wanted.suffix}"])
+    valid = {path.relative_to(folder).as_posix() for folder in places for path in folder.glob(pattern)}
+    raise UsageError(f"There is no {kind}/{name} (looked in: {looked}).{nearest(name, valid)}")
+
+
+def _existing(kind: str, package: Path) -> list[Path]:
+    places = [Path.cwd() / kind, package / "_shipped" / kind]
+    # Beside an installed package lies everybody's site-packages: only a checkout's folders are ours.
+    if (package.parent / "pyproject.toml").is_file():
+        places.append(package.parent / kind)
+    found: dict[Path, Path] = {}
+    for place in places:
+        if place.is_dir():
+            found.setdefault(place.resolve(), place)
+    return list(found.values())
