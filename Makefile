@@ -1,0 +1,75 @@
+# Every target sets up what it needs: `make run` and `make test` work in a fresh clone with Python 3.11+ and make.
+# Written for GNU make 3.81, which macOS ships, and any later one.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+LOCK := requirements.lock
+
+# Where golden files and the reference's data lie, for `make conform`.
+GOLDENS ?= ../shared/goldens
+DATA ?= ../shared/data
+
+# The first of these that starts and is new enough; `make PYTHON=/path/to/python` overrides it.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	if $$name -c "$(NEW_ENOUGH)" >/dev/null 2>&1; then echo $$name; break; fi; done)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help run test check format bench conform soak lock wheel setup clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
+
+run: $(READY) ## play the quickstart sweep against a simulated provider: no key, under a minute
+	$(VENV)/bin/evalkit run runs/quickstart.toml
+
+test: $(READY) ## the tests
+	$(PY) -m pytest
+
+check: $(READY) ## format, lint, types, tests
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+ifndef WITHOUT_TESTS
+	$(PY) -m pytest
+endif
+
+format: $(READY) ## rewrite the code as `make check` wants it
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: $(READY) ## throughput beside a bare HTTP client, measured in the same run
+	$(PY) bench/bench.py
+
+conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=dir
+	$(PY) -m evalkit conform "$(GOLDENS)" --data "$(DATA)"
+
+soak: $(READY) ## kill and resume, many times in a row (minutes)
+	$(PY) -m pytest -m soak
+
+lock: $(READY) ## resolve the dependencies afresh into the lock
+	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $(LOCK)
+
+wheel: $(READY) ## build the wheel into dist/
+	$(PY) -m pip wheel . --no-deps --no-build-isolation --quiet --wheel-dir dist
+
+setup: $(READY) ## only create .venv and install into it
+
+# The file is written last, so that an interrupted set-up is done again; it is older than its sources when they change.
+$(READY): pyproject.toml $(LOCK)
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "evalkit needs Python 3.11 or newer, and found none as python3.11, python3.12, python3.13 or python3." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; fi
+	@$(PYTHON) -c "$(NEW_ENOUGH)" || { echo "$(PYTHON) is older than Python 3.11." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "$(PYTHON) could not create $(VENV); on Debian and Ubuntu, install its venv package first." >&2; exit 2; }
+	$(PY) -m pip install --quiet --require-hashes -r $(LOCK)
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+clean: ## remove .venv, caches and built files; runs stay
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	find evalkit tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
