@@ -1,0 +1,64 @@
+"""A reply as the log holds it: canonical JSON with what the agent said, and nothing of what it cost.
+
+`{"calls":[[id,name,arguments],...],"finish":"tool_calls","opaque":"...","text":"..."}`, keys sorted, `opaque` left out
+where it is empty. Tokens, served model and response id have columns of their own and are no part of it: an environment
+must not depend on them, or replay would differ from play.
+"""
+
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Reply, ToolCall
+from evalkit.errors import CorruptLogError
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """The reply's JSON; equal replies give equal bytes.
+
+    The dialect has made valid text of it already. Raises TypeError for a text that is no Unicode (half a surrogate
+    pair), UnicodeDecodeError for an opaque part that is no UTF-8: both would be bugs of the dialect.
+    """
+    value: dict[str, Any] = {
+        "calls": [(call.id, call.name, call.arguments) for call in reply.calls],
+        "finish": reply.finish,
+        "text": reply.text,
+    }
+    if reply.opaque:
+        value["opaque"] = reply.opaque.decode()
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """The reply of which `encode_reply` made `data`; tokens and served model are at their defaults.
+
+    Raises CorruptLogError if it is not of that form.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as flaw:
+        raise CorruptLogError(f"a logged reply is no JSON ({flaw}): {data[:80]!r}") from flaw
+    if not isinstance(value, dict) or not value.keys() <= _KEYS:
+        raise _malformed(data)
+    text, finish, opaque, calls = (
+        value.get("text"),
+        value.get("finish"),
+        value.get("opaque", ""),
+        value.get("calls"),
+    )
+    if not (isinstance(text, str) and isinstance(finish, str) and isinstance(opaque, str) and isinstance(calls, list)):
+        raise _malformed(data)
+    return Reply(text=text, calls=tuple([_call(call, data) for call in calls]), finish=finish, opaque=opaque.encode())
+
+
+_KEYS = frozenset({"calls", "finish", "opaque", "text"})
+
+
+def _call(value: object, data: bytes) -> ToolCall:
+    if not (isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value)):
+        raise _malformed(data)
+    return ToolCall(id=value[0], name=value[1], arguments=value[2])
+
+
+def _malformed(data: bytes) -> CorruptLogError:
+    return CorruptLogError(f"a logged reply has not the form that evalkit writes: {data[:80]!r}")
