@@ -6,11 +6,13 @@ await that follows it. The one `except Exception` of the code base stands here: 
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Question
-from evalkit.digests import step_digest
+from evalkit.digests import NOTHING, step_digest
 from evalkit.env.replay import Position, Turn, advance
 from evalkit.errors import (
     BudgetReached,
@@ -81,6 +83,8 @@ class Table:
     """Of this lane alone."""
     deadline: float | None = None
     """In the loop's time."""
+    playing: int = 0
+    """Episodes in flight."""
     steps: int = 0
     cost: int = 0
     ended: dict[str, int] = field(default_factory=dict)
@@ -96,17 +100,19 @@ class Table:
 ERRORS_THAT_STOP = 10
 
 
-async def play(seat: Seat, asker: Asker, table: Table) -> str:
+async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, table: Table) -> str:
     """Play an episode to its end, or until it must be left; returns how it was left.
 
-    Failures of the world park the episode (it is owed) or stop the lane or the run; they never leave here. A bug of
-    ours ends the episode as `internal_error`; ten in a row stop the run.
+    `sit` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or the
+    run; they never leave here. A bug of ours ends the episode as `internal_error`; ten in a row stop the run.
     """
+    table.playing += 1
     try:
+        seat = sit(episode)
         left = await _play(seat, asker, table)
         table.errors_in_a_row = 0
     except EpisodeUnavailable as flaw:
-        left = _park(seat, table, "unavailable", str(flaw))
+        left = _park(episode, table, "unavailable", str(flaw))
     except (BudgetReached, DeadlineReached) as flaw:
         table.stop.set("budget" if isinstance(flaw, BudgetReached) else "deadline", str(flaw))
         left = "stopped"
@@ -116,19 +122,19 @@ async def play(seat: Seat, asker: Asker, table: Table) -> str:
     except (StorageError, CorruptLogError) as flaw:
         table.stop.set("storage", str(flaw))
         left = "stopped"
-    except Exception as bug:
-        left = _park(seat, table, "internal_error", "".join(traceback.format_exception(bug)))
+    except Exception as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
+        left = _park(episode, table, "internal_error", "".join(traceback.format_exception(bug)))
         table.errors_in_a_row += 1
         if table.errors_in_a_row >= ERRORS_THAT_STOP:
-            table.stop.set(
-                "errors", f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error; the last: {bug!r}"
-            )
+            message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error; the last: {bug!r}"
+            table.stop.set("errors", message)
+    finally:
+        table.playing -= 1
     table.ended[left] = table.ended.get(left, 0) + 1
     return left
 
 
-def _park(seat: Seat, table: Table, why: str, detail: str) -> str:
-    episode = seat.episode
+def _park(episode: Episode, table: Table, why: str, detail: str) -> str:
     table.log.event(
         "parked",
         episode=episode.id,
@@ -136,9 +142,9 @@ def _park(seat: Seat, table: Table, why: str, detail: str) -> str:
         suite=episode.suite.name,
         instance=episode.target.id,
         replicate=episode.replicate,
-        step=seat.position.step,
         why=why,
         detail=detail,
+        evalkit=__version__,
     )
     return why
 
@@ -161,9 +167,8 @@ async def _play(seat: Seat, asker: Asker, table: Table) -> str:
             await _record_refusal(seat, flaw, table)
             return flaw.ending
         reply_bytes = encode_reply(answer.reply)
-        period, turn_number = position.period, position.turn
         turn = advance(env, position, answer.reply, reply_bytes)
-        table.log.append(_record(seat, answer, reply_bytes, turn, period, turn_number, table.worker))
+        table.log.append(_record(seat, answer, reply_bytes, turn, table.worker))
         table.steps += 1
         table.cost += answer.cost
         if asker.free:
@@ -195,9 +200,7 @@ def first_question(seat: Seat, asker: Asker) -> Question:
     return _question(seat, asker.encode_tools(seat.position.tools), parts)
 
 
-def _record(
-    seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, period: int, turn_number: int, worker: str
-) -> StepRecord:
+def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:
     episode, reply = seat.episode, answer.reply
     usage = reply.usage
     return StepRecord(
@@ -209,8 +212,8 @@ def _record(
         replicate=episode.replicate,
         take=seat.take,
         step=turn.step,
-        period=period,
-        turn=turn_number,
+        period=turn.period,
+        turn=turn.turn,
         reply=reply_bytes,
         raw=answer.raw,
         facts=turn.facts_bytes,
@@ -240,7 +243,6 @@ async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> Non
     """The row of an ending that brought no reply: the provider refused the request for what it holds."""
     episode, position = seat.episode, seat.position
     facts = b"{}"
-    nothing = bytes(16)
     table.log.event("refused", episode=episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
     table.log.append(
         StepRecord(
@@ -257,9 +259,9 @@ async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> Non
             reply=None,
             raw=None,
             facts=facts,
-            observation_digest=nothing,
+            observation_digest=NOTHING,
             request_digest=position.request_digest,
-            step_digest=step_digest(position.request_digest, None, facts, nothing),
+            step_digest=step_digest(position.request_digest, None, facts, NOTHING),
             tokens_in=0,
             tokens_out=0,
             tokens_cached_read=0,

@@ -18,10 +18,10 @@ from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
 from evalkit.spec.catalogue import find_model, read_provider
-from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
+from evalkit.spec.identity import agent_identity, sampling_fields, variant
 from evalkit.spec.model import AgentSpec, Model, Provider, Sweep
 from evalkit.spec.packs import read_pack
-from evalkit.spec.suites import expand
+from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
 from evalkit.wire.table import DIALECTS
 
@@ -117,7 +117,7 @@ def _agent(
     pack_name = spec.prompts
     for name in environments:
         env: Environment[Any, Any] = ENVIRONMENTS[name]
-        if spec.policy and name not in POLICIES[spec.policy].environments:
+        if spec.policy and not POLICIES[spec.policy].plays(name):
             raise UsageError(f"agent {spec.name!r}: the policy {spec.policy!r} does not play {name}.")
         pack = read_pack(spec.prompts, name, variant(spec))
         packs[pack.digest] = ManifestPack(name=pack.name, digest=pack.digest, texts=dict(pack.texts))

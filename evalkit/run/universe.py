@@ -40,26 +40,26 @@ class Episode:
     @property
     def instance(self) -> Any:
         """The environment's own value, read from the manifest's line and kept for the episodes that follow soon."""
-        return _load(self.suite.environment, self.target.digest, _Line(self.target.line))
+        return _load(self.suite.environment, _Line(self.target.digest, self.target.line))
 
 
 class _Line:
-    """A line that `lru_cache` takes as always equal: the digest beside it is the key."""
+    """A suite's line that is known by its instance's digest alone."""
 
-    __slots__ = ("line",)
+    __slots__ = ("digest", "line")
 
-    def __init__(self, line: Mapping[str, Any]) -> None:
-        self.line = line
+    def __init__(self, digest: str, line: Mapping[str, Any]) -> None:
+        self.digest, self.line = digest, line
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Line)
+        return isinstance(other, _Line) and other.digest == self.digest
 
     def __hash__(self) -> int:
-        return 0
+        return hash(self.digest)
 
 
 @lru_cache(maxsize=4096)
-def _load(environment: str, digest: str, line: _Line) -> Any:
+def _load(environment: str, line: _Line) -> Any:
     return ENVIRONMENTS[environment].load(line.line)
 
 

@@ -1,11 +1,10 @@
 """`providers/*.toml`: where a provider is, how it is spoken to, what its models cost and allow. Never a key.
 
-Prices are texts in USD per million tokens, so that they reach whole pico-dollars through decimals, never through floats;
-each has a date and a source, so that a stale one can be seen.
+Prices are texts in USD per million tokens, so that they reach whole pico-dollars through decimals, never floats; each
+has a date and a source, so that a stale one can be seen.
 """
 
 import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -153,8 +152,3 @@ def _price(file: PriceFile | None, where: str) -> Price | None:
         )
     except ValueError as flaw:
         raise UsageError(f"{where}: {flaw}.") from flaw
-
-
-def find_file(kind: str, relative: str) -> Path | None:
-    """The first file of that relative name in the folders of a kind, or None."""
-    return next((folder / relative for folder in folders(kind) if (folder / relative).is_file()), None)

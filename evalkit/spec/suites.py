@@ -14,19 +14,11 @@ import orjson
 from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
-from evalkit.shipped import folders
+from evalkit.shipped import find
 from evalkit.spec.identity import DERIVED, canonical, instance_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
 SUMS = "SHA256SUMS"
-
-
-def suite_names() -> list[str]:
-    """All suites there are files of, sorted."""
-    found = set()
-    for folder in folders("instances"):
-        found |= {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.jsonl")}
-    return sorted(found)
 
 
 def find_suite(name: str) -> Path:
@@ -36,12 +28,9 @@ def find_suite(name: str) -> Path:
         if not path.is_file():
             raise UsageError(f"There is no suite file {name}.")
         return path
-    for folder in folders("instances"):
-        path = folder / f"{name}.jsonl"
-        if path.is_file():
-            _check_sum(folder, path)
-            return path
-    raise UsageError(f"There is no suite {name!r}: no instances/{name}.jsonl.{nearest(name, suite_names())}")
+    path = find("instances", f"{name}.jsonl")
+    _check_sum(path.parents[name.count("/")], path)
+    return path
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:

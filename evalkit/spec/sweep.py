@@ -12,8 +12,9 @@ from evalkit.dialogue import Sampling
 from evalkit.errors import UsageError, nearest
 from evalkit.money import PicoUsd, parse_usd
 from evalkit.policy.table import POLICIES
-from evalkit.spec.catalogue import LimitsFile, find_file
-from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep
+from evalkit.shipped import find
+from evalkit.spec.catalogue import LimitsFile
+from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
 from evalkit.spec.reading import parse_span, read_toml
 
 MAX_WIDTH = 100_000
@@ -27,7 +28,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""
     model: str = ""
     policy: str = ""
-    replies: list[dict[str, Any]] | None = None
+    replies: list[str | dict[str, Any]] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
     tool_choice: str | None = None
@@ -66,14 +67,11 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
 def find_sweep(name: str) -> Path:
     """A sweep's file by path, or by name among the folders that hold sweeps. Raises UsageError."""
     path = Path(name)
-    if path.suffix == ".toml" and path.is_file():
+    if path.suffix == ".toml" and (path.is_file() or path.parent != Path()):
+        if not path.is_file():
+            raise UsageError(f"{name}: no such file. Write a sweep with `evalkit new {name}`.")
         return path
-    found = (
-        find_file("runs", f"{path.stem if path.suffix == '.toml' else name}.toml") if path.parent == Path() else None
-    )
-    if found is None:
-        raise UsageError(f"{name}: no such sweep spec. Write one with `evalkit new {path.stem}.toml`.")
-    return found
+    return find("runs", f"{path.name.removesuffix('.toml')}.toml")
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -192,6 +190,3 @@ def _checked_name(name: str, where: str, forbidden: str) -> str:
     if not name or wrong or name.startswith((".", "/", "-")):
         raise UsageError(f"{where}: {name!r} is no good name: use letters, digits and . _ - +")
     return name
-
-
-__all__ = ["Limits", "find_sweep", "parse_budget", "parse_deadline", "read_sweep"]

@@ -1,0 +1,238 @@
+"""The command line: one parser, one small module a command, loaded only when its command is called.
+
+Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete; 130 interrupted.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from evalkit import __version__
+from evalkit.errors import EvalkitError
+
+COULD_NOT_START = 2
+INTERRUPTED = 130
+
+DESCRIPTION = """\
+Evaluate language-model agents on economic environments whose optimum is known exactly: thousands of episodes at once,
+every step on disk before the next is asked for, never beyond the budget."""
+
+EPILOG = """\
+examples:
+  evalkit run quickstart                     several policies through a simulated provider; no key needed
+  evalkit plan runs/nightly.toml             what it will cost and how long it will take, without a request
+  evalkit run runs/nightly.toml              start, resume and extend: always the same command
+  evalkit report runs/nightly                scores with intervals
+  evalkit show runs/nightly knuth:scheduling/basic:seed-0:0
+"""
+
+
+def entry() -> NoReturn:
+    """The `evalkit` command."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; returns its exit code."""
+    args = parser().parse_args(argv)
+    command = importlib.import_module(f"evalkit.cli.{args.module}")
+    call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
+    try:
+        return call(args)
+    except EvalkitError as error:
+        print(f"evalkit: {error}", file=sys.stderr)
+        return COULD_NOT_START
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader (`head`) has what it wanted
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Examples keep their lines; long options get room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line. Building it imports nothing but argparse."""
+    top = argparse.ArgumentParser(prog="evalkit", description=DESCRIPTION, epilog=EPILOG, formatter_class=_Help)
+    top.add_argument("--version", action="version", version=f"evalkit {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, summary: str, examples: str, *, module: str = "", call: str = "") -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=f"examples:\n{examples}",
+            formatter_class=_Help,
+        )
+        made.set_defaults(module=module or name, call=call or name)
+        return made
+
+    _run(
+        command(
+            "run",
+            "start, resume or extend a sweep",
+            "  evalkit run quickstart\n  evalkit run runs/nightly.toml --only agent=gpt,suite=scheduling/hard\n  evalkit run runs/nightly.toml --retry unresponsive --budget 5",
+        )
+    )
+    _plan(
+        command(
+            "plan",
+            "predict cost, tokens and time without a request",
+            "  evalkit plan runs/nightly.toml\n  evalkit plan quickstart --json",
+        )
+    )
+    _on_run(
+        command(
+            "status",
+            "what a run holds, owes and has spent",
+            "  evalkit status runs/nightly\n  watch evalkit status runs/nightly",
+        )
+    )
+    _report(
+        command(
+            "report",
+            "tables of scores with intervals",
+            "  evalkit report runs/nightly\n  evalkit report runs/nightly --markdown > scores.md",
+        )
+    )
+    _show(
+        command(
+            "show",
+            "one trajectory, readable",
+            "  evalkit show runs/nightly 3f2a\n  evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3",
+        )
+    )
+    _verify(command("verify", "replay every episode and compare it with the log", "  evalkit verify runs/nightly"))
+    _new(command("new", "write a commented sweep spec to start from", "  evalkit new runs/mine.toml"))
+    _generate(
+        command(
+            "generate",
+            "make a suite of fresh instances",
+            "  evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
+        )
+    )
+    _simulate(
+        command(
+            "simulate",
+            "serve the policies as models of a simulated provider",
+            "  evalkit simulate --port 8080 --latency lognormal:200ms:0.5 --rpm 600\n  evalkit simulate --fault-429 0.02 --fault-reset 0.01 --bill bill.jsonl",
+        )
+    )
+    _providers(
+        command(
+            "providers",
+            "list providers, their models and which keys are present",
+            "  evalkit providers\n  evalkit providers openai",
+        )
+    )
+    _prompts(
+        command(
+            "prompts",
+            "list prompt packs, or import one from a copy of the reference",
+            "  evalkit prompts import ~/src/econ-evals-paper --out paper.toml",
+        )
+    )
+    _conform(
+        command(
+            "conform",
+            "compare evalkit with golden files of the reference implementations",
+            "  evalkit conform ../shared/goldens --data ../shared/data",
+        )
+    )
+    return top
+
+
+def _run(sub: argparse.ArgumentParser) -> None:
+    _sweep(sub)
+    sub.add_argument("--name", metavar="NAME", help="name of the run; its directory is runs/NAME (default: the spec's)")
+    sub.add_argument("--dir", metavar="DIR", help="the run's directory itself, instead of runs/NAME")
+    sub.add_argument(
+        "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
+    )
+    sub.add_argument("--limit", metavar="N", type=int, help="end at most N episodes a lane, then stop")
+    sub.add_argument("--retry", metavar="ENDING", action="append", default=[], help="play episodes that ended so again")
+    sub.add_argument(
+        "--budget", metavar="USD", help="instead of the spec's: the ceiling of the whole run, not of this call"
+    )
+    sub.add_argument("--deadline", metavar="SPAN", help="instead of the spec's: stop after this time (90m, 8h)")
+    sub.add_argument("--width", metavar="N", type=int, help="instead of the spec's: episodes in flight in each lane")
+    sub.add_argument("--repair", action="store_true", help="give up what a damaged log has lost, and go on")
+    sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
+
+
+def _plan(sub: argparse.ArgumentParser) -> None:
+    _sweep(sub)
+    sub.add_argument("--json", action="store_true", help="the same as JSON")
+    sub.add_argument(
+        "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
+    )
+
+
+def _report(sub: argparse.ArgumentParser) -> None:
+    _on_run(sub)
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="Markdown tables")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+
+
+def _show(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("episode", metavar="EPISODE", help="an id or the start of one, or agent:suite:instance:replicate")
+    sub.add_argument("--period", metavar="N", type=int, help="only this period, from 0")
+
+
+def _verify(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+
+
+def _new(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("file", metavar="FILE", help="where to write it; must not exist yet")
+
+
+def _generate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("environment", metavar="ENVIRONMENT", help="scheduling")
+    sub.add_argument("--instances", metavar="N", type=int, default=12, help="how many (default: 12)")
+    sub.add_argument("--seed", metavar="SEED", type=int, default=0, help="of the whole suite (default: 0)")
+    sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
+    sub.add_argument(
+        "parameters", nargs=argparse.REMAINDER, metavar="--PARAMETER VALUE", help="parameters of the environment"
+    )
+
+
+def _simulate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTION", help="see `evalkit simulate --help`")
+
+
+def _providers(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("name", nargs="?", metavar="PROVIDER", help="only this one, with its models and prices")
+
+
+def _prompts(sub: argparse.ArgumentParser) -> None:
+    actions = sub.add_subparsers(metavar="ACTION", required=True)
+    actions.add_parser("list", help="the packs that can be named").set_defaults(call="list_packs")
+    bring = actions.add_parser("import", help="build a pack from a copy of the reference repository")
+    bring.add_argument("repository", metavar="DIR", help="the copy's top folder")
+    bring.add_argument("--out", metavar="FILE", required=True, help="the pack's file, ending in .toml")
+    bring.set_defaults(call="import_pack")
+
+
+def _conform(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("goldens", metavar="DIR", help="a directory laid out like the golden data")
+    sub.add_argument("--data", metavar="DIR", help="the reference's own data set")
+
+
+def _sweep(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("sweep", metavar="SPEC", help="a sweep's TOML file, or its name below runs/")
+
+
+def _on_run(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")

@@ -1,0 +1,58 @@
+"""`evalkit new`: a commented sweep spec to start from."""
+
+import argparse
+from pathlib import Path
+
+from evalkit.errors import UsageError
+
+TEMPLATE = """\
+# A sweep: agents x suites x replicates. It describes a desired state: `evalkit run` asks only for what is missing, so
+# the same command starts it, resumes it after any interruption, and extends it when you add to this file.
+
+replicates = 1          # episodes of each agent on each instance
+width = 64              # episodes in flight for each model
+budget_usd = "5.00"     # hard ceiling of the whole run, crashes included; leave it out for none
+# deadline = "8h"       # stop (and stay resumable) after this time
+
+# An agent is a model at a provider (`evalkit providers` lists them) ...
+[[agents]]
+name = "sim-knuth"
+provider = "simulated"  # a provider that evalkit starts itself: no key, no cost
+model = "knuth"
+# temperature = 1.0     # the environment's settings hold unless you override them here
+# max_tokens = 8192
+# tags = ["reasoning"]  # chooses the prompts for reasoning models
+# notes = false         # takes the notes tools away
+# prompts = "my.toml"   # another prompt pack
+
+# ... or a policy played in this process: a baseline.
+[[agents]]
+policy = "random"
+
+[[suites]]
+name = "scheduling/basic"
+# instances = ["seed-0", "seed-1"]   # only these
+# vary = { k = [1, 2, 5] }           # one suite for each value; reports know the axis
+
+# Limits hold for each model; those of the provider's file are used where nothing is said here.
+# [limits."simulated/knuth"]
+# requests_per_minute = 600
+# input_tokens_per_minute = 200000
+# in_flight = 32
+"""
+
+
+def new(args: argparse.Namespace) -> int:
+    """Write the template; never over an existing file."""
+    path = Path(args.file)
+    if path.suffix != ".toml":
+        raise UsageError(f"{path}: a sweep's file ends in .toml.")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already; nothing was written. Choose another name.") from None
+    except OSError as flaw:
+        raise UsageError(f"{path} cannot be written: {flaw}") from flaw
+    print(f"Wrote {path}. Next: evalkit plan {path}")
+    return 0

@@ -1,0 +1,50 @@
+"""Play many episodes at once: each lane has players of its own, which pull episodes lazily. Knows no models, no disks.
+
+A paused lane never holds another lane's players, and memory is that of the episodes in flight.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from evalkit.client.ask import Asker
+from evalkit.run.episode import Seat, Table, play
+from evalkit.run.universe import Episode
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneJob:
+    """What one lane has to do."""
+
+    name: str
+    width: int
+    """Episodes in flight at once."""
+    todo: Iterator[Episode]
+    """Shared by the lane's players: one loop, and next() does not await."""
+    sit: Callable[[Episode], Seat]
+    asker: Callable[[Episode], Asker]
+    table: Table
+    limit: int | None = None
+    """End after so many episodes; None: play all."""
+    taken: int = 0
+
+
+async def play_lanes(jobs: Sequence[LaneJob]) -> None:
+    """Play all lanes; return when every player has ended.
+
+    A player ends when its lane has no episode left or is told to stop. If we are cancelled, so are the players; the
+    caller's `with store:` then drains.
+    """
+    async with asyncio.TaskGroup() as group:
+        for job in jobs:
+            for number in range(job.width):
+                group.create_task(_player(job), name=f"{job.name} {number}")
+
+
+async def _player(job: LaneJob) -> None:
+    while not job.table.stopping and (job.limit is None or job.taken < job.limit):
+        episode = next(job.todo, None)
+        if episode is None:
+            return
+        job.taken += 1
+        await play(episode, job.sit, job.asker(episode), job.table)
