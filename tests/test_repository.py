@@ -1,0 +1,124 @@
+"""What a stranger meets first: the set-up, the documents, the wheel."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import evalkit
+
+PROJECT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+
+# Split, so that this file does not name what it looks for.
+MACHINE = re.compile("|".join(("/wo" + "rk/", "/ro" + "ot/", "/Us" + r"ers/\w", "/ho" + r"me/\w")))
+REGISTRIES = re.compile("|".join(("python" + "hosted", "pypi" + r"\.org", "--index" + "-url", "--find" + "-links")))
+
+
+def tracked() -> list[Path]:
+    """The files git knows, or, where there is no git, those that lie here."""
+    done = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, cwd=PROJECT, check=False)
+    if done.returncode == 0:
+        return [PROJECT / name for name in done.stdout.split("\0") if name and (PROJECT / name).is_file()]
+    return [path for path in PROJECT.rglob("*") if path.is_file() and ".venv" not in path.parts]
+
+
+def texts(*suffixes: str) -> dict[str, str]:
+    return {
+        path.relative_to(PROJECT).as_posix(): path.read_text()
+        for path in tracked()
+        if not suffixes or path.suffix in suffixes
+    }
+
+
+def test_the_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from() -> None:
+    lock = (PROJECT / "requirements.lock").read_text()
+    assert not re.search(r"https?:|file:|git\+|^--", lock, re.MULTILINE)
+    entries = [entry for entry in re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE) if entry.strip()]
+    assert len(entries) > 40
+    for entry in entries:
+        assert re.match(r"[a-z0-9._-]+==[^ ]+ ", entry), entry[:80]
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry[:80]
+
+
+def test_the_lock_covers_every_dependency_of_the_project() -> None:
+    lock = (PROJECT / "requirements.lock").read_text()
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
+    project = PYPROJECT["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"] + PYPROJECT["build-system"]["requires"]
+    names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-") for requirement in wanted}
+    assert names - locked == set()
+
+
+def test_the_package_states_one_version() -> None:
+    assert evalkit.__version__ == PYPROJECT["project"]["version"]
+
+
+def test_every_make_target_the_documents_name_exists() -> None:
+    makefile = (PROJECT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    documents = texts(".md", ".yaml") | {".ci/run": (PROJECT / ".ci" / "run").read_text()}
+    named = {
+        (name, target)
+        for name, text in documents.items()
+        for target in re.findall(r"(?:^ *|`)make ([a-z]+)", text, re.MULTILINE)
+    }
+    assert {"run", "test", "check"} <= {target for _, target in named}
+    assert {(name, target) for name, target in named if target not in targets} == set()
+
+
+def test_every_relative_link_of_the_documents_leads_somewhere() -> None:
+    broken = [
+        (name, link)
+        for name, text in texts(".md").items()
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        if not (PROJECT / name).parent.joinpath(link).exists()
+    ]
+    assert broken == []
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    found = [
+        (name, hit.group())
+        for name, text in texts("", ".py", ".md", ".toml", ".yaml", ".lock", ".json").items()
+        for hit in [MACHINE.search(text) or REGISTRIES.search(text.replace("--no-emit-", ""))]
+        if hit and name != "Makefile"
+    ]
+    assert found == []
+    assert not MACHINE.search((PROJECT / "Makefile").read_text())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling", reason="building the wheel needs hatchling, which `make setup` installs")
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "pip", "wheel", str(PROJECT), "--no-deps", "--no-build-isolation", "-q", "-w"]
+    subprocess.run([*command, str(out)], check=True, capture_output=True)
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_carries_the_code_and_what_it_needs_to_work_anywhere(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"evalkit/py.typed", "evalkit/money.py", "evalkit/_shipped/providers/README.md"} <= names
+    assert {f"evalkit/_shipped/runs/{name}.toml" for name in ("quickstart", "baselines")} <= names
+    assert not [name for name in names if name.startswith(("tests/", "bench/", "runs/"))]
+
+
+def test_an_installed_wheel_finds_what_it_carries(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    script = "from evalkit.shipped import find, folders; print(find('runs', 'quickstart.toml')); print(folders('runs'))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first = done.stdout.splitlines()[0]
+    assert first == str(tmp_path / "site" / "evalkit" / "_shipped" / "runs" / "quickstart.toml")
