@@ -1,0 +1,60 @@
+"""What a policy can see: the tools it is offered and what they have answered so far in this chat.
+
+A policy is a pure function `(Request, Stream) -> Reply`, like a model without memory: it decides from the request
+alone, and its only randomness is the stream, which the caller makes from the request's seed.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from evalkit.dialogue import Reply, Request, Tool, ToolCall
+from evalkit.seeds import Stream
+
+PolicyFn = Callable[[Request, Stream], Reply]
+
+
+def offered(request: Request, name: str) -> Tool | None:
+    """The tool of that name, if the request offers it."""
+    return next((tool for tool in request.tools if tool.name == name), None)
+
+
+def results(request: Request) -> dict[str, str]:
+    """The last answer of every tool that has answered in this chat, by the tool's name."""
+    names: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for message in request.messages:
+        for call in message.calls:
+            names[call.id] = call.name
+        if message.role == "tool" and message.call_id in names:
+            found[names[message.call_id]] = message.text
+    return found
+
+
+def turns(request: Request) -> int:
+    """How often the agent has replied in this chat."""
+    return sum(message.role == "assistant" for message in request.messages)
+
+
+def calling(request: Request, wanted: Sequence[tuple[str, str]], text: str = "") -> Reply:
+    """A reply that calls tools: (name, arguments text) each, in order.
+
+    Ids count all calls of the chat (`call_0`, `call_1`, ...), so they are unique in it and the same in every run.
+    """
+    so_far = sum(len(message.calls) for message in request.messages)
+    calls = tuple(
+        ToolCall(id=f"call_{so_far + i}", name=name, arguments=arguments) for i, (name, arguments) in enumerate(wanted)
+    )
+    return Reply(text=text, calls=calls, finish="tool_calls" if calls else "stop")
+
+
+def action_arguments(tool: Tool, value: Mapping[str, object]) -> str:
+    """Arguments that give `value` to a tool whose only argument is a mapping.
+
+    The argument's name and type are the schema's; where a string is asked for, the mapping goes as a Python literal.
+    """
+    properties = tool.parameters.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return json.dumps(dict(value))
+    name, schema = next(iter(properties.items()))
+    as_object = isinstance(schema, Mapping) and schema.get("type") == "object"
+    return json.dumps({name: dict(value) if as_object else repr(dict(value))})

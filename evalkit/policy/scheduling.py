@@ -1,0 +1,137 @@
+"""Baselines for scheduling: random assignments, and the repair of one reported problem at a time.
+
+Source: the naive heuristic of the EconAgentBench paper (after Knuth's question whether random repairs reach a stable
+matching): submit, pick one shown blocking pair at random, give the task to the worker and the worker's old task to the
+task's old worker, and again.
+
+The texts are not ours: a prompt pack may word them anew. So only what every wording must hold is read: the last mapping
+of quoted ids in the history is the last assignment, and of each line behind it the first four ids that it knows are
+w, mu(w), w', t for a worker w who would rather have t, which w' holds. A line whose four ids contradict the assignment is no problem.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from evalkit.dialogue import Reply, Request
+from evalkit.policy.conversation import action_arguments, calling, offered, results
+from evalkit.seeds import Stream
+
+ACTION = "submit_assignment"
+HISTORY = "get_previous_attempts_data"
+WORKERS = "get_worker_ids"
+TASKS = "get_task_ids"
+
+Assignment = dict[str, str]
+
+_ENTRY = re.compile(r"""['"]([^'"\\{}]+)['"]\s*:\s*['"]([^'"\\{}]+)['"]""")
+_QUOTED = re.compile(r"""['"]([^'"\\\[\]]+)['"]""")
+_NUMBERED_ID = re.compile(r"\b[A-Za-z]+[_-]?\d+\b")
+_WORD = re.compile(r"[\w-]+")
+_ESCAPES = re.compile(r"""\\([nrt'"\\])""")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_MOST_BRACES_TRIED = 50
+
+
+def random(request: Request, draws: Stream) -> Reply:
+    """A uniformly random assignment in every period."""
+    known = results(request)
+    asking = _asks(request, known, (WORKERS, TASKS))
+    return asking or _submit(request, _shuffled(*_ids(known), draws))
+
+
+def knuth(request: Request, draws: Stream) -> Reply:
+    """The identity in listed order at first; later, a repair of one random reported problem of the last assignment.
+
+    Two turns a period: ids and history in one reply (nothing in an opening says which period it is), then the action.
+    Where the history shows an assignment but no problem that can be read, it is submitted again; where no
+    assignment can be read although something is there, a random one is.
+    """
+    known = results(request)
+    asking = _asks(request, known, (WORKERS, TASKS, HISTORY))
+    if asking:
+        return asking
+    workers, tasks = _ids(known)
+    last, problems = read_history(known.get(HISTORY, ""))
+    if _complete(last, workers, tasks):
+        if problems:
+            worker, task = problems[draws.below(len(problems))]
+            last = repair(last, worker, task)
+        return _submit(request, last)
+    if "{" in known.get(HISTORY, "").lstrip()[1:]:
+        return _submit(request, _shuffled(workers, tasks, draws))
+    return _submit(request, dict(zip(workers, tasks, strict=False)))
+
+
+def repair(assignment: Mapping[str, str], worker: str, task: str) -> Assignment:
+    """The assignment with `task` given to `worker`, and the worker's old task to the task's old worker."""
+    holder = next(other for other, held in assignment.items() if held == task)
+    return {**assignment, holder: assignment[worker], worker: task}
+
+
+def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
+    """The last assignment a history shows, and the (worker, task) pairs reported for it, in order.
+
+    The text may be plain or the repr (or JSON) of a one-key mapping, whose newlines and quotes are escaped. Both parts
+    are empty where nothing can be read.
+    """
+    end = len(text)
+    for _ in range(_MOST_BRACES_TRIED):
+        start = text.rfind("{", 0, end)
+        if start < 0:
+            break
+        tail = _ESCAPES.sub(lambda found: _ESCAPED.get(found[1], found[1]), text[start:])
+        inside, closed, behind = tail.partition("}")
+        assignment = dict(_ENTRY.findall(inside)) if closed else {}
+        if assignment:
+            return assignment, _problems(assignment, behind)
+        end = start
+    return {}, []
+
+
+def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
+    ids = assignment.keys() | set(assignment.values())
+    found = []
+    for line in text.splitlines():
+        named = [word for word in _WORD.findall(line) if word in ids][:4]
+        if len(named) < 4:
+            continue
+        worker, held, other, task = named
+        if worker != other and assignment.get(worker) == held and assignment.get(other) == task:
+            found.append((worker, task))
+    return found
+
+
+def _asks(request: Request, known: Mapping[str, str], wanted: Sequence[str]) -> Reply | None:
+    """Calls of those wanted tools that are offered and have not answered yet, all in one reply; None if there are none."""
+    missing = [name for name in wanted if name not in known and offered(request, name)]
+    if request.sampling.parallel_calls is False:
+        missing = missing[:1]
+    return calling(request, [(name, "{}") for name in missing]) if missing else None
+
+
+def _ids(known: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    return _listed(known.get(WORKERS, "")), _listed(known.get(TASKS, ""))
+
+
+def _listed(text: str) -> list[str]:
+    """The ids of a getter's answer: the quoted entries of its list, or whatever looks like a numbered id."""
+    start, end = text.find("["), text.rfind("]")
+    inside = text[start:end] if 0 <= start < end else ""
+    return _QUOTED.findall(inside) or list(dict.fromkeys(_NUMBERED_ID.findall(text)))
+
+
+def _complete(assignment: Mapping[str, str], workers: Sequence[str], tasks: Sequence[str]) -> bool:
+    """Whether every worker has a task of its own; where no ids are known, whether no task is given twice."""
+    given = sorted(assignment.values())
+    if workers and tasks:
+        return sorted(assignment) == sorted(workers) and given == sorted(tasks)
+    return bool(assignment) and len(set(given)) == len(given)
+
+
+def _shuffled(workers: Sequence[str], tasks: Sequence[str], draws: Stream) -> Assignment:
+    return {worker: tasks[i] for worker, i in zip(workers, draws.permutation(len(tasks)), strict=False)}
+
+
+def _submit(request: Request, assignment: Mapping[str, str]) -> Reply:
+    tool = offered(request, ACTION)
+    return calling(request, [(ACTION, action_arguments(tool, assignment) if tool else "{}")])
