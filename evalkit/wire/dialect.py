@@ -6,9 +6,14 @@ does not grow with the chat.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
+from evalkit.wire.allowance import Allowance
 from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+
+__all__ = ["Dialect", "MalformedReplyError", "Quirks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +42,11 @@ class Dialect:
     """(head, tools, messages, seed) -> the request body, by joining what is encoded already."""
     headers: Callable[[str], Mapping[str, str]]
     """(key) -> authentication headers; an empty key gives none."""
-    decode: Callable[[bytes], Reply]
-    """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""
+    read: Callable[[Any], Reply]
+    """A 200 body's value, as `loads_lenient` gave it, as a reply. Raises MalformedReplyError where there is none."""
     judge: Callable[[HttpResponse], Verdict]
+    allowances: Callable[[Mapping[str, str]], tuple[Allowance | None, Allowance | None]]
+    """What a response's headers say is left of the limits on (requests, tokens)."""
     objections: Callable[[Sampling, Sequence[Tool]], Sequence[str]]
     """What of this the dialect cannot express, in sentences; looked at before anything is sent."""
     decode_request: Callable[[bytes], tuple[str, Request]]
@@ -47,6 +54,6 @@ class Dialect:
     encode_reply: Callable[[Reply], bytes]
     """For the simulated provider."""
 
-
-class MalformedReplyError(Exception):
-    """A 200 body that holds no reply; the client treats it as a truncated answer."""
+    def decode(self, body: bytes) -> Reply:
+        """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""
+        return self.read(loads_lenient(body)[0])

@@ -1,6 +1,6 @@
 """An HTTP exchange as values, and the one verdict on its outcome. No socket, no clock.
 
-`judge` is total over everything that can come back. Retrying itself lives in `client/retry.py`.
+A dialect's `judge` (`verdicts.py`) is total over everything that can come back. Retrying lives in `client/retry.py`.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class HttpResponse:
     status: int = 0
     """HTTP status; 0 if there was none."""
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Looked up by names in lower case."""
     body: bytes = b""
     failure: Failure = ""
     detail: str = ""

@@ -1,0 +1,258 @@
+"""OpenAI Chat Completions, also spoken by vLLM, SGLang, llama.cpp, Ollama, DeepSeek, Together, OpenRouter and others.
+
+The client's direction: our messages to their JSON, their JSON to our reply. `openai_chat_served.py` has the other one.
+
+Chosen: of the fields beyond text and calls, a reply's opaque part keeps those that providers want back and no others:
+`reasoning_details` (OpenRouter) always; `reasoning_content` only beside tool calls, where thinking models need it
+within the tool loop, since in an answer without calls some servers refuse it; and a call's `extra_content` (thought
+signatures of Gemini's compatible endpoint).
+Chosen: empty arguments are sent back as `{}`: several servers parse the history's arguments and refuse an empty text.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
+from evalkit.wire.allowance import read_allowances
+from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.openai_chat_served import decode_request, encode_reply
+from evalkit.wire.verdicts import ACCEPT, ErrorWords, verdict
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
+    {"max_completion_tokens", "temperature", "top_p", "reasoning_effort", "seed", "stream", "n", "best_of"}
+)
+"""Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
+
+_MOST_TOKENS = 2**31 - 1
+_ERROR_DEPTH_BYTES = 65_536
+
+
+def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
+    """The shared part in two lines: what every body has, then what only a body with tools may have."""
+    plain: dict[str, Any] = {"model": model, quirks.max_tokens_field: sampling.max_tokens}
+    for field, name in (("temperature", "temperature"), ("top_p", "top_p"), ("effort", "reasoning_effort")):
+        value = getattr(sampling, field)
+        if value not in (None, "") and field not in quirks.refuses:
+            plain[name] = value
+    with_tools: dict[str, Any] = {}
+    if "tool_choice" not in quirks.refuses:
+        with_tools["tool_choice"] = sampling.tool_choice
+    if sampling.parallel_calls is not None and "parallel_calls" not in quirks.refuses:
+        with_tools["parallel_tool_calls"] = sampling.parallel_calls
+    extra = orjson.loads(sampling.extra) if sampling.extra else {}
+    first, second = orjson.dumps(plain | extra)[:-1], orjson.dumps(with_tools)[1:-1]
+    return first + b"\n" + (b"," + second if second else b"")
+
+
+def _encode_tools(tools: Sequence[Tool]) -> bytes:
+    if not tools:
+        return b""
+    return orjson.dumps(
+        [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+            }
+            for tool in tools
+        ]
+    )
+
+
+def _encode_message(message: Message) -> bytes:
+    if message.role == "tool":
+        return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
+    if not message.calls and not message.opaque:
+        return orjson.dumps({"role": message.role, "content": message.text})
+    return _encode_assistant(message)
+
+
+def _encode_assistant(message: Message) -> bytes:
+    fields: dict[str, Any] = {"role": message.role, "content": message.text or (None if message.calls else "")}
+    calls: list[dict[str, Any]] = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+        for call in message.calls
+    ]
+    if message.opaque:
+        kept = loads_lenient(message.opaque)[0]
+        fields |= kept.get("message", {})
+        for place, members in kept.get("calls", {}).items():
+            calls[int(place)] |= members
+    if calls:
+        fields["tool_calls"] = calls
+    return dumps_any(fields)
+
+
+def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None) -> bytes:
+    parts = [head, b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
+    if seed is not None:
+        parts.append(b',"seed":%d' % seed)
+    parts += b',"messages":[', b",".join(messages), b"]}"
+    return b"".join(parts)
+
+
+def _headers(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _read(value: Any) -> Reply:
+    try:
+        choice = value["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (KeyError, IndexError, TypeError, AttributeError) as flaw:
+        raise MalformedReplyError(f"openai_chat: {flaw!r} in {dumps_any(value)[:300]!r}") from flaw
+    calls, opaque = _read_calls(message)
+    text = content if isinstance(content, str) else _text_of_parts(content)
+    finish = choice.get("finish_reason")
+    finish = finish if isinstance(finish, str) and finish else ("tool_calls" if calls else "stop")
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        finish, text = "refusal", text or refusal
+    return Reply(
+        text=text,
+        calls=calls,
+        finish="tool_calls" if finish == "function_call" else finish,
+        usage=_read_usage(value.get("usage")),
+        model=_text(value, "model"),
+        fingerprint=_text(value, "system_fingerprint"),
+        response_id=_text(value, "id"),
+        opaque=opaque,
+    )
+
+
+def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes]:
+    """The calls in order, and the opaque part. What is no object at all is passed over: it names no tool."""
+    raw = message.get("tool_calls")
+    found = [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
+    calls: list[ToolCall] = []
+    taken: set[str] = set()
+    kept_calls: dict[str, Any] = {}
+    for place, one in enumerate(found):
+        function = one.get("function")
+        function = function if isinstance(function, dict) else {}
+        name, arguments, given = function.get("name"), function.get("arguments"), one.get("id")
+        given = given if isinstance(given, str) and given and given not in taken else f"call_{place}"
+        taken.add(given)
+        if not isinstance(arguments, str):
+            arguments = "" if arguments is None else dumps_any(arguments).decode()
+        calls.append(ToolCall(id=given, name=name if isinstance(name, str) else "", arguments=arguments))
+        if "extra_content" in one:
+            kept_calls[str(place)] = {"extra_content": one["extra_content"]}
+    kept: dict[str, Any] = {}
+    if message.get("reasoning_details"):
+        kept["reasoning_details"] = message["reasoning_details"]
+    if calls and message.get("reasoning_content"):
+        kept["reasoning_content"] = message["reasoning_content"]
+    if not kept and not kept_calls:
+        return tuple(calls), b""
+    return tuple(calls), dumps_any({"message": kept, "calls": kept_calls})
+
+
+def _read_usage(raw: Any) -> Usage:
+    """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
+    if not isinstance(raw, dict):
+        return Usage()
+    read, written = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    inner, outer = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
+    # DeepSeek counts cached tokens beside the others instead of within the details.
+    cached = _count(inner, "cached_tokens") if isinstance(inner, dict) else _count(raw, "prompt_cache_hit_tokens")
+    reasoning = _count(outer, "reasoning_tokens") if isinstance(outer, dict) else 0
+    return Usage(input=read, output=written, cached_read=min(cached, read), reasoning=min(reasoning, written))
+
+
+def _count(raw: Mapping[str, Any], name: str) -> int:
+    value = raw.get(name)
+    if type(value) is int:
+        return min(max(value, 0), _MOST_TOKENS)
+    if isinstance(value, float) and math.isfinite(value):
+        return min(max(math.ceil(value), 0), _MOST_TOKENS)
+    return 0
+
+
+def _text(raw: Mapping[str, Any], name: str) -> str:
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _text_of_parts(content: Any) -> str:
+    parts = content if isinstance(content, list) else []
+    return "".join(_text(part, "text") for part in parts if isinstance(part, dict))
+
+
+def _judge(response: HttpResponse) -> Verdict:
+    if response.status == 200 and not response.failure:
+        return ACCEPT
+    return verdict(response, _error_words(response.body) if response.status >= 300 else ErrorWords())
+
+
+def _error_words(body: bytes) -> ErrorWords:
+    """The error in its spellings: `error` as object or text, `message` or `detail` at the top, or plain text."""
+    try:
+        value = loads_lenient(body[:_ERROR_DEPTH_BYTES])[0]
+    except MalformedReplyError:
+        return ErrorWords(message=body[:500].decode("utf-8", "replace").strip())
+    if not isinstance(value, dict):
+        return ErrorWords(message=str(value)[:500])
+    error = value.get("error")
+    inner = error if isinstance(error, dict) else value
+    message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else "")
+    code = " ".join(str(inner[name]) for name in ("code", "type") if inner.get(name))
+    return ErrorWords(message=message if isinstance(message, str) else str(message)[:500], code=code.lower())
+
+
+def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
+    said: list[str] = []
+    if sampling.max_tokens < 1:
+        said.append(f"max_tokens must be at least 1, not {sampling.max_tokens}.")
+    for name in ("temperature", "top_p"):
+        value = getattr(sampling, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            said.append(f"{name} must be a number from 0 on, not {value}.")
+    said += _extra_objections(sampling.extra)
+    said += [
+        f"The tool name {tool.name!r} is not allowed: letters, digits, _ and - only, at most 64."
+        for tool in tools
+        if not _NAME.fullmatch(tool.name)
+    ]
+    return said
+
+
+def _extra_objections(extra: str) -> list[str]:
+    if not extra:
+        return []
+    try:
+        value = orjson.loads(extra)
+    except orjson.JSONDecodeError as flaw:
+        return [f"extra is no JSON: {flaw}."]
+    if not isinstance(value, dict):
+        return [f"extra must be a JSON object, not {extra[:50]!r}."]
+    return [
+        f"extra may not set {name!r}: evalkit sets it, or cannot bound the cost with it." for name in _OURS & {*value}
+    ]
+
+
+OPENAI_CHAT = Dialect(
+    name="openai_chat",
+    path="/chat/completions",
+    # Templates add a few tokens a message, each of which has over 20 bytes of JSON around its text; the constant is for
+    # what stands once in a prompt: begin marks, a default system text, the tool preamble.
+    overhead_tokens=512,
+    head=_head,
+    encode_tools=_encode_tools,
+    encode_message=_encode_message,
+    body=_body,
+    headers=_headers,
+    read=_read,
+    judge=_judge,
+    allowances=read_allowances,
+    objections=_objections,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+)

@@ -1,0 +1,8 @@
+"""All dialects by name. A plain table: adding a dialect is adding a file and a line here."""
+
+from collections.abc import Mapping
+
+from evalkit.wire.dialect import Dialect
+from evalkit.wire.openai_chat import OPENAI_CHAT
+
+DIALECTS: Mapping[str, Dialect] = {"openai_chat": OPENAI_CHAT}

@@ -1,0 +1,153 @@
+"""What to do about an outcome that is no reply: one table over failure, status and the error's own words.
+
+Dialects share it; each reads its provider's error body into an `ErrorWords` and leaves the rest here. Pure: a date in
+`Retry-After` is measured against the response's own `Date`, so no clock is read and no skew between two of them matters.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+from evalkit.wire.http import HttpResponse, Verdict
+
+ACCEPT = Verdict(action="accept", kind="ok")
+
+LONGEST_WAIT_S = 86_400.0
+"""A server that asks for more than a day is taken to mean a day."""
+
+_MESSAGE_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorWords:
+    """A provider's error body, as far as it could be read."""
+
+    message: str = ""
+    code: str = ""
+    """Code and type, in lower case, separated by a space."""
+
+
+_QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
+_CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
+_CONTEXT_TEXTS = (
+    "maximum context length",
+    "context length",
+    "context window",
+    "available context size",
+    "prompt is too long",
+    "input is too long",
+    "too many input tokens",
+)
+_FILTER_CODES = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation")
+_FILTER_TEXTS = ("content management policy", "content policy", "flagged by moderation", "was flagged", "moderation")
+_MODEL_CODES = ("model_not_found", "unknown_model", "invalid_model")
+_MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model")
+
+_FAILURES: Mapping[str, Verdict] = {
+    "reset": Verdict(action="retry", kind="reset", billable=True),
+    "timeout": Verdict(action="retry", kind="timeout", billable=True),
+    "truncated": Verdict(action="retry", kind="truncated", billable=True),
+    "oversize": Verdict(action="end_episode", kind="bad_request", billable=True),
+    "connect": Verdict(action="retry", kind="connect"),
+    "tls": Verdict(action="end_lane", kind="tls"),
+}
+"""Nothing was sent where no connection came about; in every other case the provider may have billed the attempt."""
+
+
+def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
+    """The verdict on anything but a whole 200 response. Total: every status and failure has one.
+
+    A refusal whose body was cut off is still that refusal, so a status that is an error outranks the failure.
+    """
+    status = response.status
+    if response.failure and status < 300:
+        base = _FAILURES[response.failure]
+        return _say(base, None, response.detail or response.failure)
+    text = words.message or response.detail or f"HTTP {status}"
+    if 200 <= status < 300:
+        return ACCEPT
+    if status == 0:
+        return _say(_FAILURES["reset"], None, text)
+    return _of_status(status, words, text, response.headers)
+
+
+def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
+    wait_s = read_wait_s(headers) if status in (408, 409, 425, 429) or status >= 500 else None
+    if _has(words.code, _QUOTA) or status == 402:
+        return Verdict(action="end_lane", kind="no_credit", message=_short(text))
+    if status == 429:
+        return Verdict(action="retry", kind="rate_limit", wait_s=wait_s, message=_short(text))
+    if status in (503, 529):
+        return Verdict(action="retry", kind="overload", wait_s=wait_s, message=_short(text))
+    if status in (501, 505):
+        return Verdict(action="end_lane", kind="not_supported", message=_short(text))
+    if status >= 500 or status in (408, 409, 425):
+        return Verdict(action="retry", kind="server_error", wait_s=wait_s, message=_short(text))
+    return _of_refusal(status, words, text)
+
+
+def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
+    """3xx and the rest of 4xx: asking again with the same body would bring the same."""
+    low = words.message.lower()
+    if status == 401:
+        return Verdict(action="end_lane", kind="bad_key", message=_short(text))
+    if _has(words.code, _FILTER_CODES) or (status in (400, 403) and _has(low, _FILTER_TEXTS)):
+        return Verdict(action="end_episode", kind="content_filter", message=_short(text))
+    if status == 403:
+        return Verdict(action="end_lane", kind="bad_key", message=_short(text))
+    if status == 404 or _has(words.code, _MODEL_CODES) or (status == 400 and _has(low, _MODEL_TEXTS)):
+        return Verdict(action="end_lane", kind="unknown_model", message=_short(text))
+    if status < 400:
+        return Verdict(action="end_lane", kind="redirect", message=_short(text))
+    if status in (405, 410):
+        return Verdict(action="end_lane", kind="not_supported", message=_short(text))
+    if status in (400, 413, 422) and (_has(words.code, _CONTEXT_CODES) or _has(low, _CONTEXT_TEXTS)):
+        return Verdict(action="end_episode", kind="context_length", message=_short(text))
+    return Verdict(action="end_episode", kind="bad_request", message=_short(text))
+
+
+def read_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds until the server wants to be asked again, if it said so: milliseconds, seconds, or a date."""
+    millis = _number(headers.get("retry-after-ms"))
+    if millis is not None:
+        return min(millis / 1000.0, LONGEST_WAIT_S)
+    said = headers.get("retry-after")
+    if said is None:
+        return None
+    seconds = _number(said)
+    if seconds is not None:
+        return min(seconds, LONGEST_WAIT_S)
+    then, now = _date(said), _date(headers.get("date"))
+    if then is None or now is None:
+        return None
+    return min(max(0.0, (then - now).total_seconds()), LONGEST_WAIT_S)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return max(0.0, value) if math.isfinite(value) else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None
+    return moment if moment is None or moment.tzinfo else None
+
+
+def _has(text: str, any_of: tuple[str, ...]) -> bool:
+    return any(word in text for word in any_of)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + " ..."
+
+
+def _say(base: Verdict, wait_s: float | None, text: str) -> Verdict:
+    return Verdict(action=base.action, kind=base.kind, wait_s=wait_s, message=_short(text), billable=base.billable)
