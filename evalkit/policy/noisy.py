@@ -8,13 +8,24 @@ environment's to say; that all of them have a defined, recorded outcome is what 
 import ast
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.policy.conversation import PolicyFn, calling
 from evalkit.seeds import Stream
 
-Mistake = Callable[[Request, Reply, Stream], Reply]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a mistake is made of."""
+
+    request: Request
+    good: Reply
+    """The reply as it should be."""
+    draws: Stream
+
+
+Mistake = Callable[[Moment], Reply]
 
 _HUGE_BYTES = 100_000
 _BOMB_DEPTH = 3_000
@@ -26,111 +37,113 @@ def noisy(play: PolicyFn) -> PolicyFn:
 
     def reply(request: Request, draws: Stream) -> Reply:
         good = play(request, draws)
-        at = draws.uniform()
+        left = draws.uniform()
         for probability, mistake in MISTAKES:
-            at -= probability
-            if at < 0:
-                return mistake(request, good, draws)
+            left -= probability
+            if left < 0:
+                return mistake(Moment(request=request, good=good, draws=draws))
         return good
 
     return reply
 
 
-def _text_only(request: Request, good: Reply, draws: Stream) -> Reply:
-    return Reply(text="I should first think about which worker suits which task. Let me do that.")
+def _text_only(at: Moment) -> Reply:
+    return calling(at.request, [], "I should first think about who suits what best. Let me do that.")
 
 
-def _empty(request: Request, good: Reply, draws: Stream) -> Reply:
-    return Reply()
+def _empty(at: Moment) -> Reply:
+    return calling(at.request, [])
 
 
-def _unknown_tool(request: Request, good: Reply, draws: Stream) -> Reply:
-    return calling(request, [("solve_everything", '{"quickly": true}')])
+def _unknown_tool(at: Moment) -> Reply:
+    return calling(at.request, [("solve_everything", '{"quickly": true}')])
 
 
-def _malformed_json(request: Request, good: Reply, draws: Stream) -> Reply:
+def _malformed_json(at: Moment) -> Reply:
     """The good calls, the last one's arguments without their last character."""
-    return _with_last(good, lambda call: call.arguments[:-1])
+    return _with_last(at.good, lambda call: call.arguments[:-1])
 
 
-def _wrong_type(request: Request, good: Reply, draws: Stream) -> Reply:
+def _wrong_type(at: Moment) -> Reply:
     """Arguments that are no object, or an object whose values have the wrong type."""
     values: list[object] = [7, 2.5, None, True, [1, [2]], {"a": {"b": None}}]
-    wrong = values[draws.below(len(values))]
-    if draws.below(2):
-        return _with_last(good, lambda call: json.dumps(wrong))
-    return _with_last(good, lambda call: json.dumps(dict.fromkeys(_arguments(call), wrong)))
+    wrong = values[at.draws.below(len(values))]
+    if at.draws.below(2):
+        return _with_last(at.good, lambda _: json.dumps(wrong))
+    return _with_last(at.good, lambda call: json.dumps(dict.fromkeys(_arguments(call), wrong)))
 
 
-def _unparseable(request: Request, good: Reply, draws: Stream) -> Reply:
+def _unparseable(at: Moment) -> Reply:
     """An action whose text holds no mapping."""
     texts = ["give everybody what they like best", "```python\n{}\n```", "{W1: T1}", "dict(W1='T1')", "{'W1': 1 + }"]
-    return _with_last(good, lambda call: json.dumps(dict.fromkeys(_arguments(call), texts[draws.below(len(texts))])))
+    return _with_last(
+        at.good, lambda call: json.dumps(dict.fromkeys(_arguments(call), texts[at.draws.below(len(texts))]))
+    )
 
 
-def _partial(request: Request, good: Reply, draws: Stream) -> Reply:
+def _partial(at: Moment) -> Reply:
     """The action without one of its entries."""
 
     def damage(value: dict[object, object]) -> None:
-        value.pop(list(value)[draws.below(len(value))])
+        value.pop(list(value)[at.draws.below(len(value))])
 
-    return _damaged(good, damage)
+    return _damaged(at.good, damage)
 
 
-def _duplicate(request: Request, good: Reply, draws: Stream) -> Reply:
+def _duplicate(at: Moment) -> Reply:
     """The action with one value given twice."""
 
     def damage(value: dict[object, object]) -> None:
         keys = list(value)
         value[keys[0]] = value[keys[-1]]
 
-    return _damaged(good, damage)
+    return _damaged(at.good, damage)
 
 
-def _unknown_ids(request: Request, good: Reply, draws: Stream) -> Reply:
+def _unknown_ids(at: Moment) -> Reply:
     """The action with one key and one value that nobody has."""
-    return _damaged(good, lambda value: value.update({"X99": "Y99"}))
+    return _damaged(at.good, lambda value: value.update({"X99": "Y99"}))
 
 
-def _several(request: Request, good: Reply, draws: Stream) -> Reply:
+def _several(at: Moment) -> Reply:
     """The good calls twice, under ids of their own."""
-    return calling(request, [(call.name, call.arguments) for call in (*good.calls, *good.calls)])
+    return calling(at.request, [(call.name, call.arguments) for call in (*at.good.calls, *at.good.calls)])
 
 
-def _after_action(request: Request, good: Reply, draws: Stream) -> Reply:
+def _after_action(at: Moment) -> Reply:
     """The good calls, then one more and a spoiled copy, which come too late if the first was an accepted action."""
-    calls = [(call.name, call.arguments) for call in good.calls]
-    return calling(request, [*calls, ("get_attempt_number", "{}"), *((name, "{}") for name, _ in calls)])
+    calls = [(call.name, call.arguments) for call in at.good.calls]
+    return calling(at.request, [*calls, ("get_attempt_number", "{}"), *((name, "{}") for name, _ in calls)])
 
 
-def _bomb(request: Request, good: Reply, draws: Stream) -> Reply:
+def _bomb(at: Moment) -> Reply:
     """Brackets nested beyond every parser's patience, as the arguments or as the action's text."""
     nested = "[" * _BOMB_DEPTH + "]" * _BOMB_DEPTH
-    if draws.below(2):
-        return _with_last(good, lambda call: nested)
-    return _with_last(good, lambda call: json.dumps(dict.fromkeys(_arguments(call), "{'W1': " + nested + "}")))
+    if at.draws.below(2):
+        return _with_last(at.good, lambda _: nested)
+    return _with_last(at.good, lambda call: json.dumps(dict.fromkeys(_arguments(call), "{'W1': " + nested + "}")))
 
 
-def _huge(request: Request, good: Reply, draws: Stream) -> Reply:
-    return _with_last(good, lambda call: json.dumps(dict.fromkeys(_arguments(call), "x" * _HUGE_BYTES)))
+def _huge(at: Moment) -> Reply:
+    return _with_last(at.good, lambda call: json.dumps(dict.fromkeys(_arguments(call), "x" * _HUGE_BYTES)))
 
 
-def _future_notes(request: Request, good: Reply, draws: Stream) -> Reply:
+def _future_notes(at: Moment) -> Reply:
     """Reads the notes of an attempt that is yet to come, or of none."""
     attempts = ["1000000", '"soon"', "-5", "null", "1e400"]
-    return calling(request, [("read_notes", f'{{"attempt_number": {attempts[draws.below(len(attempts))]}}}')])
+    return calling(at.request, [("read_notes", f'{{"attempt_number": {attempts[at.draws.below(len(attempts))]}}}')])
 
 
-def _non_ascii(request: Request, good: Reply, draws: Stream) -> Reply:
+def _non_ascii(at: Moment) -> Reply:
     """The good calls with a text that is hard to print, and notes of the same kind before them."""
-    calls = [(call.name, call.arguments) for call in good.calls]
-    return calling(request, [("write_notes", json.dumps({"notes": _NON_ASCII})), *calls], text=_NON_ASCII)
+    calls = [(call.name, call.arguments) for call in at.good.calls]
+    return calling(at.request, [("write_notes", json.dumps({"notes": _NON_ASCII})), *calls], text=_NON_ASCII)
 
 
-def _writes_notes(request: Request, good: Reply, draws: Stream) -> Reply:
+def _writes_notes(at: Moment) -> Reply:
     """Writes notes and reads the first ones: useful behaviour, but turns without progress."""
-    notes = json.dumps({"notes": f"Tried something; {draws.below(100)} % sure that it helped.\n"})
-    return calling(request, [("write_notes", notes), ("read_notes", '{"attempt_number": 0}')])
+    notes = json.dumps({"notes": f"Tried something; {at.draws.below(100)} % sure that it helped.\n"})
+    return calling(at.request, [("write_notes", notes), ("read_notes", '{"attempt_number": 0}')])
 
 
 MISTAKES: tuple[tuple[float, Mistake], ...] = (

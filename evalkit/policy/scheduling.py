@@ -6,7 +6,8 @@ task's old worker, and again.
 
 The texts are not ours: a prompt pack may word them anew. So only what every wording must hold is read: the last mapping
 of quoted ids in the history is the last assignment, and of each line behind it the first four ids that it knows are
-w, mu(w), w', t for a worker w who would rather have t, which w' holds. A line whose four ids contradict the assignment is no problem.
+w, mu(w), w', t for a worker w who would rather have t, which w' holds. A line whose ids contradict the assignment is no
+problem.
 """
 
 import re
@@ -102,7 +103,7 @@ def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
 
 
 def _asks(request: Request, known: Mapping[str, str], wanted: Sequence[str]) -> Reply | None:
-    """Calls of those wanted tools that are offered and have not answered yet, all in one reply; None if there are none."""
+    """Calls of those wanted tools that are offered and have not answered yet, in one reply; None if there are none."""
     missing = [name for name in wanted if name not in known and offered(request, name)]
     if request.sampling.parallel_calls is False:
         missing = missing[:1]

@@ -53,7 +53,7 @@ def _by_action(players: Mapping[str, PolicyFn]) -> PolicyFn:
 
 
 def _oracle(instance: Any) -> PolicyFn:
-    # Imported here: reading an instance needs its environment with its tables, playing from a conversation does not.
+    # Imported late: reading an instance needs its environment with its tables, playing from a conversation does not.
     from evalkit.policy.oracle import oracle
 
     return oracle(instance)
