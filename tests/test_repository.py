@@ -93,6 +93,19 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     assert not MACHINE.search((PROJECT / "Makefile").read_text())
 
 
+def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
+    from evalkit.spec.catalogue import LimitsFile
+    from evalkit.spec.sweep import AgentFile, SuiteFile, SweepFile
+
+    text = (PROJECT / "docs" / "sweeps.md").read_text()
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for title, record in (("The sweep", SweepFile), ("An agent", AgentFile), ("A suite", SuiteFile)):
+        rows = [row.split("|")[1] for row in sections[title].splitlines() if row.startswith("| `")]
+        named = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+        assert named == set(record.__struct_fields__), title
+    assert set(re.findall(r"`(\w+)`", sections["Limits"])) == set(LimitsFile.__struct_fields__)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling", reason="building the wheel needs hatchling, which `make setup` installs")
