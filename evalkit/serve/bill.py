@@ -1,0 +1,81 @@
+"""The simulated provider's bill: one line a request, decided when the request arrives, and the running totals.
+
+A line is complete at arrival: what will be sent, when, and what it costs are known then. So a client that is killed a
+moment later, or a server that is, loses nothing of the bill; a real provider bills work whose answer nobody read, too.
+"""
+
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from evalkit.money import PICO_PER_USD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """One request to a model, billed or not."""
+
+    n: int
+    """Order of arrival, from 1."""
+    seen_s: float
+    """When it arrived, in seconds since the provider started."""
+    answered_s: float | None
+    """When its outcome is due, on the same clock; None for a stall."""
+    request_id: str
+    """The client's own word: `X-Client-Request-Id`."""
+    model: str
+    """As asked for; empty where the body could not be read."""
+    status: int
+    """HTTP status; 0 where none is sent."""
+    outcome: str
+    """`ok`, `rate_limit`, a fault's name, or the code of a refused request (`invalid_api_key`, ...)."""
+    billed: bool
+    tokens_in: int
+    """0 where nothing is billed, like the next two."""
+    tokens_out: int
+    cost: int
+    """1e-12 USD."""
+    seed: int | None
+    """The request's seed; None where the body could not be read."""
+
+    def json(self) -> bytes:
+        """The line as it stands in the bill's file, newline included."""
+        return orjson.dumps(self, option=orjson.OPT_APPEND_NEWLINE)
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """Sums over the bill, and the requests being answered now. Mutable."""
+
+    requests: int = 0
+    in_flight: int = 0
+    max_in_flight: int = 0
+    billed: int = 0
+    """Requests that cost something."""
+    bill: int = 0
+    """1e-12 USD."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    by_status: dict[str, int] = field(default_factory=dict)
+    by_outcome: dict[str, int] = field(default_factory=dict)
+
+    def add(self, line: BillLine) -> None:
+        """Count one more request, now in flight."""
+        self.requests += 1
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        self.billed += line.billed
+        self.bill += line.cost
+        self.tokens_in += line.tokens_in
+        self.tokens_out += line.tokens_out
+        status = str(line.status)
+        self.by_status[status] = self.by_status.get(status, 0) + 1
+        self.by_outcome[line.outcome] = self.by_outcome.get(line.outcome, 0) + 1
+
+    def leave(self) -> None:
+        """One request has been answered, or its client has gone."""
+        self.in_flight -= 1
+
+    def json(self) -> bytes:
+        """All of it as a JSON object, the bill in USD beside it."""
+        return orjson.dumps({**asdict(self), "bill_usd": self.bill / PICO_PER_USD})

@@ -1,0 +1,246 @@
+"""What can be set of the simulated provider: one table of fields, read from a `simulate` table or from flags.
+
+Every value is checked before anything starts; a wrong one is named with its source and the nearest valid name.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalkit.errors import UsageError, nearest
+from evalkit.money import Price, pico_per_token
+from evalkit.policy.table import POLICIES
+from evalkit.serve.faults import FAULTS
+from evalkit.serve.latency import INSTANT, Latency, parse_latency
+from evalkit.spec.reading import parse_span
+
+SERVED = tuple(name for name, policy in POLICIES.items() if policy.reply is not None)
+"""Policies that can be models: those that decide from the conversation alone."""
+
+
+def _price(text: str) -> Price:
+    parts = text.split(":")
+    if len(parts) != 2:
+        raise ValueError(f"{text!r} is no price: write INPUT:OUTPUT in USD per million tokens, as 1:4")
+    tokens_in = pico_per_token(parts[0])
+    return Price(input=tokens_in, output=pico_per_token(parts[1]), cached_read=tokens_in, cached_write=tokens_in)
+
+
+DEFAULT_PRICE = "1:4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatorOptions:
+    """All that decides how the simulated provider behaves."""
+
+    models: tuple[str, ...] = SERVED
+    """Policies served as models."""
+    latency: Latency = INSTANT
+    """From a request's arrival to its answer."""
+    rpm: float | None = None
+    """Requests a minute, each model for itself; None: unlimited."""
+    tpm: float | None = None
+    """Tokens a minute, input and output together, each model for itself; None: unlimited."""
+    burst_s: float = 60.0
+    """How many seconds' worth of the limits can be saved up."""
+    seed: int = 0
+    """Of latencies and faults."""
+    faults: Mapping[str, float] = field(default_factory=dict)
+    """Probability of each kind of fault (`faults.FAULTS`); together at most 1."""
+    retry_after_s: float | None = 1.0
+    """What an injected 429, 503 or 529 tells the client to wait; None: it tells nothing."""
+    key: str = ""
+    """The key that requests must carry; empty: none."""
+    context_tokens: int | None = None
+    """Input and `max_tokens` together may not be more; None: unlimited."""
+    price: Price = field(default_factory=lambda: _price(DEFAULT_PRICE))
+    """What models not named in `prices` cost."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By model."""
+    bill: str = ""
+    """File that gets one JSON line a request, appended; empty: none."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any free one."""
+
+    def price_of(self, model: str) -> Price:
+        """The price of a model."""
+        return self.prices.get(model, self.price)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One key of a `simulate` table, and the flag of the same name."""
+
+    read: Callable[[Any], Any]
+    """A plain value (text, number, list, table) as the field's. Raises ValueError."""
+    metavar: str
+    help: str
+
+
+def options_from(values: Mapping[str, Any], where: str = "simulate") -> SimulatorOptions:
+    """Options from plain values, as a TOML table or `given_flags` holds them.
+
+    Raises UsageError naming `where`, the key, what is wrong with its value, and the nearest valid name.
+    """
+    read: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in OPTIONS:
+            raise UsageError(f"{where}: unknown key {key!r}.{nearest(key, OPTIONS)}")
+        try:
+            read[key] = OPTIONS[key].read(value)
+        except ValueError as flaw:
+            raise UsageError(f"{where}: {key}: {flaw}.") from flaw
+    faults = {kind: read.pop(key) for kind, key in _FAULT_KEYS.items() if key in read}
+    if math.fsum(faults.values()) > 1 + 1e-9:
+        raise UsageError(
+            f"{where}: the probabilities of all faults together are {math.fsum(faults.values()):g}, above 1."
+        )
+    if "burst" in read:
+        read["burst_s"] = read.pop("burst")
+    if "retry_after" in read:
+        read["retry_after_s"] = read.pop("retry_after")
+    return SimulatorOptions(faults=faults, **read)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag for each option; read them back with `given_flags`."""
+    for key, option in OPTIONS.items():
+        flag = "--" + key.replace("_", "-")
+        parser.add_argument(flag, dest=f"option_{key}", metavar=option.metavar, help=option.help)
+
+
+def given_flags(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options that were given as flags, for `options_from`."""
+    values = {key: getattr(arguments, f"option_{key}", None) for key in OPTIONS}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def as_flags(values: Mapping[str, Any]) -> list[str]:
+    """Plain values as the command line that gives them, for a child process."""
+    return [f"--{key.replace('_', '-')}={_as_text(value)}" for key, value in values.items()]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_as_text(item)}" for key, item in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is not {what}")
+    return number
+
+
+def _whole(value: Any, least: int, most: int) -> int:
+    number = _number(value, "a whole number")
+    if number != int(number) or not least <= number <= most:
+        raise ValueError(f"{value!r} is not a whole number from {least} to {most}")
+    # Not through the float: beyond 2**53 that would be another number.
+    return int(str(value)) if str(value).lstrip("+-").isdigit() else int(number)
+
+
+def _positive(value: Any) -> float:
+    number = _number(value, "a number")
+    if number <= 0:
+        raise ValueError(f"{value!r} is not positive; leave it out for no limit")
+    return number
+
+
+def _probability(value: Any) -> float:
+    number = _number(value, "a probability")
+    if not 0 <= number <= 1:
+        raise ValueError(f"{value!r} is not a probability: it must be from 0 to 1")
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _burst(value: Any) -> float:
+    seconds = parse_span(_text(value))
+    if seconds <= 0:
+        raise ValueError(f"{value!r} is not positive")
+    return seconds
+
+
+def _retry_after(value: Any) -> float | None:
+    return None if value == "none" else parse_span(_text(value))
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names:
+        raise ValueError(f"{value!r} is not a list of models")
+    for name in names:
+        _refuse_unknown_model(name)
+    return tuple(names)
+
+
+def _prices(value: Any) -> dict[str, Price]:
+    if isinstance(value, str):
+        entries = [part.partition("=") for part in value.split(",") if part]
+        value = {name: text for name, _, text in entries}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not a table of model = INPUT:OUTPUT")
+    for name in value:
+        _refuse_unknown_model(name)
+    return {name: _price(_text(text)) for name, text in value.items()}
+
+
+def _refuse_unknown_model(name: object) -> None:
+    if name not in SERVED:
+        raise ValueError(f"no policy {name!r} can be served as a model{nearest(str(name), SERVED).rstrip('.')}")
+
+
+_FAULT_KEYS = {kind: f"fault_{kind}" for kind in FAULTS}
+
+OPTIONS: Mapping[str, Option] = {
+    "models": Option(
+        read=_models, metavar="NAMES", help=f"policies to serve, with commas (default: {','.join(SERVED)})"
+    ),
+    "latency": Option(
+        read=lambda value: parse_latency(_text(value)),
+        metavar="TIME",
+        help="time to answer: 50ms, uniform:10ms:50ms, exponential:200ms, lognormal:200ms:0.5 (default: 0s)",
+    ),
+    "rpm": Option(read=_positive, metavar="N", help="requests a minute that each model allows (default: unlimited)"),
+    "tpm": Option(read=_positive, metavar="N", help="tokens a minute that each model allows (default: unlimited)"),
+    "burst": Option(read=_burst, metavar="SPAN", help="how much of the limits can be saved up (default: 60s)"),
+    "seed": Option(
+        read=lambda value: _whole(value, 0, 2**63 - 1), metavar="SEED", help="of latencies and faults (default: 0)"
+    ),
+    **{
+        key: Option(read=_probability, metavar="P", help=f"probability of this fault: {FAULTS[kind]}")
+        for kind, key in _FAULT_KEYS.items()
+    },
+    "retry_after": Option(
+        read=_retry_after, metavar="SPAN", help="what injected 429s, 503s and 529s ask to wait, or none (default: 1s)"
+    ),
+    "key": Option(read=_text, metavar="KEY", help="a key that requests must carry (default: none)"),
+    "context_tokens": Option(
+        read=lambda value: _whole(value, 1, 2**53), metavar="N", help="context of every model (default: unlimited)"
+    ),
+    "price": Option(
+        read=lambda value: _price(_text(value)),
+        metavar="IN:OUT",
+        help=f"USD per million tokens (default: {DEFAULT_PRICE})",
+    ),
+    "prices": Option(read=_prices, metavar="MODEL=IN:OUT,...", help="prices of single models"),
+    "bill": Option(read=_text, metavar="FILE", help="append one JSON line a request to this file"),
+    "host": Option(read=_text, metavar="HOST", help="address to listen on (default: 127.0.0.1)"),
+    "port": Option(
+        read=lambda value: _whole(value, 0, 65535), metavar="PORT", help="port to listen on (default: any free one)"
+    ),
+}
+"""Every key of a `simulate` table and every flag of `evalkit simulate`."""

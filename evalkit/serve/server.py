@@ -1,0 +1,206 @@
+"""The simulated provider behind HTTP: a thin shell that waits and writes, around the pure core in `provider.py`.
+
+A request's line on the bill is written before anything else happens to it, in one unbuffered append, so the bill holds
+every request that was accepted, however client or server ended. aiohttp's low-level server is used, without an
+application around it: routing is the core's, and a small request costs about a third less.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from evalkit.errors import EvalkitError, UsageError
+from evalkit.serve.options import SimulatorOptions, add_arguments, given_flags, options_from
+from evalkit.serve.provider import BASE_PATH, Arrival, Outcome, Simulator, handle, leave, open_simulator
+
+READY = "listening on "
+"""What the one line printed at the start begins with; the base URL follows."""
+_MOST_BODY_BYTES = 256 * 2**20
+_BACKLOG = 4096
+_GRACE_S = 0.2
+"""What requests in flight get when the server is told to stop."""
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What every request needs."""
+
+    simulator: Simulator
+    bill: int | None
+    """File descriptor, opened for appending; None: no bill is kept."""
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Read, decide, write the bill, wait, and do what was decided."""
+        body = await request.read()
+        arrival = Arrival(method=request.method, path=request.path, headers=request.headers, body=body)
+        outcome = handle(self.simulator, arrival, asyncio.get_running_loop().time())
+        if outcome.line is None:
+            return _whole(outcome)
+        try:
+            if self.bill is not None:
+                os.write(self.bill, outcome.line.json())
+            return await _perform(request, outcome)
+        finally:
+            leave(self.simulator)
+
+
+async def _perform(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
+    if outcome.ending == "stall":
+        # The handler is cancelled when its client goes.
+        await asyncio.Event().wait()
+    if outcome.delay_s > 0:
+        await asyncio.sleep(outcome.delay_s)
+    if outcome.ending == "reset":
+        _reset(request)
+    elif outcome.ending == "truncated":
+        return await _truncate(request, outcome)
+    return _whole(outcome)
+
+
+def _whole(outcome: Outcome) -> web.Response:
+    # A broken connection has no status; what is returned then is never sent.
+    return web.Response(status=outcome.status or 500, headers=outcome.headers, body=outcome.body)
+
+
+def _reset(request: web.BaseRequest) -> None:
+    """Break the connection so that the client sees a reset, not an orderly end."""
+    transport = request.transport
+    if transport is None:
+        return
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
+
+
+async def _truncate(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
+    response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
+    response.content_length = len(outcome.body)
+    await response.prepare(request)
+    await response.write(outcome.body[: outcome.sent])
+    if request.transport is not None:
+        request.transport.close()
+    return response
+
+
+@asynccontextmanager
+async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulator]]:
+    """The provider, listening as long as the block lasts: gives its base URL and its state.
+
+    Raises UsageError where the address cannot be listened on or the bill cannot be written.
+    """
+    loop = asyncio.get_running_loop()
+
+    def request(*parts: Any) -> web.BaseRequest:
+        message, payload, protocol, writer, task = parts
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY_BYTES)
+
+    with _bill(options.bill) as bill:
+        shell = Shell(open_simulator(options, loop.time()), bill)
+        server = web.Server(
+            shell.answer, request_factory=request, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=_GRACE_S)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, options.host, options.port, backlog=_BACKLOG)
+            try:
+                await site.start()
+            except OSError as flaw:
+                where = f"{options.host}:{options.port}"
+                raise UsageError(f"simulate: cannot listen on {where}: {flaw.strerror or flaw}.") from flaw
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            yield f"http://{host}:{runner.addresses[0][1]}{BASE_PATH}", shell.simulator
+        finally:
+            await runner.cleanup()
+
+
+@contextmanager
+def _bill(path: str) -> Iterator[int | None]:
+    if not path:
+        yield None
+        return
+    try:
+        bill = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    except OSError as flaw:
+        raise UsageError(f"simulate: bill: cannot write {path}: {flaw.strerror}.") from flaw
+    try:
+        yield bill
+    finally:
+        os.close(bill)
+
+
+async def serve(options: SimulatorOptions, *, until_eof: bool = False) -> None:
+    """Print `listening on <base URL>` when ready, and serve until SIGINT or SIGTERM.
+
+    With `until_eof` also until standard input ends: a parent that holds the other end takes the server along, however
+    it dies. Raises UsageError as `serving` does.
+    """
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with serving(options) as (url, _):
+        if until_eof:
+            threading.Thread(target=_wait_for_eof, args=(loop, stop), daemon=True).start()
+        print(f"{READY}{url}", flush=True)
+        await stop.wait()
+
+
+def _wait_for_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    # A thread, not the loop's reader: standard input may be a file or /dev/null, which event loops cannot watch.
+    try:
+        while os.read(0, 4096):
+            pass
+    except OSError:
+        pass
+    loop.call_soon_threadsafe(stop.set)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """All flags of `evalkit simulate`."""
+    add_arguments(parser)
+    parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
+
+
+def simulate(arguments: argparse.Namespace) -> int:
+    """`evalkit simulate`: serve as the flags of `add_flags` say. Raises UsageError before anything is served."""
+    options = options_from(given_flags(arguments))
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(serve(options, until_eof=arguments.until_eof))
+    return 0
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # not made for Windows
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The simulated provider as a program of its own: `python -m evalkit.serve.server`."""
+    parser = argparse.ArgumentParser(prog="evalkit simulate", description="Serve the policies as models.")
+    add_flags(parser)
+    try:
+        return simulate(parser.parse_args(argv))
+    except EvalkitError as flaw:
+        print(flaw, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
