@@ -63,7 +63,7 @@ $(READY): pyproject.toml $(LOCK)
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "evalkit needs Python 3.11 or newer, and found none as python3.11, python3.12, python3.13 or python3." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; fi
-	@$(PYTHON) -c "$(NEW_ENOUGH)" || { echo "$(PYTHON) is older than Python 3.11." >&2; exit 2; }
+	@$(PYTHON) -c "$(NEW_ENOUGH)" || { echo "$(PYTHON) does not start, or is older than Python 3.11." >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "$(PYTHON) could not create $(VENV); on Debian and Ubuntu, install its venv package first." >&2; exit 2; }
 	$(PY) -m pip install --quiet --require-hashes -r $(LOCK)
@@ -72,4 +72,4 @@ $(READY): pyproject.toml $(LOCK)
 
 clean: ## remove .venv, caches and built files; runs stay
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
-	find evalkit tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
