@@ -1,7 +1,7 @@
 """What to do about an outcome that is no reply: one table over failure, status and the error's own words.
 
 Dialects share it; each reads its provider's error body into an `ErrorWords` and leaves the rest here. Pure: a date in
-`Retry-After` is measured against the response's own `Date`, so no clock is read and no skew between two of them matters.
+`Retry-After` is measured against the response's own `Date`, so no clock is read here and no skew matters.
 """
 
 import math

@@ -1,0 +1,108 @@
+"""The budget's arithmetic: what may be reserved now, what must be leased first, what must wait, what never fits.
+
+No clock, no loop, no disk. One invariant, whatever the order of calls:
+
+    before + spent + reserved  <=  before + leased  <=  budget
+
+as long as no reply costs more than was reserved for it. (One that does is counted in full, and later leases shrink.)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from evalkit.money import PicoUsd
+
+LEASE_PARTS = 100
+"""A lease is at most this part of the budget, unless what waits for it needs more."""
+
+_BOUNDLESS = 1 << 100
+"""Stands for the room of an unlimited budget: 10^18 dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a reservation has to do next."""
+
+    action: Literal["go", "lease", "wait", "never"]
+    lease: int = 0
+    """For `lease`: how much to set aside durably before looking again."""
+
+
+GO, WAIT, NEVER = Step(action="go"), Step(action="wait"), Step(action="never")
+
+
+class Purse:
+    """What one session of a run has leased, spent and reserved, in pico-dollars."""
+
+    __slots__ = ("before", "budget", "charged", "leased", "reserved", "room", "spent")
+
+    def __init__(self, *, budget: int | None, before: int) -> None:
+        """`before`: what the log says was spent when the session began; `budget` None: unlimited."""
+        self.budget = budget
+        self.before = before
+        self.leased = 0
+        self.spent = 0
+        self.charged = 0
+        """Part of `spent` that is charges."""
+        self.reserved = 0
+        self.room = _BOUNDLESS if budget is None else 0
+        """What may be reserved without another lease: `leased - spent - reserved`."""
+
+    def take(self, amount: int) -> bool:
+        """Reserve now, if the lease has room."""
+        if amount > self.room:
+            return False
+        self.room -= amount
+        self.reserved += amount
+        return True
+
+    def settle(self, reserved: int, cost: int) -> None:
+        """A reservation has come back at its true cost."""
+        self.reserved -= reserved
+        self.room += reserved - cost
+        self.spent += cost
+        if self.room < 0:
+            # The reply cost more than was reserved. The excess is taken from what could still be leased, since it is
+            # spent; otherwise a later reservation would wait for money that nothing in flight can bring back.
+            self.leased -= self.room
+            self.room = 0
+
+    def lease(self, amount: int) -> None:
+        """A lease has become durable."""
+        self.leased += amount
+        self.room += amount
+
+    def next(self, amount: int, behind: int = 0) -> Step:
+        """What a reservation of `amount` has to do; `behind`: the sum of those that wait behind it."""
+        short = amount - self.room
+        if short <= 0 or self.budget is None:
+            return GO
+        leasable = self.leasable
+        if short <= leasable:
+            return Step(action="lease", lease=min(leasable, max(short + behind, self.budget // LEASE_PARTS)))
+        # All that is in flight may come back at no cost at all; if even that would not do, waiting is in vain.
+        return WAIT if amount <= self.budget - self.before - self.spent else NEVER
+
+    @property
+    def leasable(self) -> int:
+        """What of the budget is in no lease yet. A reply above its bound eats into it."""
+        if self.budget is None:
+            return _BOUNDLESS
+        return max(0, self.budget - self.before - self.leased)
+
+    @property
+    def left(self) -> int | None:
+        """What is neither spent nor reserved; None if unlimited."""
+        return None if self.budget is None else max(0, self.budget - self.before - self.spent - self.reserved)
+
+
+def crash_charge(*, leased: int | None, settled: int, charged: int, worst_cases: Iterable[int]) -> PicoUsd:
+    """What to charge for requests that a crashed session may have had in flight and that left no trace.
+
+    The smaller of what was left of its leases (`leased - settled - charged`) and the sum of the worst cases of the next
+    request of each episode it had begun and not finished: one episode has one request in flight. `leased` None: the
+    session had no budget, so only the second bound exists.
+    """
+    bound = sum(worst_cases)
+    return PicoUsd(bound if leased is None else min(bound, max(0, leased - settled - charged)))

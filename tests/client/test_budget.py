@@ -1,0 +1,212 @@
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.client.budget import Budget
+from evalkit.errors import BudgetReached, LaneClosed, StorageError
+from evalkit.money import PicoUsd
+from evalkit.store.record import LedgerRecord
+from tests.clock import run_virtual
+
+
+class Disk:
+    """A ledger whose commits take a tenth of a second, and which knows what is durable."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.entered: list[LedgerRecord] = []
+        self.safe = 0
+        self.commits = 0
+        self.fails = fails
+
+    def enter(self, record: LedgerRecord) -> None:
+        self.entered.append(record)
+
+    async def durable(self) -> None:
+        count = len(self.entered)
+        await asyncio.sleep(0.1)
+        if self.fails:
+            raise StorageError("disk full")
+        self.safe = max(self.safe, count)
+        self.commits += 1
+
+    def total(self, kind: str, *, durable: bool = False) -> int:
+        rows = self.entered[: self.safe] if durable else self.entered
+        return sum(row.amount for row in rows if row.kind == kind)
+
+
+def opened(budget: int | None, disk: Disk, spent: int = 0) -> Budget:
+    limit = None if budget is None else PicoUsd(budget)
+    return Budget(budget=limit, spent=PicoUsd(spent), ledger=disk, session="host:1")
+
+
+@given(seed=st.integers(0, 10**6), budget=st.integers(500, 20_000), width=st.integers(1, 12))
+def test_many_players_never_spend_what_is_not_durably_leased(seed: int, budget: int, width: int) -> None:
+    draws = random.Random(seed)
+    disk = Disk()
+    money = opened(budget, disk)
+    in_flight, spent = [0], [0]
+
+    async def player() -> None:
+        while True:
+            amount = draws.randint(1, 400)
+            try:
+                await money.reserve(amount)
+            except BudgetReached:
+                return
+            in_flight[0] += amount
+            assert spent[0] + in_flight[0] <= disk.total("lease", durable=True) <= budget
+            await asyncio.sleep(draws.random())
+            in_flight[0] -= amount
+            cost = draws.randint(0, amount)
+            if draws.random() < 0.1:
+                cost = amount
+                money.book_charge(amount, lane="l", agent="a", episode="e", step=0, attempt=0, reason="timeout")
+            else:
+                money.settle(amount, cost)
+            spent[0] += cost
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(width):
+                group.create_task(player())
+        money.close()
+
+    run_virtual(main())
+    assert money.stats().reserved == 0
+    assert money.stats().spent == spent[0] <= budget
+    assert disk.total("lease") - disk.total("close") == spent[0]
+    assert spent[0] > budget - 400  # it gives up only when the next request really does not fit
+
+
+def test_those_who_wait_share_one_refill() -> None:
+    disk = Disk()
+    money = opened(100_000, disk)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(50):
+                group.create_task(money.reserve(500))
+
+    run_virtual(main())
+    assert disk.commits <= 2
+    assert disk.total("lease") == 25_000 == money.stats().reserved
+
+
+def test_a_waiter_is_served_when_another_comes_back_cheaper_than_its_bound() -> None:
+    money = opened(100, Disk())
+    told: list[float] = []
+
+    async def cheap() -> None:
+        await money.reserve(90)
+        await asyncio.sleep(5)
+        money.settle(90, 10)
+
+    async def late() -> None:
+        await asyncio.sleep(1)
+        await money.reserve(80)
+        told.append(asyncio.get_running_loop().time())
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cheap())
+            group.create_task(late())
+
+    run_virtual(main())
+    assert told
+    assert told[0] >= 5
+
+
+def test_it_says_so_at_once_when_nothing_in_flight_could_free_enough() -> None:
+    money = opened(100, Disk(), spent=50)
+
+    async def main() -> None:
+        await money.reserve(40)
+        with pytest.raises(BudgetReached, match="Raise `budget`"):
+            await money.reserve(51)
+        assert money.stats().waiting == 0
+
+    run_virtual(main())
+
+
+def test_a_large_reservation_is_not_overtaken() -> None:
+    money = opened(100, Disk())
+    order: list[str] = []
+
+    async def ask(name: str, amount: int, after: float) -> None:
+        await asyncio.sleep(after)
+        await money.reserve(amount)
+        order.append(name)
+
+    async def main() -> None:
+        await money.reserve(60)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask("large", 90, 1))
+            group.create_task(ask("small", 5, 2))
+            await asyncio.sleep(3)
+            assert not order
+            money.settle(60, 0)
+
+    run_virtual(main())
+    assert order == ["large", "small"]
+
+
+@pytest.mark.parametrize("when", [0.0, 0.05, 0.5])
+def test_a_cancelled_waiter_leaves_no_reservation_and_lets_the_next_one_go(when: float) -> None:
+    disk = Disk()
+    money = opened(1_000, disk)
+
+    async def main() -> None:
+        await money.reserve(10)
+        first = asyncio.ensure_future(money.reserve(900))
+        second = asyncio.ensure_future(money.reserve(50))
+        await asyncio.sleep(when)
+        first.cancel()
+        await second
+        granted = first.done() and not first.cancelled()
+        assert money.stats().reserved == 60 + (900 if granted else 0)
+        assert disk.total("lease", durable=True) >= money.stats().reserved
+
+    run_virtual(main())
+
+
+def test_a_lease_that_cannot_be_written_is_not_spent() -> None:
+    money = opened(1_000, Disk(fails=True))
+
+    async def main() -> None:
+        with pytest.raises(StorageError):
+            await money.reserve(10)
+        assert money.stats().reserved == 0
+
+    run_virtual(main())
+
+
+def test_ending_frees_all_that_wait() -> None:
+    money = opened(100, Disk())
+
+    async def main() -> None:
+        await money.reserve(100)
+        waiting = asyncio.ensure_future(money.reserve(60))
+        await asyncio.sleep(1)
+        money.end(LaneClosed("stopping"))
+        with pytest.raises(LaneClosed):
+            await waiting
+        with pytest.raises(LaneClosed):
+            await money.reserve(1)
+        money.settle(100, 30)
+
+    run_virtual(main())
+    assert money.stats().spent == 30
+
+
+def test_without_a_budget_nothing_is_leased_but_charges_are_written() -> None:
+    disk = Disk()
+    money = opened(None, disk)
+    assert money.take(10**15)
+    money.book_charge(10**15, lane="l", agent="a", episode="e", step=3, attempt=1, reason="timeout")
+    money.close()
+    assert [row.kind for row in disk.entered] == ["charge"]
+    assert disk.entered[0].step == 3
+    assert money.stats().left is None
