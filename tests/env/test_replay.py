@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from guessing import BOTH, GUESS_ONLY, GUESSING, KIT, Secret, calls, guess, hint, say
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Tool
 from evalkit.digests import chain_open, chain_turn, step_digest, texts_digest
 from evalkit.env.replay import Position, Turn, advance, begin
+from tests.guessing import BOTH, GUESS_ONLY, GUESSING, KIT, Secret, calls, guess, hint, say
 
 SECRET = Secret(value=7, family="odd")
 REPLIES = st.one_of(
