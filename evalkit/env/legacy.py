@@ -1,0 +1,82 @@
+"""The reference's stream of draws: numpy's `RandomState`, with its generator state as an immutable value.
+
+`RandomState` is frozen by numpy's policy (NEP 19), so the same seed gives the same draws in every version: that is why
+published instances can be made again. Its position is carried inside an environment's state, so replay restores it.
+
+Source: specification of the reference, section A.0; each method says how many 32-bit words it takes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
+
+MOST_SEED = 2**32 - 1
+"""The largest seed the reference's generator takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyState:
+    """Where a stream stands. Equal states give equal draws."""
+
+    key: bytes
+    """The Mersenne Twister's 624 words, little-endian."""
+    position: int
+
+
+class LegacyStream:
+    """A stream of draws, from a seed (0 to 2**32 - 1) or from where another one stood."""
+
+    __slots__ = ("_draws",)
+
+    def __init__(self, begin: "int | LegacyState") -> None:
+        import numpy as np
+
+        if isinstance(begin, LegacyState):
+            self._draws = np.random.RandomState(0)
+            key = np.frombuffer(begin.key, dtype="<u4").astype(np.uint32)
+            self._draws.set_state(("MT19937", key, begin.position, 0, 0.0))
+        else:
+            self._draws = np.random.RandomState(begin)
+
+    def freeze(self) -> LegacyState:
+        """Where the stream stands now. A half-used pair of normal draws is not kept: nothing here draws normals."""
+        state = self._draws.get_state(legacy=False)["state"]
+        return LegacyState(state["key"].astype("<u4").tobytes(), int(state["pos"]))
+
+    def double(self) -> float:
+        """A double in [0, 1). Two words."""
+        return float(self._draws.random_sample())
+
+    def uniform(self, low: float, high: float) -> float:
+        """A double in [low, high). Two words."""
+        return float(self._draws.uniform(low, high))
+
+    def below(self, n: int) -> int:
+        """An integer in 0..n-1: words masked to the bits of n-1, until one is small enough; none for n = 1."""
+        return int(self._draws.randint(0, n))
+
+    def choices(self, n: int, size: int) -> list[int]:
+        """`size` integers in 0..n-1, with replacement: so many times `below(n)`."""
+        return [self.below(n) for _ in range(size)]
+
+    def permutation(self, n: int) -> list[int]:
+        """0..n-1 in random order: for i from n-1 down to 1, swap i with `below(i + 1)`."""
+        return [int(i) for i in self._draws.permutation(n)]
+
+    def sample(self, n: int, size: int) -> list[int]:
+        """`size` distinct integers of 0..n-1: the first of a permutation of them all."""
+        return self.permutation(n)[:size]
+
+    def geometric(self, p: float) -> int:
+        """Number of trials up to the first success, from 1. Two words."""
+        return int(self._draws.geometric(p))
+
+    def exponentials(self, scales: "Sequence[float] | Doubles", rows: int) -> "Doubles":
+        """Exponential draws with the given means, row by row: shape (rows, len(scales)). Two words each."""
+        return self._draws.exponential(scales, size=(rows, len(scales)))
