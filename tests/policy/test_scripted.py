@@ -1,0 +1,70 @@
+import re
+
+import pytest
+
+from evalkit.dialogue import Message, Request, Sampling
+from evalkit.errors import UsageError
+from evalkit.policy.scripted import read_script, scripted
+from evalkit.policy.table import POLICIES, find_policy, player
+from evalkit.seeds import Stream
+
+SCRIPT = [
+    "Let me think.",
+    {"text": "Now.", "calls": [{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": "{not json"}]},
+    {"text": "Cut", "finish": "length"},
+]
+
+
+def after(replies: int) -> Request:
+    said = [Message(role="assistant", text="..."), Message(role="user", text="Go on.")] * replies
+    return Request(messages=(Message(role="user", text="Begin."), *said), tools=(), sampling=Sampling(), seed=0)
+
+
+def test_entries_are_answered_in_order_and_begin_again_behind_the_last() -> None:
+    replies = [scripted(SCRIPT)(after(n), Stream(0)) for n in range(4)]
+    assert [reply.text for reply in replies] == ["Let me think.", "Now.", "Cut", "Let me think."]
+    assert [reply.finish for reply in replies] == ["stop", "tool_calls", "length", "stop"]
+    assert [(call.id, call.name, call.arguments) for call in replies[1].calls] == [
+        ("call_0", "a", '{"x": 1}'),
+        ("call_1", "b", "{not json"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("[", "script: not valid JSON"),
+        ("[" * 100_000, "script: not valid JSON"),
+        ('"hello"', "script: expected a list of replies, got str"),
+        ("[]", "script: it holds no reply"),
+        ("[7]", "script[1]: expected a text or an object, got int"),
+        ('["a", {"txt": "b"}]', "script[2]: unknown key 'txt'. Did you mean 'text'?"),
+        ('[{"text": 7}]', "script[1]: `text` and `finish` must be texts"),
+        ('[{"calls": "a"}]', "script[1].calls: expected a list of calls"),
+        ('[{"calls": ["a"]}]', "script[1].calls[1]: expected an object"),
+        ('[{"calls": [{"arguments": {}}]}]', "script[1].calls[1].name: expected the tool's name"),
+        (
+            '[{"calls": [{"name": "a", "args": {}}]}]',
+            "script[1].calls[1]: unknown key 'args'. Did you mean 'arguments'?",
+        ),
+    ],
+)
+def test_a_wrong_script_is_named_with_its_place(script: str, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        read_script(script)
+
+
+def test_the_table_says_what_each_policy_needs() -> None:
+    for name, policy in POLICIES.items():
+        assert policy.name == name
+        assert [policy.reply, policy.oracle, policy.script].count(None) == 2
+        assert policy.plays("scheduling")
+    assert player("scripted", script='["Hi."]')(after(0), Stream(0)).text == "Hi."
+    with pytest.raises(UsageError, match=r"no policy 'knut'. Did you mean 'knuth'\?"):
+        find_policy("knut")
+
+
+def test_without_a_tool_it_knows_a_policy_says_so_and_calls_nothing() -> None:
+    reply = player("knuth")(after(0), Stream(0))
+    assert not reply.calls
+    assert "submit_assignment" in reply.text
