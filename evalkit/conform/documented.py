@@ -1,0 +1,15 @@
+"""Where evalkit computes something else than the reference code, on purpose. Each has an id and a reason.
+
+A checker may name a difference only after it has shown that the golden value follows from the reference's rule: nothing
+else may hide behind an id.
+"""
+
+from collections.abc import Mapping
+
+DOCUMENTED: Mapping[str, str] = {
+    "action-crash": "what ends the reference's run with an unhandled exception is refused with a text to the agent",
+    "own-denominator-and-exploration": (
+        "the score's denominator is the exact expectation, not the mean of 10,000 samples; the exploration rate is "
+        "distinct over submitted assignments, where the reference's u / (u + 1) counts the nulls of its query rows too"
+    ),
+}

@@ -1,0 +1,97 @@
+"""What can be said of one golden case, and where exactly two values part.
+
+Comparison is exact: floats by `==`, lists in order, mappings by keys. Whatever needs a tolerance is a statistical case
+and states its bound.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["equal", "documented", "statistical", "out of scope", "differing"]
+
+Row = Mapping[str, Any]
+"""One golden case as it was read: a line of a `.jsonl` file, or a whole `.json` document."""
+
+_SHOWN = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of one case."""
+
+    status: Status
+    detail: str = ""
+    """Differing: where and how. Documented: the difference's id. Statistical: figures and bound. Out of scope: why."""
+
+
+EQUAL = Verdict(status="equal")
+
+
+def differing(detail: str) -> Verdict:
+    """An unexplained difference."""
+    return Verdict(status="differing", detail=detail)
+
+
+def documented(difference: str) -> Verdict:
+    """A difference that is listed, by its id, in `documented.py`; the caller has checked that nothing else differs."""
+    return Verdict(status="documented", detail=difference)
+
+
+def out_of_scope(reason: str) -> Verdict:
+    """Nothing that evalkit claims to reproduce."""
+    return Verdict(status="out of scope", detail=reason)
+
+
+def statistical(what: str, golden: float, ours: float, bound: float) -> Verdict:
+    """Two estimates of one figure; differing where they are further apart than the bound."""
+    said = f"{what}: golden {golden:.6g}, ours {ours:.6g}, bound {bound:.3g}"
+    if abs(golden - ours) <= bound:  # false where one is not a number
+        return Verdict(status="statistical", detail=said)
+    return differing(f"{said}: too far apart")
+
+
+def parting(golden: Any, ours: Any, where: str = "") -> str:
+    """Where two values first part, in words; empty where they are equal.
+
+    Lists and tuples are the same thing here, and so are ints and floats of one value; booleans are not numbers.
+    """
+    if isinstance(golden, Mapping) and isinstance(ours, Mapping):
+        for key in [*golden, *(key for key in ours if key not in golden)]:
+            place = f"{where}.{key}" if where else str(key)
+            if key not in ours:
+                return f"{place}: golden {_short(golden[key])}, ours lacks it"
+            if key not in golden:
+                return f"{place}: golden lacks it, ours {_short(ours[key])}"
+            if found := parting(golden[key], ours[key], place):
+                return found
+        return ""
+    if _is_list(golden) and _is_list(ours):
+        for i, (one, other) in enumerate(zip(golden, ours, strict=False)):
+            if found := parting(one, other, f"{where}[{i}]"):
+                return found
+        return "" if len(golden) == len(ours) else f"{where}: golden has {len(golden)} entries, ours {len(ours)}"
+    if _same(golden, ours):
+        return ""
+    return f"{where}: golden {_short(golden)}, ours {_short(ours)}"
+
+
+def judged(golden: Any, ours: Any, where: str = "") -> Verdict:
+    """Equal or differing."""
+    found = parting(golden, ours, where)
+    return differing(found) if found else EQUAL
+
+
+def _same(golden: Any, ours: Any) -> bool:
+    if isinstance(golden, bool) != isinstance(ours, bool):
+        return False
+    return bool(golden == ours) or (golden != golden and ours != ours)  # noqa: PLR0124  # two NaN are the same answer
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
