@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 DOCUMENTED: Mapping[str, str] = {
     "action-crash": "what ends the reference's run with an unhandled exception is refused with a text to the agent",
+    "action-bounded": "an action of more than 64 KiB, or nested more than 100 deep, is refused unread",
     "own-denominator-and-exploration": (
         "the score's denominator is the exact expectation, not the mean of 10,000 samples; the exploration rate is "
         "distinct over submitted assignments, where the reference's u / (u + 1) counts the nulls of its query rows too"
