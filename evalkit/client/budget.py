@@ -5,6 +5,7 @@ is under way everybody else waits for it, first come, first served; nobody overt
 """
 
 import asyncio
+import copy
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Budget:
         try:
             while not waiter.granted:
                 if self._end is not None:
-                    raise self._end
+                    raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
                 if self._queue[0] is waiter and not self._refilling:
                     await self._advance(waiter)
                 else:

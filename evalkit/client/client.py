@@ -1,0 +1,252 @@
+"""A model behind HTTP as something that answers: budget, lane, transport, verdict, reply, settlement, in that order.
+
+Every request is bounded before it is sent and settled when it comes back. An attempt whose usage nobody knows is
+charged at its bound, and the charge is on disk before the next attempt leaves. Between a paid reply and its return to
+the caller, who records it, nothing is awaited.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evalkit.client.ask import Answer, Question
+from evalkit.client.budget import Budget
+from evalkit.client.lane import Lane, Ticket
+from evalkit.client.retry import Retryable, Tries, retrying
+from evalkit.client.transport import Transport
+from evalkit.dialogue import Message, Sampling, Tool
+from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
+from evalkit.money import PicoUsd, Price, show_usd
+from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """How one agent speaks: everything of its requests that does not change."""
+
+    agent: str
+    provider: str
+    model: str
+    dialect: Dialect
+    quirks: Quirks
+    sampling: Sampling
+    price: Price
+    seeded: bool
+    """Whether requests carry a seed."""
+    key_env: str
+    """The variable that holds the key: for messages."""
+
+    def head(self) -> bytes:
+        """The part that all its bodies share."""
+        return self.dialect.head(self.model, self.sampling, self.quirks)
+
+
+class _Asking:
+    """One question on its way through its attempts."""
+
+    __slots__ = ("attempt", "body", "bound", "outcomes", "question", "queue_s", "started_at", "tries")
+
+    def __init__(self, question: Question, body: bytes, bound: int) -> None:
+        self.question = question
+        self.body = body
+        self.bound = bound
+        self.attempt = 0
+        self.outcomes = ""
+        self.queue_s = 0.0
+        self.started_at = 0.0
+        self.tries: Tries | None = None
+
+
+class ModelAsker:
+    """Asks one model for one agent; satisfies `Asker`."""
+
+    free = False
+
+    def __init__(self, voice: Voice, *, lane: Lane, budget: Budget, transport: Transport) -> None:
+        self._voice = voice
+        self._lane = lane
+        self._budget = budget
+        self._transport = transport
+        self._head = voice.head()
+        self._body = voice.dialect.body
+        self._judge = voice.dialect.judge
+        self._read = voice.dialect.read
+        self._allowances = voice.dialect.allowances
+        self._max_tokens = voice.sampling.max_tokens
+        self._seeded = voice.seeded and "seed" not in voice.quirks.refuses
+        self._clock = asyncio.get_running_loop().time
+
+    def encode(self, message: Message) -> bytes:
+        """A message as it joins the chat."""
+        return self._voice.dialect.encode_message(message)
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
+        """A tool list."""
+        return self._voice.dialect.encode_tools(tools)
+
+    def worst_case(self, question: Question) -> PicoUsd:
+        """The most that one attempt at this question can cost."""
+        return self._bound(len(self._encode(question)))
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused, LaneClosed, StorageError, or what the
+        lane or the budget was ended with."""
+        body = self._encode(question)
+        asking = _Asking(question, body, self._bound(len(body)))
+        outcome = await self._attempt(asking)
+        if type(outcome) is Answer:
+            return outcome
+        assert isinstance(outcome, Verdict)
+        return await self._again(asking, outcome)
+
+    async def _again(self, asking: _Asking, failed: Verdict) -> Answer:
+        """Further attempts. Tenacity's first is the one that failed already, so that its schedule counts from there."""
+        tries = asking.tries
+        assert tries is not None
+        place = f"{asking.question.episode}/{asking.question.step}"
+        first: Verdict | None = failed
+        try:
+            async for attempt in retrying(tries, place=place, clock=self._clock, sleep=self._lane.rest):
+                with attempt:
+                    outcome = first or await self._attempt(asking)
+                    first = None
+                    if isinstance(outcome, Verdict):
+                        raise Retryable(outcome)
+                    return outcome
+        except Retryable as flaw:
+            last = flaw.verdict
+            raise EpisodeUnavailable(
+                f"{self._lane.name}: {asking.attempt} attempts at step {asking.question.step} failed "
+                f"({asking.outcomes}); the last one: {last.message or last.kind}. Run again to take it up."
+            ) from None
+        raise AssertionError("the policy neither returned nor raised")
+
+    async def _attempt(self, asking: _Asking) -> Answer | Verdict:
+        """One attempt: an answer, or the verdict that another one may be made. Raises where none may."""
+        bound = asking.bound
+        if bound and not self._budget.take(bound):
+            await self._budget.reserve(bound)
+        lane, body = self._lane, asking.body
+        ticket = lane.try_enter(len(body), self._max_tokens)
+        if ticket is None:
+            ticket = await self._stand_in_line(asking)
+        if asking.tries is None:
+            asking.tries = Tries(ticket.sent_at)
+            asking.started_at = time.time()
+        attempt, question = asking.attempt, asking.question
+        asking.attempt = attempt + 1
+        try:
+            response = await self._transport.send(body, f"{question.episode}/{question.step}/{attempt}")
+        except BaseException:
+            lane.abandon(ticket)
+            self._charge(asking, attempt, "cancelled")
+            raise
+        verdict = self._judge(response)
+        if verdict.action == "accept":
+            try:
+                return self._accept(asking, ticket, response)
+            except MalformedReplyError as flaw:
+                verdict = Verdict(action="retry", kind="truncated", message=str(flaw), billable=True)
+        return await self._refuse(asking, ticket, verdict, attempt)
+
+    async def _stand_in_line(self, asking: _Asking) -> Ticket:
+        since = self._clock()
+        try:
+            ticket = await self._lane.enter(len(asking.body), self._max_tokens)
+        except BaseException:
+            self._budget.settle(asking.bound, 0)
+            raise
+        asking.queue_s += ticket.sent_at - since
+        return ticket
+
+    def _accept(self, asking: _Asking, ticket: Ticket, response: HttpResponse) -> Answer:
+        """A 200 body as an answer, settled. Raises MalformedReplyError where it holds none; nothing is settled then."""
+        value, lenient = loads_lenient(response.body)
+        reply = self._read(value)
+        usage, bound = reply.usage, asking.bound
+        latency_s = self._lane.succeeded(ticket, usage)
+        requests, tokens = self._allowances(response.headers)
+        if requests is not None or tokens is not None:
+            self._lane.heed(requests, tokens)
+        # No prompt has no tokens: a provider that counts none did not count, and the bound stands for its bill.
+        counted = usage.input > 0
+        cost = self._voice.price.of(usage) if counted else PicoUsd(bound)
+        if not self._budget.settle(bound, cost):
+            self._lane.end(LaneClosed(self._why_over(asking, cost)))
+        outcome = "ok" if counted else "unmetered"
+        return Answer(
+            reply=reply,
+            cost=cost,
+            latency_s=latency_s,
+            queue_s=asking.queue_s,
+            attempts=f"{asking.outcomes},{outcome}" if asking.outcomes else outcome,
+            started_at=asking.started_at,
+            raw=response.body if lenient else None,
+        )
+
+    async def _refuse(self, asking: _Asking, ticket: Ticket, verdict: Verdict, attempt: int) -> Verdict:
+        """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""
+        asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
+        assert asking.tries is not None
+        asking.tries.counted += not ticket.probe
+        self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=verdict.message)
+        if verdict.billable:
+            self._charge(asking, attempt, verdict.kind)
+            await self._budget.durable()
+        else:
+            self._budget.settle(asking.bound, 0)
+        if verdict.action == "end_episode":
+            raise EpisodeRefused(verdict.kind, verdict.message)
+        if verdict.action == "end_lane":
+            error = LaneClosed(self._why_closed(verdict))
+            self._lane.end(error)
+            raise error
+        return verdict
+
+    def _encode(self, question: Question) -> bytes:
+        seed = question.seed if self._seeded else None
+        return self._body(self._head, question.tools, question.messages, seed)
+
+    def _bound(self, body_bytes: int) -> PicoUsd:
+        voice = self._voice
+        input_tokens = body_bytes + voice.dialect.overhead_tokens
+        return voice.price.worst(input_tokens=input_tokens, output_tokens=self._max_tokens)
+
+    def _charge(self, asking: _Asking, attempt: int, reason: str) -> None:
+        self._budget.book_charge(
+            asking.bound,
+            lane=self._lane.name,
+            agent=self._voice.agent,
+            episode=asking.question.episode,
+            step=asking.question.step,
+            attempt=attempt,
+            reason=reason,
+        )
+
+    def _why_closed(self, verdict: Verdict) -> str:
+        voice = self._voice
+        remedy = _REMEDIES.get(verdict.kind, "").format(
+            key=voice.key_env or "(the provider's file names no key_env)", model=voice.model, provider=voice.provider
+        )
+        return f"{self._lane.name}: {(verdict.message or verdict.kind).rstrip('.')}. {remedy}".rstrip()
+
+    def _why_over(self, asking: _Asking, cost: int) -> str:
+        question = asking.question
+        return (
+            f"{self._lane.name}: step {question.step} of episode {question.episode} cost {show_usd(cost)}, more than "
+            f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
+            "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
+        )
+
+
+_REMEDIES: Mapping[str, str] = {
+    "bad_key": "Check the key in the environment variable {key}.",
+    "unknown_model": "Check the model name {model!r} and the url of provider {provider!r}.",
+    "no_credit": "The account of provider {provider!r} has no credit left; top it up and run again.",
+    "tls": "The certificate of provider {provider!r} was not accepted; check its url and this machine's CA settings.",
+    "redirect": "Correct the url of provider {provider!r}.",
+    "not_supported": "Check the url and the dialect of provider {provider!r}.",
+}

@@ -1,0 +1,51 @@
+"""Whether a provider is there at all: many failures in a row and no success mean that it is not. Arithmetic only.
+
+A lane that is down sends one probe at a time, at growing intervals, so that an outage costs a handful of requests and
+not the retries of every episode. After `GIVE_UP_S` without an answer it gives up.
+"""
+
+DOWN_AFTER = 10
+"""Failures in a row that make a lane down."""
+FIRST_PROBE_S = 1.0
+LAST_PROBE_S = 60.0
+GIVE_UP_S = 900.0
+
+OUTAGE = frozenset({"connect", "reset", "timeout", "truncated", "server_error", "overload"})
+"""Kinds of failure that a provider which is not there shows. A rate limit is none: it takes somebody to say so."""
+
+
+class Health:
+    """The circuit breaker of one lane."""
+
+    __slots__ = ("_probe_s", "_streak", "down", "down_since", "last", "next_probe")
+
+    def __init__(self) -> None:
+        self.down = False
+        self.down_since = 0.0
+        self.next_probe = 0.0
+        self.last = ""
+        """The last failure, in words."""
+        self._streak = 0
+        self._probe_s = FIRST_PROBE_S
+
+    def answered(self) -> bool:
+        """The provider answered, whatever it said. Returns whether that ended an outage."""
+        was = self.down
+        self.down, self._streak, self._probe_s = False, 0, FIRST_PROBE_S
+        return was
+
+    def failed(self, *, probe: bool, now: float, words: str) -> None:
+        """A failure of the kinds in `OUTAGE`."""
+        self.last = words
+        self._streak += 1
+        if self.down:
+            if probe:
+                self._probe_s = min(LAST_PROBE_S, 2 * self._probe_s)
+                self.next_probe = now + self._probe_s
+        elif self._streak >= DOWN_AFTER:
+            self.down, self.down_since = True, now
+            self.next_probe = now + self._probe_s
+
+    def given_up(self, now: float) -> bool:
+        """Whether it has been down for longer than anybody should wait."""
+        return self.down and now - self.down_since >= GIVE_UP_S

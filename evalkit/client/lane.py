@@ -1,0 +1,307 @@
+"""The line in front of one (provider, model). What may go is decided by pure parts: buckets, window, health, pause.
+
+One line, first come, first served, and one timer. The head is decided anew at every wake, so that a later `Retry-After`
+is obeyed, a window that was cut holds, and a waiter that was cancelled leaves no booking behind. When nobody waits and
+everything allows it, admission costs no await and no future.
+"""
+
+import asyncio
+import copy
+import math
+from collections import deque
+from collections.abc import Mapping
+
+from evalkit.client.buckets import Need, heed, open_buckets, wait_s
+from evalkit.client.health import GIVE_UP_S, OUTAGE, Health
+from evalkit.client.stats import LaneStats, Meter
+from evalkit.client.window import Window
+from evalkit.dialogue import Usage
+from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
+from evalkit.spec.model import Limits
+from evalkit.wire.allowance import Allowance
+
+CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
+
+FIRST_TOKENS_PER_BYTE = 0.25
+"""Of a request body, until replies have shown the true ratio."""
+_LEARN = 0.1
+"""Weight of the newest reply in the running estimates of its tokens."""
+
+_FREE = Need(input=0.0, output=0.0)
+
+
+class Ticket:
+    """One admitted request; every ticket goes back through `succeeded`, `failed` or `abandon`."""
+
+    __slots__ = ("body_bytes", "need", "probe", "sent_at")
+
+    def __init__(self, need: Need, sent_at: float, probe: bool, body_bytes: int) -> None:
+        self.need = need
+        self.sent_at = sent_at
+        self.probe = probe
+        """Whether it asks if a provider that was down is back."""
+        self.body_bytes = body_bytes
+
+
+class _Waiter:
+    __slots__ = ("body_bytes", "max_tokens", "ticket", "turn")
+
+    def __init__(self, body_bytes: int, max_tokens: int) -> None:
+        self.body_bytes = body_bytes
+        self.max_tokens = max_tokens
+        self.ticket: Ticket | None = None
+        self.turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+
+
+class Lane:
+    """Admission to one (provider, model) within one event loop."""
+
+    def __init__(self, name: str, *, limits: Limits, width: int) -> None:
+        """`width`: the most that may be in flight where `limits.in_flight` says nothing lower."""
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+        self._window = Window(min(width, limits.in_flight or width))
+        self._buckets = open_buckets(limits, self._loop.time())
+        self._health = Health()
+        self._meter = Meter()
+        self._in_flight = 0
+        self._probes = 0
+        self._line: deque[_Waiter] = deque()
+        self._resting: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused_until = 0.0
+        self._shut = False
+        """Whether the fast path must look closer: paused, down or ended."""
+        self._end: EvalkitError | None = None
+        self._tokens_per_byte = FIRST_TOKENS_PER_BYTE
+        self._output: float | None = None
+
+    def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
+        """A ticket if one is to be had at once and nobody waits."""
+        if self._line or self._shut or self._in_flight + 1 > self._window.size:
+            return None
+        now = self._loop.time()
+        need = _FREE
+        if self._buckets:
+            need = self._need(body_bytes, max_tokens)
+            if wait_s(self._buckets, need, now) > 0:
+                return None
+        return self._admit(need, now, body_bytes)
+
+    async def enter(self, body_bytes: int, max_tokens: int) -> Ticket:
+        """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
+        if self._end is not None:
+            raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
+        waiter = _Waiter(body_bytes, max_tokens)
+        self._line.append(waiter)
+        if self._line[0] is waiter:
+            self._serve()
+        try:
+            return await waiter.turn
+        except asyncio.CancelledError:
+            if waiter.ticket is not None:
+                self.abandon(waiter.ticket, sent=False)  # admitted and cancelled in the same breath
+            elif waiter in self._line:
+                self._line.remove(waiter)
+                self._serve()
+            raise
+
+    def decide(self, need: Need, now: float) -> float:
+        """Seconds until a request of that size may go: 0 now, `inf` not before something comes back."""
+        if now < self._paused_until:
+            return self._paused_until - now
+        if self._health.down:
+            return math.inf if self._probes else max(0.0, self._health.next_probe - now)
+        if self._in_flight + 1 > self._window.size:
+            return math.inf
+        return wait_s(self._buckets, need, now)
+
+    def succeeded(self, ticket: Ticket, usage: Usage) -> float:
+        """A reply came. Returns the seconds it took."""
+        now = self._loop.time()
+        self._window.succeeded(sent_at=ticket.sent_at, now=now, full=self._in_flight >= int(self._window.size))
+        if self._health.answered():
+            self._window.restart()
+            self._reopen(now)
+        self._meter.count(now, usage.input, usage.output)
+        if self._buckets:
+            self._correct(ticket, usage)
+        self._leave(ticket)
+        return now - ticket.sent_at
+
+    def failed(self, ticket: Ticket, kind: str, *, wait_s: float | None = None, message: str = "") -> None:
+        """An attempt brought no reply. `wait_s`: the server's own word on when to come back; all of the lane obeys."""
+        now = self._loop.time()
+        self._meter.fail(kind)
+        if kind in CONGESTION:
+            self._window.refused(sent_at=ticket.sent_at, now=now)
+        if kind in OUTAGE:
+            self._health.failed(probe=ticket.probe, now=now, words=message or kind)
+            self._shut = self._shut or self._health.down
+        elif self._health.answered():
+            self._window.restart()
+            self._reopen(now)
+        if wait_s is not None:
+            self.pause(now + wait_s)
+        if kind in ("rate_limit", "connect"):
+            self._give_tokens(ticket.need)  # it was turned away before it could use any
+        if self._health.given_up(now):
+            self._give_up()
+        self._leave(ticket)
+
+    def abandon(self, ticket: Ticket, *, sent: bool = True) -> None:
+        """The attempt was cancelled. What was not even sent gives its whole booking back."""
+        if not sent:
+            for name, bucket in self._buckets.items():
+                bucket.give(ticket.need.of(name))
+        self._leave(ticket)
+
+    def heed(self, requests: Allowance | None, tokens: Allowance | None) -> None:
+        """What the provider's headers say is left."""
+        now = self._loop.time()
+        if requests is not None:
+            heed(self._buckets, "requests", requests, now)
+        if tokens is not None:
+            heed(self._buckets, "tokens", tokens, now)
+
+    def pause(self, until: float) -> None:
+        """Admit nobody before `until` (loop time). A later moment holds against an earlier one."""
+        if until > self._paused_until:
+            self._paused_until = until
+            self._shut = True
+            self._serve()
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep before a retry; raises at once what ends the lane."""
+        if self._end is not None:
+            raise copy.copy(self._end)
+        woken: asyncio.Future[None] = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _wake, woken)
+        self._resting.add(woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            self._resting.discard(woken)
+        if self._end is not None:
+            raise copy.copy(self._end)
+
+    def end(self, error: EvalkitError) -> None:
+        """Admit nobody any more: all who wait or rest raise `error`. What is in flight may come back."""
+        if self._end is None:
+            self._end, self._shut = error, True
+        self._send_away(error)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._end is not None
+
+    @property
+    def down(self) -> bool:
+        """Whether the provider does not answer."""
+        return self._health.down
+
+    def stats(self) -> LaneStats:
+        """The lane at this moment."""
+        now = self._loop.time()
+        requests, read, written = self._meter.rates_per_min(now)
+        failures: Mapping[str, int] = dict(self._meter.failures)
+        return LaneStats(
+            lane=self.name,
+            in_flight=self._in_flight,
+            window=int(self._window.size),
+            waiting=len(self._line),
+            paused_s=max(0.0, self._paused_until - now),
+            down=self._health.down,
+            ended=str(self._end) if self._end is not None else "",
+            requests=self._meter.requests,
+            input_tokens=self._meter.input,
+            output_tokens=self._meter.output,
+            requests_per_min=requests,
+            input_tokens_per_min=read,
+            output_tokens_per_min=written,
+            median_latency_s=self._window.median_s,
+            failures=failures,
+        )
+
+    def _need(self, body_bytes: int, max_tokens: int) -> Need:
+        output = float(max_tokens) if self._output is None else min(self._output, max_tokens)
+        return Need(input=body_bytes * self._tokens_per_byte, output=output)
+
+    def _admit(self, need: Need, now: float, body_bytes: int) -> Ticket:
+        for name, bucket in self._buckets.items():
+            bucket.take(need.of(name), now)
+        self._in_flight += 1
+        probe = self._health.down
+        if probe:
+            self._probes += 1
+        return Ticket(need, now, probe, body_bytes)
+
+    def _serve(self) -> None:
+        """Admit from the head of the line while it may go; set the timer for when it may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._loop.time()
+        self._reopen(now)
+        while self._line:
+            head = self._line[0]
+            if head.turn.done():  # cancelled, its task not yet run
+                self._line.popleft()
+                continue
+            need = self._need(head.body_bytes, head.max_tokens) if self._buckets else _FREE
+            wait = self.decide(need, now)
+            if wait > 0:
+                if wait < math.inf:
+                    self._timer = self._loop.call_at(now + wait, self._serve)
+                return
+            self._line.popleft()
+            head.ticket = self._admit(need, now, head.body_bytes)
+            head.turn.set_result(head.ticket)
+
+    def _reopen(self, now: float) -> None:
+        self._shut = self._end is not None or self._health.down or now < self._paused_until
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._in_flight -= 1
+        if ticket.probe:
+            self._probes -= 1
+        if self._line:
+            self._serve()
+        elif self._shut:
+            self._reopen(self._loop.time())
+
+    def _correct(self, ticket: Ticket, usage: Usage) -> None:
+        """The booking was an estimate: put it right, and learn."""
+        if usage.input:
+            for name, bucket in self._buckets.items():
+                if name != "requests":
+                    bucket.give(ticket.need.of(name) - Need(input=usage.input, output=usage.output).of(name))
+            ratio = usage.input / ticket.body_bytes
+            self._tokens_per_byte += _LEARN * (ratio - self._tokens_per_byte)
+            before = usage.output if self._output is None else self._output
+            self._output = before + _LEARN * (usage.output - before)
+
+    def _give_tokens(self, need: Need) -> None:
+        for name, bucket in self._buckets.items():
+            if name != "requests":
+                bucket.give(need.of(name))
+
+    def _give_up(self) -> None:
+        why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
+        self._end, self._shut = LaneClosed(f"{why} Run again when the provider is back."), True
+        self._send_away(EpisodeUnavailable(why))
+
+    def _send_away(self, error: EvalkitError) -> None:
+        waiting, self._line = self._line, deque()
+        for waiter in waiting:
+            if not waiter.turn.done():
+                waiter.turn.set_exception(copy.copy(error))
+        for woken in self._resting:
+            _wake(woken)
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)

@@ -1,0 +1,47 @@
+"""A policy in this process as something that answers: no request, no money, the same reply whenever asked again."""
+
+import time
+from collections.abc import Callable
+
+from evalkit.client.ask import Answer, Question
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
+from evalkit.money import PicoUsd
+from evalkit.seeds import Stream
+
+Policy = Callable[[Request, Stream], Reply]
+
+_NOTHING = PicoUsd(0)
+
+
+class PolicyAsker:
+    """Plays one policy; satisfies `Asker`. Its draws depend on the question's seed alone, as those of a served one."""
+
+    free = True
+
+    def __init__(self, policy: Policy, sampling: Sampling) -> None:
+        self._policy = policy
+        self._sampling = sampling
+
+    def encode(self, message: Message) -> Message:
+        """The message itself."""
+        return message
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """The tools themselves."""
+        return tools
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer, without waiting. A policy's own exceptions are bugs and pass through."""
+        started_at, began = time.time(), time.perf_counter()
+        request = Request(
+            messages=tuple(question.messages), tools=question.tools, sampling=self._sampling, seed=question.seed
+        )
+        reply = self._policy(request, Stream(question.seed))
+        return Answer(
+            reply=reply,
+            cost=_NOTHING,
+            latency_s=time.perf_counter() - began,
+            queue_s=0.0,
+            attempts="ok",
+            started_at=started_at,
+        )

@@ -1,0 +1,68 @@
+"""From the catalogue's values to something that asks: keys are read here, and nowhere else."""
+
+import os
+
+from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker, Voice
+from evalkit.client.lane import Lane
+from evalkit.client.transport import HttpTransport, Transport
+from evalkit.dialogue import Sampling
+from evalkit.errors import UsageError
+from evalkit.money import Price
+from evalkit.spec.model import AgentSpec, Model, Provider
+from evalkit.wire.table import DIALECTS
+
+
+def read_key(provider: Provider) -> str:
+    """The provider's key; empty where none is needed. Raises UsageError where its variable is not set."""
+    if not provider.key_env:
+        return ""
+    key = os.environ.get(provider.key_env, "").strip()
+    if not key:
+        raise UsageError(f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}.")
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"The key in {provider.key_env} holds characters that no header can carry.")
+    return key
+
+
+def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
+    """The provider's endpoint; `url` stands in for the file's (a simulated provider that was started just now).
+
+    Raises UsageError where the key is missing or would be sent in the clear. To be used as `async with`.
+    """
+    dialect, key = DIALECTS[provider.dialect], read_key(provider)
+    return HttpTransport(
+        (url or provider.url).rstrip("/") + dialect.path,
+        headers=dialect.headers(key),
+        key=key,
+        timeout_s=provider.timeout_s,
+    )
+
+
+def open_asker(
+    agent: AgentSpec,
+    *,
+    provider: Provider,
+    model: Model,
+    sampling: Sampling,
+    price: Price,
+    lane: Lane,
+    budget: Budget,
+    transport: Transport,
+) -> ModelAsker:
+    """What asks for one agent with one sampling (an environment's defaults under the agent's overrides).
+
+    `price` is the run's frozen one, FREE where it is unknown; lane, budget and transport are shared with others.
+    """
+    voice = Voice(
+        agent=agent.name,
+        provider=provider.name,
+        model=model.name,
+        dialect=DIALECTS[provider.dialect],
+        quirks=model.quirks,
+        sampling=sampling,
+        price=price,
+        seeded=provider.seed,
+        key_env=provider.key_env,
+    )
+    return ModelAsker(voice, lane=lane, budget=budget, transport=transport)

@@ -1,0 +1,68 @@
+"""When a failed attempt is made again: tenacity, exponential with full jitter, bounded by attempts and by time.
+
+Only a failure comes here; a first attempt that succeeds is a plain await, since a retry object costs as much CPU as
+everything else a step does. The server's own word on when to come back overrides the schedule.
+Chosen: the jitter is keyed by place, not drawn from a shared generator, so that a simulated run repeats exactly.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
+from evalkit.seeds import derive
+from evalkit.wire.http import Verdict
+
+ATTEMPTS = 8
+"""Attempts that count, the first one included. Probes of a lane that is down do not count: they serve all."""
+TOTAL_S = 1800.0
+"""From the first attempt to the last, pauses included."""
+FIRST_S = 0.5
+LONGEST_S = 60.0
+
+
+class Retryable(Exception):
+    """An attempt failed in a way that another one may not."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.message or verdict.kind)
+        self.verdict = verdict
+
+
+class Tries:
+    """What one request has used up of its bounds."""
+
+    __slots__ = ("began_at", "counted")
+
+    def __init__(self, began_at: float) -> None:
+        self.began_at = began_at
+        """Loop time of the first attempt."""
+        self.counted = 0
+
+
+def backoff_s(verdict: Verdict, failures: int, place: str) -> float:
+    """Seconds until the next attempt: the server's word, or full jitter below a bound that doubles each time."""
+    if verdict.wait_s is not None:
+        return verdict.wait_s
+    bound = min(LONGEST_S, FIRST_S * 2.0 ** min(failures, 16))
+    return bound * derive(place, "backoff", failures) / 2.0**31
+
+
+def exhausted(tries: Tries, now: float, upcoming_s: float) -> bool:
+    """Whether no further attempt is to be made."""
+    return tries.counted >= ATTEMPTS or now + upcoming_s - tries.began_at > TOTAL_S
+
+
+def retrying(
+    tries: Tries, *, place: str, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
+) -> AsyncRetrying:
+    """The policy for one request whose first attempt has failed; its last `Retryable` leaves it."""
+
+    def wait(state: RetryCallState) -> float:
+        flaw = state.outcome.exception() if state.outcome is not None else None
+        assert isinstance(flaw, Retryable)
+        return backoff_s(flaw.verdict, state.attempt_number, place)
+
+    def stop(state: RetryCallState) -> bool:
+        return exhausted(tries, clock(), state.upcoming_sleep)
+
+    return AsyncRetrying(retry=retry_if_exception_type(Retryable), wait=wait, stop=stop, sleep=sleep, reraise=True)

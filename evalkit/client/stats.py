@@ -1,0 +1,76 @@
+"""What a lane is doing, as a frozen value for a live display, and the counting behind it."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+WINDOW_S = 10
+"""Rates are those of the last ten whole seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneStats:
+    """One lane at one moment."""
+
+    lane: str
+    in_flight: int
+    window: int
+    """How many it would keep in flight now."""
+    waiting: int
+    """Requests in its line."""
+    paused_s: float
+    """Seconds until it goes on, as its provider asked; 0: not paused."""
+    down: bool
+    """Whether its provider does not answer, so that it only probes."""
+    ended: str
+    """Why it takes no more requests; empty while it does."""
+    requests: int
+    """Replies so far."""
+    input_tokens: int
+    output_tokens: int
+    requests_per_min: float
+    input_tokens_per_min: float
+    output_tokens_per_min: float
+    median_latency_s: float
+    """Of the last full sample; 0 before the first."""
+    failures: Mapping[str, int]
+    """Attempts that brought no reply, by kind."""
+
+
+class Meter:
+    """Totals, and counts by the second for rates."""
+
+    __slots__ = ("_past", "_second", "failures", "input", "output", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.input = 0
+        self.output = 0
+        self.failures: dict[str, int] = {}
+        self._second = -1
+        self._past: deque[tuple[int, int, int, int]] = deque(maxlen=WINDOW_S + 1)
+        """(second, totals at its start), oldest first."""
+
+    def count(self, now: float, input_tokens: int, output_tokens: int) -> None:
+        """A reply."""
+        second = int(now)
+        if second != self._second:
+            self._past.append((second, self.requests, self.input, self.output))
+            self._second = second
+        self.requests += 1
+        self.input += input_tokens
+        self.output += output_tokens
+
+    def fail(self, kind: str) -> None:
+        """An attempt without a reply."""
+        self.failures[kind] = self.failures.get(kind, 0) + 1
+
+    def rates_per_min(self, now: float) -> tuple[float, float, float]:
+        """(requests, input tokens, output tokens) a minute, over the last `WINDOW_S` seconds at most."""
+        recent = [entry for entry in self._past if entry[0] > now - WINDOW_S - 1]
+        if not recent:
+            return 0.0, 0.0, 0.0
+        second, requests, read, written = recent[0]
+        per_min = 60.0 / max(1.0, now - second)
+        totals = (self.requests - requests, self.input - read, self.output - written)
+        return totals[0] * per_min, totals[1] * per_min, totals[2] * per_min

@@ -1,0 +1,210 @@
+"""HTTP, and nothing else: a body goes out, an `HttpResponse` comes back, whatever happens. The only timeouts are here.
+
+One aiohttp session a provider. No redirect is followed and no cookie kept. A key is sent over https or to this machine,
+never otherwise, and is blacked out of whatever comes back.
+"""
+
+import asyncio
+import io
+import ipaddress
+import urllib.request
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+import aiohttp
+from yarl import URL
+
+from evalkit import __version__
+from evalkit.client.alarms import Alarms
+from evalkit.errors import UsageError
+from evalkit.wire.http import Failure, HttpResponse
+
+BODY_CAP_BYTES = 32 * 2**20
+CONNECT_S = 30.0
+IDLE_S = 120.0
+"""Between two pieces of a body that has begun. A model that thinks has not begun: that is up to the total timeout."""
+KEEP_ALIVE_S = 4.0
+"""Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
+_COPIED_BYTES = 2**20 - 1
+"""aiohttp warns of larger bodies that are plain bytes; those are handed over as a stream."""
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class Transport(Protocol):
+    """One provider's endpoint: over HTTP, or a simulated provider in this process."""
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        """The outcome of one POST; never raises but CancelledError."""
+
+
+class HttpTransport:
+    """An endpoint over HTTP. Use as `async with`."""
+
+    def __init__(self, url: str, *, headers: Mapping[str, str], key: str, timeout_s: float) -> None:
+        """`headers`: the dialect's, made from `key`. Raises UsageError where the key would be sent in the clear."""
+        self._url = checked_url(url, with_key=bool(key))
+        self._proxy = _proxy_for(self._url)
+        self._key = key
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            # Replies are small: unpacking them costs more than their transport.
+            "Accept-Encoding": "identity",
+            "User-Agent": f"evalkit/{__version__}",
+            **headers,
+        }
+        self._timeout_s = timeout_s
+        self._body_cap = BODY_CAP_BYTES
+        self._idle_s = min(IDLE_S, timeout_s)
+
+    def __repr__(self) -> str:
+        return f"HttpTransport({str(self._url)!r})"
+
+    async def __aenter__(self) -> Self:
+        self._total, self._idle = Alarms(self._timeout_s), Alarms(self._idle_s)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, self._timeout_s)),
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._total.close()
+        self._idle.close()
+        await self._session.close()
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        """The outcome of one POST; never raises but CancelledError."""
+        alarm = self._total.set()
+        try:
+            return await self._post(body, request_id)
+        except asyncio.CancelledError:
+            if alarm.rang():
+                return _failed("timeout", f"no whole reply within {self._timeout_s:g} s")
+            raise
+        finally:
+            self._total.clear(alarm)
+
+    async def _post(self, body: bytes, request_id: str) -> HttpResponse:
+        try:
+            reply = await self._session.post(
+                self._url,
+                data=body if len(body) <= _COPIED_BYTES else io.BytesIO(body),
+                headers={"X-Client-Request-Id": request_id},
+                allow_redirects=False,
+                proxy=self._proxy,
+            )
+        except (aiohttp.ClientError, OSError, TimeoutError) as flaw:
+            return _failed(_kind_of(flaw), self._words(flaw))
+        try:
+            return await self._read(reply)
+        finally:
+            reply.close()  # a connection whose body was read to its end is back in the pool already
+
+    async def _read(self, reply: aiohttp.ClientResponse) -> HttpResponse:
+        failure: Failure = ""
+        detail, body = "", b""
+        try:
+            body = await self._body(reply)
+            if len(body) > self._body_cap:
+                failure, detail, body = "oversize", f"a body of more than {self._body_cap} bytes", b""
+        except aiohttp.ClientPayloadError as flaw:
+            failure, detail = "truncated", self._words(flaw)
+        except (aiohttp.ClientError, OSError) as flaw:
+            failure, detail = "reset", self._words(flaw)
+        except TimeoutError as flaw:
+            failure, detail = "timeout", str(flaw)
+        if reply.status != 200 and self._key and self._key.encode() in body:
+            body = body.replace(self._key.encode(), b"***")
+        if reply.status >= 300 and "location" in reply.headers:
+            detail = (
+                f"redirected to {reply.headers['location']}, which is not followed; put that into the provider's url"
+            )
+        return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
+
+    async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
+        """The body, or its first bytes beyond the cap. Raises TimeoutError when it stalls."""
+        stream = reply.content
+        if (reply.content_length or 0) > self._body_cap:
+            return bytes(self._body_cap + 1)
+        body = await stream.readany() if stream.is_eof() else await self._piece(stream)
+        if stream.at_eof():
+            return body
+        pieces, size = [body], len(body)
+        while size <= self._body_cap:
+            piece = await self._piece(stream)
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+    async def _piece(self, stream: aiohttp.StreamReader) -> bytes:
+        alarm = self._idle.set()
+        try:
+            return await stream.readany()
+        except asyncio.CancelledError:
+            if alarm.rang():
+                raise TimeoutError(f"the body stalled for {self._idle_s:g} s") from None
+            raise
+        finally:
+            self._idle.clear(alarm)
+
+    def _words(self, flaw: BaseException) -> str:
+        text = f"{type(flaw).__name__}: {flaw}"
+        return text.replace(self._key, "***") if self._key else text
+
+
+def checked_url(url: str, *, with_key: bool) -> URL:
+    """The URL, parsed. Raises UsageError where it is none, holds credentials, or would carry a key in the clear."""
+    parsed = URL(url)
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise UsageError(f"{url!r} is no http or https URL. Correct `url` in the provider's file.")
+    if parsed.user or parsed.password:
+        raise UsageError(
+            "The provider's `url` holds credentials. Put the key into a variable and name it in `key_env`."
+        )
+    if with_key and parsed.scheme != "https" and not is_loopback(parsed.host):
+        raise UsageError(
+            f"A key would be sent to {parsed.host} unencrypted. Use https in the provider's `url`, or remove `key_env`."
+        )
+    return parsed
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _proxy_for(url: URL) -> URL | None:
+    """The environment's proxy. Asked once: aiohttp would look it up in a thread for every request."""
+    assert url.host is not None
+    if is_loopback(url.host):
+        return None  # what may carry a key in the clear must not leave this machine
+    proxy = urllib.request.getproxies().get(url.scheme)
+    return URL(proxy) if proxy and not urllib.request.proxy_bypass(url.host) else None
+
+
+def _kind_of(flaw: BaseException) -> Failure:
+    if isinstance(flaw, aiohttp.ClientConnectorCertificateError | aiohttp.ServerFingerprintMismatch):
+        return "tls"
+    # A handshake that breaks off may be a flaw of the network; a certificate that does not fit is none.
+    if isinstance(
+        flaw, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientProxyConnectionError
+    ):
+        return "connect"
+    if isinstance(flaw, aiohttp.ClientResponseError):
+        return "truncated"  # something came back, and it was not HTTP
+    return "timeout" if isinstance(flaw, TimeoutError) else "reset"
+
+
+def _failed(failure: Failure, detail: str) -> HttpResponse:
+    return HttpResponse(headers=_NO_HEADERS, failure=failure, detail=detail)
