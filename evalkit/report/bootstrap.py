@@ -61,7 +61,7 @@ def mean_interval(
     replicates  by instance: its replicates' values, at least one
     place       names the draws: the same place and values give the same interval, in every process
     strata      by instance: its stratum. Instances are then resampled within strata, which answers for this mix of
-                strata; ignored where a stratum has a single instance, whose spread nobody can know
+                strata; left aside where one has fewer than `LEAST_INSTANCES`, whose spread nobody can know
     most        the largest value there can be; the interval does not go beyond
     """
     if len(replicates) < LEAST_INSTANCES:
@@ -81,7 +81,7 @@ def _groups(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str]
     for instance in sorted(replicates):
         stratum = strata[instance] if strata is not None else ""
         found.setdefault(stratum, []).append(math.fsum(replicates[instance]) / len(replicates[instance]))
-    if any(len(means) == 1 for means in found.values()):
+    if any(len(means) < LEAST_INSTANCES for means in found.values()):
         return [np.array([mean for stratum in sorted(found) for mean in found[stratum]])]
     return [np.array(found[stratum]) for stratum in sorted(found)]
 

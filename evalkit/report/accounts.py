@@ -1,0 +1,230 @@
+"""The tables about what was done and what it took: completeness, money, speed.
+
+They count everything the log and the ledger hold, also of episodes that no score stands on: it was paid for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evalkit.report.cells import Cell
+from evalkit.report.scores import AGENT, packs_of, place, where
+from evalkit.report.tables import Column, Table
+from evalkit.store.manifest import Manifest
+from evalkit.store.record import LedgerRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ANSWERED = "ok"
+"""The last of a step's attempts, where it brought a reply."""
+
+EVERYBODY = "all"
+NOBODY = "(unassigned)"
+"""Money of the ledger that names no agent."""
+
+
+def completeness_table(cells: Sequence[Cell]) -> Table:
+    """Suite by agent: what is planned, how it ended, what is owed, and what the estimates stand on."""
+    return Table(
+        name="completeness",
+        title="Completeness",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="planned", title="Planned", kind="count", unit="episodes"),
+            Column(key="ended", title="Ended", kind="count", unit="episodes"),
+            Column(key="owed", title="Owed", kind="count", unit="episodes"),
+            Column(key="begun", title="Begun", kind="count", unit="episodes"),
+            Column(key="prefix", title="Used", kind="count", unit="episodes"),
+            Column(key="outside", title="Left out", kind="count", unit="episodes"),
+            Column(key="endings", title="Endings", kind="counts", unit="episodes"),
+        ),
+        rows=tuple(_completeness_row(cell) for cell in cells),
+        packs=packs_of(cells),
+        notes=(
+            "ended: by the agent or its environment, and scored; owed: not played yet, or stopped by the world",
+            "begun: owed, with steps in the log; used: all up to the first that has not ended; scores use these",
+            "left out: ended behind that one; what ends early is often good, so no estimate uses them",
+        ),
+    )
+
+
+def _completeness_row(cell: Cell) -> dict[str, Any]:
+    endings = Counter(episode.ending for episode in cell.episodes if episode.finished)
+    return {
+        **place(cell),
+        "planned": cell.planned,
+        "ended": cell.ended,
+        "owed": cell.owed,
+        "begun": sum(not episode.finished for episode in cell.episodes),
+        "prefix": len(cell.prefix),
+        "outside": cell.outside,
+        "endings": dict(sorted(endings.items(), key=lambda item: (-item[1], item[0]))),
+    }
+
+
+@dataclass(slots=True)
+class _Charges:
+    known: Counter[str] = field(default_factory=Counter)
+    crash: Counter[str] = field(default_factory=Counter)
+
+
+def money_table(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table", ledger: Iterable[LedgerRecord]) -> Table:
+    """By agent: requests, tokens, cost of replies, and charges for attempts that nobody saw the end of."""
+    charges = _charges(ledger, manifest)
+    agents = [*manifest.agents, *([NOBODY] if charges.known[NOBODY] or charges.crash[NOBODY] else [])]
+    sums = _sums(steps)
+    ended = _cost_of_ended(cells)
+    rows = [_money_row(agent, sums.get(agent, {}), ended.get(agent), charges) for agent in agents]
+    if len(rows) > 1:
+        rows.append(_all_row(rows, ended))
+    unpriced = [agent.name for agent in manifest.agents.values() if agent.price is None]
+    return Table(
+        name="money",
+        title="Money",
+        columns=(
+            AGENT,
+            Column(key="requests", title="Requests", kind="count", unit="answered requests"),
+            Column(key="tokens_in", title="Tokens in", kind="tokens", unit="tokens"),
+            Column(key="tokens_cached_read", title="Cached", kind="tokens", unit="tokens"),
+            Column(key="tokens_out", title="Tokens out", kind="tokens", unit="tokens"),
+            Column(key="cost_pico_usd", title="Cost", kind="usd", unit="1e-12 USD"),
+            Column(key="cost_per_episode_pico_usd", title="Per episode", kind="usd", unit="1e-12 USD"),
+            Column(key="charged_pico_usd", title="Charged", kind="usd", unit="1e-12 USD"),
+            Column(key="unconfirmed_pico_usd", title="Unconfirmed", kind="usd", unit="1e-12 USD"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "cost: replies, at the prices frozen when the agent joined; per episode: mean of those that ended",
+            "charged: attempts of unknown cost, at their worst; unconfirmed: what crashes may have left unpaid",
+            *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
+        ),
+    )
+
+
+def _charges(ledger: Iterable[LedgerRecord], manifest: Manifest) -> _Charges:
+    found = _Charges()
+    for record in ledger:
+        agent = record.agent if record.agent in manifest.agents else NOBODY
+        if record.kind == "charge":
+            found.known[agent] += record.amount
+        elif record.kind == "release":
+            found.known[agent] -= record.amount
+        elif record.kind == "crash":
+            found.crash[agent] += record.amount
+    return found
+
+
+_SUMMED = ("tokens_in", "tokens_cached_read", "tokens_out", "cost")
+
+
+def _sums(steps: "pa.Table") -> dict[str, dict[str, int]]:
+    from pyarrow import compute
+
+    answered = _answered(steps)
+    table = steps.select(["agent", *_SUMMED]).append_column("requests", compute.cast(answered, "int64"))
+    grouped = table.group_by("agent").aggregate([(name, "sum") for name in (*_SUMMED, "requests")])
+    return {row["agent"]: {name: row[f"{name}_sum"] for name in (*_SUMMED, "requests")} for row in grouped.to_pylist()}
+
+
+def _cost_of_ended(cells: Sequence[Cell]) -> dict[str, tuple[int, int]]:
+    """By agent: pico-dollars and number of its ended episodes."""
+    found: dict[str, tuple[int, int]] = {}
+    for cell in cells:
+        cost, count = found.get(cell.agent, (0, 0))
+        cost += sum(episode.cost for episode in cell.episodes if episode.finished)
+        found[cell.agent] = cost, count + cell.ended
+    return found
+
+
+def _money_row(agent: str, sums: Mapping[str, int], ended: tuple[int, int] | None, charges: _Charges) -> dict[str, Any]:
+    return {
+        "agent": agent,
+        "requests": sums.get("requests", 0),
+        "tokens_in": sums.get("tokens_in", 0),
+        "tokens_cached_read": sums.get("tokens_cached_read", 0),
+        "tokens_out": sums.get("tokens_out", 0),
+        "cost_pico_usd": sums.get("cost", 0),
+        "cost_per_episode_pico_usd": _mean(ended),
+        "charged_pico_usd": charges.known[agent],
+        "unconfirmed_pico_usd": charges.crash[agent],
+    }
+
+
+def _all_row(rows: Sequence[Mapping[str, Any]], ended: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    total = {key: sum(row[key] or 0 for row in rows) for key in rows[0] if key != "agent"}
+    mean = _mean((sum(cost for cost, _ in ended.values()), sum(count for _, count in ended.values())))
+    return {"agent": EVERYBODY, **total, "cost_per_episode_pico_usd": mean}
+
+
+def _mean(ended: tuple[int, int] | None) -> int | None:
+    return None if ended is None or not ended[1] else round(ended[0] / ended[1])
+
+
+def speed_table(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table") -> Table:
+    """By agent: how long replies took and waited, and the attempts that brought none."""
+    from pyarrow import compute
+
+    rows = []
+    for agent in manifest.agents:
+        mine = steps.filter(compute.equal(steps.column("agent"), agent))
+        answered = mine.filter(_answered(mine))
+        latency, queue = answered.column("latency_s").to_numpy(), answered.column("queue_s").to_numpy()
+        failures = _failures(mine)
+        rows.append(
+            {
+                "agent": agent,
+                "requests": answered.num_rows,
+                "latency_median_s": _quantile(latency, 0.5),
+                "latency_p99_s": _quantile(latency, 0.99),
+                "queue_median_s": _quantile(queue, 0.5),
+                "queue_p99_s": _quantile(queue, 0.99),
+                "failed": sum(failures.values()),
+                "failures": failures,
+            }
+        )
+    return Table(
+        name="speed",
+        title="Speed",
+        columns=(
+            AGENT,
+            Column(key="requests", title="Requests", kind="count", unit="answered requests"),
+            Column(key="latency_median_s", title="Latency", kind="seconds", unit="s"),
+            Column(key="latency_p99_s", title="p99", kind="seconds", unit="s"),
+            Column(key="queue_median_s", title="Queue", kind="seconds", unit="s"),
+            Column(key="queue_p99_s", title="p99", kind="seconds", unit="s"),
+            Column(key="failed", title="Failed", kind="count", unit="attempts"),
+            Column(key="failures", title="By kind", kind="counts", unit="attempts"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "latency: median and 99th percentile of attempts that succeeded; queue: waiting for the limits",
+            "failed: attempts a step made in vain; those of steps that never came are in events.jsonl",
+        ),
+    )
+
+
+def _answered(steps: "pa.Table") -> Any:
+    from pyarrow import compute
+
+    return compute.match_substring_regex(steps.column("attempts"), f"(^|,){ANSWERED}$")
+
+
+def _failures(steps: "pa.Table") -> dict[str, int]:
+    """Failed attempts by kind, most frequent first."""
+    counts: Counter[str] = Counter()
+    for pair in steps.column("attempts").value_counts().to_pylist():
+        for word in pair["values"].split(","):
+            if word != ANSWERED:
+                counts[word] += pair["counts"]
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _quantile(values: Any, q: float) -> float | None:
+    return float(np.quantile(values, q)) if len(values) else None

@@ -1,0 +1,87 @@
+"""Which episodes an estimate may stand on: a partial run is never the mean of what happens to be finished.
+
+Short episodes end first and are often the good ones. So a cell (one agent on one suite) is estimated from the longest
+prefix of its admission order whose episodes have all ended, and says what lies outside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalkit.report.episodes import EpisodeResult
+from evalkit.store.manifest import Manifest, ManifestSuite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One agent on one suite: what is planned, what the log knows, and what an estimate may stand on."""
+
+    agent: str
+    suite: ManifestSuite
+    pack: str
+    """The prompt pack's name."""
+    planned: int
+    episodes: tuple[EpisodeResult, ...]
+    """All that the log knows, in admission order."""
+    prefix: tuple[EpisodeResult, ...]
+    """The longest prefix of the admission order whose episodes have all ended: what estimates are made of."""
+
+    @property
+    def ended(self) -> int:
+        """Episodes that are scored."""
+        return sum(episode.finished for episode in self.episodes)
+
+    @property
+    def owed(self) -> int:
+        """Episodes that are still to be played, or played on."""
+        return self.planned - self.ended
+
+    @property
+    def outside(self) -> int:
+        """Episodes that have ended, but behind one that has not: known, and not part of any estimate."""
+        return self.ended - len(self.prefix)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is owed."""
+        return not self.owed
+
+
+def cells(manifest: Manifest, results: Sequence[EpisodeResult]) -> list[Cell]:
+    """Every agent on every suite it plays, suites and agents in the spec's order.
+
+    Chosen: the prefix is taken within each suite. An agent's admission order, restricted to a suite, is the same
+    whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's stratified
+    order); so a suite that joins a finished run does not take the finished ones' results away.
+    """
+    known: dict[tuple[str, str], dict[tuple[int, str], EpisodeResult]] = {}
+    for result in results:
+        known.setdefault((result.agent, result.suite), {})[result.replicate, result.instance] = result
+    return [
+        _cell(manifest, suite, agent.name, known.get((agent.name, suite.name), {}))
+        for suite in manifest.suites.values()
+        for agent in manifest.agents.values()
+        if suite.environment in agent.packs
+    ]
+
+
+def _cell(manifest: Manifest, suite: ManifestSuite, agent: str, known: Mapping[tuple[int, str], EpisodeResult]) -> Cell:
+    admitted = [known.get(place) for place in _admission(manifest, suite)]
+    prefix = []
+    for episode in admitted:
+        if episode is None or not episode.finished:
+            break
+        prefix.append(episode)
+    return Cell(
+        agent=agent,
+        suite=suite,
+        pack=manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
+        planned=len(admitted),
+        episodes=tuple(episode for episode in admitted if episode is not None),
+        prefix=tuple(prefix),
+    )
+
+
+def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, str]]:
+    for replicate in range(manifest.replicates):
+        for one in suite.instances:
+            yield replicate, one.id

@@ -1,0 +1,131 @@
+"""`evalkit report`: everything a reader asks of a run, as tables; computed from the log anew each time."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalkit.report.accounts import completeness_table, money_table, speed_table
+from evalkit.report.cells import Cell, cells
+from evalkit.report.episodes import COLUMNS, Environments, episode_results
+from evalkit.report.scores import behaviour_table, refusals_table, scores_table
+from evalkit.report.tables import Table
+from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.record import LedgerRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = "evalkit.report"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A run at one moment."""
+
+    manifest: Manifest
+    cells: tuple[Cell, ...]
+    tables: tuple[Table, ...]
+    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order."""
+
+    @property
+    def planned(self) -> int:
+        """Episodes that the run is to have."""
+        return sum(cell.planned for cell in self.cells)
+
+    @property
+    def ended(self) -> int:
+        """Episodes that are scored."""
+        return sum(cell.ended for cell in self.cells)
+
+    def table(self, name: str) -> Table:
+        """The table of that name. Raises KeyError if there is none."""
+        found = {table.name: table for table in self.tables}
+        return found[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values, for `--json`.
+
+        schema, version   `evalkit.report`, 1. Within a version fields, tables and columns are only added.
+        evalkit           version that began the run
+        run               name, created_at (s since 1970), replicates, planned, ended, owed (episodes), complete (bool)
+        agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
+        suites            in the spec's order: name, base, axes, environment, instances (count)
+        tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts; notes
+
+        Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
+        pico-dollars (1e-12 USD); `seconds`; `counts` an object from names to counts; null where there is no value.
+        Keys `axis:NAME` and `metric:NAME` depend on what the sweep varied and what its environments measure.
+        """
+        manifest = self.manifest
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "evalkit": manifest.evalkit,
+            "run": {
+                "name": manifest.name,
+                "created_at": manifest.created_at,
+                "replicates": manifest.replicates,
+                "planned": self.planned,
+                "ended": self.ended,
+                "owed": self.planned - self.ended,
+                "complete": self.planned == self.ended,
+            },
+            "agents": [
+                {
+                    "name": agent.name,
+                    "lane": agent.lane,
+                    "prompts": agent.pack,
+                    "notes": agent.notes,
+                    "tags": list(agent.tags),
+                    "marks": list(agent.marks),
+                }
+                for agent in manifest.agents.values()
+            ],
+            "suites": [
+                {
+                    "name": suite.name,
+                    "base": suite.base,
+                    "axes": dict(suite.axes),
+                    "environment": suite.environment,
+                    "instances": len(suite.instances),
+                }
+                for suite in manifest.suites.values()
+            ],
+            "tables": {table.name: table.to_json() for table in self.tables},
+        }
+
+
+def report(run: Path) -> Report:
+    """The report of a run directory, also of one that is being written.
+
+    Raises RunError if it is none, CorruptLogError if its log is damaged.
+    """
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.store.reader import read_ledger, scan
+
+    manifest = read_manifest(run)
+    return build_report(manifest, scan(run, COLUMNS), read_ledger(run), ENVIRONMENTS)
+
+
+def build_report(
+    manifest: Manifest, steps: "pa.Table", ledger: Iterable[LedgerRecord], environments: Environments
+) -> Report:
+    """The report of a run's rows in effect (with `COLUMNS`) and its ledger."""
+    results = episode_results(steps, manifest, environments)
+    found = cells(manifest, results)
+    return Report(manifest=manifest, cells=tuple(found), tables=_tables(manifest, found, steps, ledger))
+
+
+def _tables(
+    manifest: Manifest, found: Sequence[Cell], steps: "pa.Table", ledger: Iterable[LedgerRecord]
+) -> tuple[Table, ...]:
+    return (
+        scores_table(manifest, found),
+        behaviour_table(found),
+        refusals_table(manifest, found),
+        completeness_table(found),
+        money_table(manifest, found, steps, ledger),
+        speed_table(manifest, found, steps),
+    )

@@ -1,0 +1,209 @@
+"""The tables about what agents achieved and how they went about it: scores, behaviour, and what was refused.
+
+All three stand on the same episodes: each cell's longest prefix of ended ones (`cells.py`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.report.bootstrap import LEAST_INSTANCES, RESAMPLES, Interval, mean_interval, mean_of_instances
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import NO_ACTION, EpisodeResult
+from evalkit.report.tables import PROMPTS, Column, Kind, Table
+from evalkit.store.manifest import Manifest
+
+ACCEPTED = "ok"
+"""The outcome of a tool call that did what it should; every other outcome is a refusal of some kind."""
+
+METRICS: Mapping[str, tuple[str, Kind]] = {
+    "best_so_far_rate": ("Best so far", "percent"),
+    "exploration_rate": ("Exploration", "percent"),
+}
+"""Secondary metrics that environments give: title and kind. Others are shown under their own name."""
+
+ZERO: Mapping[str, str] = {"scheduling": "random assignment"}
+"""By environment: what a score of 0 stands for, where it stands for something."""
+
+PARTIAL_CELLS_NAMED = 6
+
+WHERE = (Column(key="suite", title="Suite", group=True),)
+AGENT = Column(key="agent", title="Agent")
+
+
+def packs_of(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """The prompt packs behind some cells, each once."""
+    return tuple(dict.fromkeys(cell.pack for cell in cells))
+
+
+def where(cells: Sequence[Cell]) -> tuple[Column, ...]:
+    """The columns that say which suite: its name, and one for each parameter that the sweep varied."""
+    axes = dict.fromkeys(axis for cell in cells for axis in cell.suite.axes)
+    return (*WHERE, *(Column(key=f"axis:{axis}", title=axis, group=True) for axis in axes))
+
+
+def place(cell: Cell) -> dict[str, Any]:
+    """The values of `where`, and the agent."""
+    axes = {f"axis:{axis}": value for axis, value in cell.suite.axes.items()}
+    return {"suite": cell.suite.base if axes else cell.suite.name, **axes, "agent": cell.agent}
+
+
+def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
+    """Suite by agent: the mean score with its interval, and what it stands on."""
+    rows = [_score_row(cell) for cell in cells]
+    notes = [
+        f"score: {_scale(cells)}; mean over instances",
+        f"95 % interval: from {RESAMPLES:,} resamples of instances, replicates nested",
+        "solved: % of the episodes that reached the optimum",
+    ]
+    if any(row["interval"] is None and row["episodes"] for row in rows):
+        notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
+    notes += _partial_notes(cells)
+    notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in manifest.agents.values() if agent.marks]
+    return Table(
+        name="scores",
+        title="Scores",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum"),
+            Column(key="solved", title="Solved", kind="percent", unit="% of episodes"),
+            Column(key="instances", title="Instances", kind="count"),
+            Column(key="episodes", title="Episodes", kind="count"),
+            Column(key=PROMPTS, title="Prompts"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=tuple(notes),
+    )
+
+
+def _scale(cells: Sequence[Cell]) -> str:
+    zeros = dict.fromkeys(ZERO.get(cell.suite.environment, "") for cell in cells)
+    return ", ".join(["100 = optimal", *(f"0 = {zero}" for zero in zeros if zero)])
+
+
+def _score_row(cell: Cell) -> dict[str, Any]:
+    scores = by_instance((episode, episode.score) for episode in cell.prefix)
+    interval = _interval(cell, scores)
+    return {
+        **place(cell),
+        "score": 100 * mean_of_instances(scores) if scores else None,
+        "interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        "solved": 100 * sum(one.solved for one in cell.prefix) / len(cell.prefix) if cell.prefix else None,
+        "instances": len(scores),
+        "episodes": len(cell.prefix),
+        PROMPTS: cell.pack,
+    }
+
+
+def _interval(cell: Cell, scores: Mapping[str, Sequence[float]]) -> Interval | None:
+    strata = {episode.instance: episode.stratum for episode in cell.prefix}
+    return mean_interval(scores, place=(cell.suite.name, cell.agent), strata=strata, most=1.0)
+
+
+def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:
+    """Values by instance, undefined ones left out."""
+    found: dict[str, list[float]] = {}
+    for episode, value in values:
+        if value is not None:
+            found.setdefault(episode.instance, []).append(value)
+    return found
+
+
+def _partial_notes(cells: Sequence[Cell]) -> list[str]:
+    partial = [cell for cell in cells if not cell.complete]
+    notes = [
+        f"partial: {cell.agent} on {cell.suite.name}: the first {len(cell.prefix):,} of {cell.planned:,} episodes; "
+        f"owed {cell.owed:,}, ended behind a gap and left out {cell.outside:,}"
+        for cell in partial[:PARTIAL_CELLS_NAMED]
+    ]
+    if len(partial) > PARTIAL_CELLS_NAMED:
+        notes.append(f"partial: {len(partial) - PARTIAL_CELLS_NAMED:,} more rows; see the table of completeness")
+    return notes
+
+
+def behaviour_table(cells: Sequence[Cell]) -> Table:
+    """Suite by agent: how the agent went about it."""
+    metrics = dict.fromkeys(
+        name for cell in cells for episode in cell.prefix for name in episode.metrics if name != NO_ACTION
+    )
+    return Table(
+        name="behaviour",
+        title="Behaviour",
+        columns=(
+            *where(cells),
+            AGENT,
+            *(Column(key=f"metric:{name}", title=_title(name), kind=_kind(name)) for name in metrics),
+            Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
+            Column(key="turns_per_period", title="Turns/period", kind="number"),
+            Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
+            Column(key="episodes", title="Episodes", kind="count"),
+        ),
+        rows=tuple(_behaviour_row(cell, metrics) for cell in cells),
+        packs=packs_of(cells),
+        notes=(
+            "best so far: % of accepted actions better than all before; exploration: % that were new",
+            "no action: % of periods without an accepted action; unresponsive: episodes ended by those",
+        ),
+    )
+
+
+def _title(name: str) -> str:
+    known = METRICS.get(name)
+    return known[0] if known else name.replace("_", " ").capitalize()
+
+
+def _kind(name: str) -> Kind:
+    known = METRICS.get(name)
+    return known[1] if known else "number"
+
+
+def _behaviour_row(cell: Cell, metrics: Iterable[str]) -> dict[str, Any]:
+    periods = sum(episode.periods for episode in cell.prefix)
+    row: dict[str, Any] = place(cell)
+    for name in metrics:
+        values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix)
+        scale = 100 if _kind(name) == "percent" else 1
+        row[f"metric:{name}"] = scale * mean_of_instances(values) if values else None
+    row["no_action"] = 100 * sum(episode.no_action for episode in cell.prefix) / periods if periods else None
+    row["turns_per_period"] = sum(episode.steps for episode in cell.prefix) / periods if periods else None
+    row["unresponsive"] = sum(episode.ending == "unresponsive" for episode in cell.prefix)
+    row["episodes"] = len(cell.prefix)
+    return row
+
+
+def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
+    """By agent: what became of its tool calls, and of replies without one."""
+    rows = []
+    for agent in manifest.agents:
+        counts: Counter[str] = Counter()
+        for cell in cells:
+            if cell.agent == agent:
+                for episode in cell.prefix:
+                    for (_, outcome), count in episode.outcomes.items():
+                        counts[outcome] += count
+        total = counts.total()
+        accepted = counts.pop(ACCEPTED, 0)
+        rows.append(
+            {
+                "agent": agent,
+                "calls": total,
+                "refused": 100 * (total - accepted) / total if total else None,
+                "outcomes": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+            }
+        )
+    return Table(
+        name="refusals",
+        title="Refused calls",
+        columns=(
+            AGENT,
+            Column(key="calls", title="Calls", kind="count"),
+            Column(key="refused", title="Refused", kind="percent", unit="% of calls"),
+            Column(key="outcomes", title="By kind", kind="counts", unit="calls"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=("of the episodes that the scores stand on; refused: calls whose outcome is not `ok`",),
+    )

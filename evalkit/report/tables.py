@@ -1,0 +1,178 @@
+"""What a table is: titled columns with units, rows of plain values, notes; and how it reads as Markdown, CSV and JSON.
+
+A row holds raw numbers by column key; only a renderer rounds them. `terminal.py` renders for people.
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalkit.money import show_usd
+from evalkit.report.visible import visible
+
+Kind = Literal["text", "score", "percent", "interval", "count", "tokens", "number", "usd", "seconds", "counts"]
+"""`score` and `percent` are 0 to 100; `interval` is a (low, high) pair of scores; `usd` is whole pico-dollars;
+`counts` is a mapping from names to counts. Any value may be None: there is none."""
+
+MISSING = "–"
+
+PROMPTS = "prompts"
+"""Key of a column that names prompt packs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column."""
+
+    key: str
+    """Its name in JSON and CSV; fixed by the schema's version."""
+    title: str
+    kind: Kind = "text"
+    unit: str = ""
+    group: bool = False
+    """Whether a value that repeats the row above is left blank in the terminal."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is set flush right."""
+        return self.kind not in {"text", "counts"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table, as values."""
+
+    name: str
+    """Its key in JSON, its file's name as CSV; fixed by the schema's version."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    packs: tuple[str, ...]
+    """Names of the prompt packs that its agents read."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know, a sentence each."""
+
+    @property
+    def lines_below(self) -> tuple[str, ...]:
+        """The notes; first the prompt packs, unless a column names them."""
+        if any(column.key == PROMPTS for column in self.columns):
+            return self.notes
+        return (f"prompts: {', '.join(self.packs) or MISSING}", *self.notes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Title, columns, rows by column key, prompt packs and notes."""
+        return {
+            "title": self.title,
+            "columns": [
+                {"key": column.key, "title": column.title, "kind": column.kind, "unit": column.unit}
+                for column in self.columns
+            ],
+            "rows": [{column.key: _plain(row.get(column.key)) for column in self.columns} for row in self.rows],
+            "prompts": list(self.packs),
+            "notes": list(self.notes),
+        }
+
+
+def shown(column: Column, value: Any) -> str:
+    """A value for people: rounded, and with nothing in it that a terminal or a page would obey."""
+    if value is None:
+        return MISSING
+    match column.kind:
+        case "score" | "percent":
+            return _hundred(value)
+        case "interval":
+            return f"{_hundred(value[0])} – {_hundred(value[1])}"
+        case "count":
+            return f"{value:,}"
+        case "tokens":
+            return _tokens(value)
+        case "number":
+            return f"{value:.2f}"
+        case "usd":
+            return show_usd(value)
+        case "seconds":
+            return seconds(value)
+        case "counts":
+            return ", ".join(f"{visible(name)} {count:,}" for name, count in value.items()) or MISSING
+        case _:
+            return visible(str(value))
+
+
+def _hundred(value: float) -> str:
+    # What is not 100 must not read as 100: a single unsolved instance among many matters.
+    text = f"{value:.1f}"
+    if text == "100.0" and value != 100:
+        return "99.9" if value < 100 else text
+    return "0.0" if text == "-0.0" else text
+
+
+def _tokens(value: int) -> str:
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if value >= 10 * size:
+            return f"{value / size:,.1f} {letter}"
+    return f"{value:,}"
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that fits: `850 ms`, `12.3 s`, `5.2 min`."""
+    if value >= 120:
+        return f"{value / 60:,.1f} min"
+    if value >= 1:
+        return f"{value:.1f} s"
+    return f"{value * 1000:.0f} ms" if value >= 0.0095 else f"{value * 1000:.1f} ms"
+
+
+def markdown(table: Table) -> str:
+    """A GitHub table with its title above and its notes below."""
+    lines = [f"### {_cell(table.title)}", ""]
+    lines.append("| " + " | ".join(_cell(column.title) for column in table.columns) + " |")
+    lines.append("|" + "|".join("---:" if column.numeric else ":---" for column in table.columns) + "|")
+    for row in table.rows:
+        lines.append("| " + " | ".join(_cell(shown(column, row.get(column.key))) for column in table.columns) + " |")
+    lines += ["", *(f"- {_cell(note)}" for note in table.lines_below), ""]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    for special in "\\|<>*_`[]":
+        text = text.replace(special, f"\\{special}")
+    return text.replace("\n", " ")
+
+
+def as_csv(table: Table) -> str:
+    """The rows with full precision under the columns' keys; an interval takes two columns, counts one a name."""
+    names = {
+        column.key: sorted({name for row in table.rows for name in row.get(column.key) or ()})
+        for column in table.columns
+        if column.kind == "counts"
+    }
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([field for column in table.columns for field in _fields(column, names)])
+    for row in table.rows:
+        writer.writerow([part for column in table.columns for part in _parts(column, row.get(column.key), names)])
+    return out.getvalue()
+
+
+def _fields(column: Column, names: Mapping[str, list[str]]) -> list[str]:
+    if column.kind == "interval":
+        return [f"{column.key}_low", f"{column.key}_high"]
+    if column.kind == "counts":
+        return [f"{column.key}:{visible(name)}" for name in names[column.key]]
+    return [column.key]
+
+
+def _parts(column: Column, value: Any, names: Mapping[str, list[str]]) -> list[Any]:
+    if column.kind == "interval":
+        return ["", ""] if value is None else list(value)
+    if column.kind == "counts":
+        return [(value or {}).get(name, 0) for name in names[column.key]]
+    return ["" if value is None else visible(value) if isinstance(value, str) else value]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

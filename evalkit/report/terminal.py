@@ -1,0 +1,83 @@
+"""Tables and trajectories in a terminal. Nothing that comes from a model or a spec is read as rich markup."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from evalkit.report.report import Report
+from evalkit.report.tables import MISSING, Table, shown
+from evalkit.report.visible import visible
+
+NO_BREAK = "\u00a0"
+
+NARROW = 80
+"""Columns that a terminal is taken to have at least, so that numbers are not cut."""
+
+
+def console() -> Console:
+    """A console on standard output; without a terminal it is wide, so that no line is broken in a file."""
+    plain = Console(highlight=False)
+    if plain.is_terminal:
+        return Console(highlight=False, width=max(NARROW, plain.width))
+    return Console(highlight=False, width=160, file=sys.stdout)
+
+
+def print_report(report: Report, *, brief: bool = False, to: Console | None = None) -> None:
+    """Print a report's tables; `brief`: the scores alone."""
+    to = to or console()
+    if not brief:
+        state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} owed"
+        name = visible(report.manifest.name)
+        to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
+    for table in report.tables[:1] if brief else report.tables:
+        print_table(table, to)
+
+
+def print_table(table: Table, to: Console) -> None:
+    """Print one table: title, rows, notes below."""
+    to.print()
+    to.print(Text(visible(table.title), style="bold"))
+    to.print(_grid(table))
+    for line in table.lines_below:
+        to.print(Padding(Text(visible(line), style="dim"), (0, 0, 0, 1), expand=False))
+
+
+def _grid(table: Table) -> Grid:
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, header_style="")
+    for column in table.columns:
+        grid.add_column(
+            Text(visible(column.title), style="bold"),
+            justify="right" if column.numeric else "left",
+            no_wrap=column.kind != "counts",
+            overflow="ellipsis",
+        )
+    above: Mapping[str, Any] = {}
+    for row in table.rows:
+        if above and _group(table, above) != _group(table, row):
+            grid.add_section()
+        grid.add_row(*_texts(table, row, above))
+        above = row
+    return grid
+
+
+def _group(table: Table, row: Mapping[str, Any]) -> list[Any]:
+    """The value of the first column that groups rows: a line is drawn where it changes."""
+    return [row.get(column.key) for column in table.columns if column.group][:1]
+
+
+def _texts(table: Table, row: Mapping[str, Any], above: Mapping[str, Any]) -> list[Text]:
+    texts, same = [], bool(above)
+    for column in table.columns:
+        value = row.get(column.key)
+        same = same and column.group and above.get(column.key) == value
+        text = "" if same else shown(column, value)
+        if column.kind == "counts":
+            text = text.replace(" ", NO_BREAK).replace("," + NO_BREAK, ", ")
+        texts.append(Text(text, style="dim" if text == MISSING else "bold" if column.kind == "score" else ""))
+    return texts

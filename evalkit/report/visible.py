@@ -1,0 +1,35 @@
+"""Text that a model wrote, made safe to look at: nothing in it moves a cursor, hides or reorders what is shown."""
+
+import unicodedata
+
+BOUND = 2_000
+"""Characters of one text that are shown."""
+
+
+def visible(text: str) -> str:
+    """The text with line breaks kept and every other character that has no shape of its own written as an escape.
+
+    That is: control characters (terminal escapes among them), direction marks and other format characters, half
+    surrogate pairs, private and unassigned code points.
+    """
+    if text.isprintable():
+        return text
+    return "".join([_shown(char) for char in text])
+
+
+def _shown(char: str) -> str:
+    if char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs":
+        return char
+    code = ord(char)
+    if char == "\t":
+        return "\\t"
+    if char == "\r":
+        return "\\r"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def bounded(text: str, most: int = BOUND) -> str:
+    """At most `most` characters of the text, made visible; says how many more there are."""
+    if len(text) <= most:
+        return visible(text)
+    return f"{visible(text[:most])}... {len(text) - most:,} more characters"
