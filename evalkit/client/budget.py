@@ -173,13 +173,15 @@ class Budget:
             waiter.wake()
 
     def close(self) -> None:
-        """Give back what was leased and not spent, at a clean end: nothing may be in flight any more."""
-        if self._purse.budget is None:
-            return
-        unused = max(0, self._purse.room) + self._entered
-        if unused:
-            self._write("close", unused)
-        self._purse.leased, self._purse.room, self._entered = self._purse.leased - unused, 0, 0
+        """Give back what was leased and not spent, at a clean end: nothing may be in flight any more.
+
+        Written also where there is nothing to give back: a session without a `close` has crashed.
+        """
+        purse = self._purse
+        unused = 0 if purse.budget is None else max(0, purse.room) + self._entered
+        self._write("close", unused)
+        if purse.budget is not None:
+            purse.leased, purse.room, self._entered = purse.leased - unused, 0, 0
 
     def stats(self) -> BudgetStats:
         """Where the money stands."""

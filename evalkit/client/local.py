@@ -1,25 +1,24 @@
 """A policy in this process as something that answers: no request, no money, the same reply whenever asked again."""
 
 import time
-from collections.abc import Callable
 
 from evalkit.client.ask import Answer, Question
-from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
+from evalkit.dialogue import Message, Request, Sampling, Tool
 from evalkit.money import PicoUsd
-from evalkit.seeds import Stream
-
-Policy = Callable[[Request, Stream], Reply]
+from evalkit.policy.answer import answer
+from evalkit.policy.conversation import PolicyFn
 
 _NOTHING = PicoUsd(0)
 
 
 class PolicyAsker:
-    """Plays one policy; satisfies `Asker`. Its draws depend on the question's seed alone, as those of a served one."""
+    """Plays one policy; satisfies `Asker`. A question brings the same reply as from a simulated provider."""
 
     free = True
 
-    def __init__(self, policy: Policy, sampling: Sampling) -> None:
-        self._policy = policy
+    def __init__(self, name: str, play: PolicyFn, sampling: Sampling) -> None:
+        self._name = name
+        self._play = play
         self._sampling = sampling
 
     def encode(self, message: Message) -> Message:
@@ -36,7 +35,7 @@ class PolicyAsker:
         request = Request(
             messages=tuple(question.messages), tools=question.tools, sampling=self._sampling, seed=question.seed
         )
-        reply = self._policy(request, Stream(question.seed))
+        reply = answer(self._name, self._play, request)
         return Answer(
             reply=reply,
             cost=_NOTHING,

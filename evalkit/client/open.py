@@ -9,7 +9,7 @@ from evalkit.client.transport import HttpTransport, Transport
 from evalkit.dialogue import Sampling
 from evalkit.errors import UsageError
 from evalkit.money import Price
-from evalkit.spec.model import AgentSpec, Model, Provider
+from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 
 
@@ -40,7 +40,7 @@ def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
 
 
 def open_asker(
-    agent: AgentSpec,
+    agent: str,
     *,
     provider: Provider,
     model: Model,
@@ -55,7 +55,7 @@ def open_asker(
     `price` is the run's frozen one, FREE where it is unknown; lane, budget and transport are shared with others.
     """
     voice = Voice(
-        agent=agent.name,
+        agent=agent,
         provider=provider.name,
         model=model.name,
         dialect=DIALECTS[provider.dialect],

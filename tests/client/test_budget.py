@@ -207,6 +207,6 @@ def test_without_a_budget_nothing_is_leased_but_charges_are_written() -> None:
     assert money.take(10**15)
     money.book_charge(10**15, lane="l", agent="a", episode="e", step=3, attempt=1, reason="timeout")
     money.close()
-    assert [row.kind for row in disk.entered] == ["charge"]
+    assert [(row.kind, row.amount) for row in disk.entered] == [("charge", 10**15), ("close", 0)]
     assert disk.entered[0].step == 3
     assert money.stats().left is None

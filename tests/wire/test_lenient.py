@@ -1,0 +1,85 @@
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.wire.lenient import DEPTH, MalformedReplyError, dumps_any, loads_lenient
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a":"\\ud800x"}', {"a": "\ufffdx"}),
+        (b'{"a":"\\ud83d\\ude00"} trailing', {"a": "\U0001f600"}),
+        (b'{"a":"\xff\xfe"}', {"a": "\ufffd\ufffd"}),
+        (b'{"a":1e999}', {"a": float("inf")}),
+        (b'{"a":-Infinity}', {"a": float("-inf")}),
+        (b'{"a":"\x01"}', {"a": "\x01"}),
+        (b'\xef\xbb\xbf{"a":1}', {"a": 1}),
+        (b'{"\\udfff":0}\n\n: keep-alive', {"\ufffd": 0}),
+    ],
+)
+def test_what_strict_json_refuses_is_read_with_replacement(body: bytes, value: object) -> None:
+    assert loads_lenient(body) == (value, True)
+
+
+def test_nan_is_read_and_said_to_be_lenient() -> None:
+    value, lenient = loads_lenient(b'{"a":NaN}')
+    assert lenient
+    assert value["a"] != value["a"]
+
+
+def test_numbers_of_any_length_are_read() -> None:
+    value, lenient = loads_lenient(b'{"a":NaN,"b":%s,"c":123456789012345678901234567890}' % (b"9" * 5000))
+    assert lenient
+    assert value["b"] == float("inf")
+    assert value["c"] == 123456789012345678901234567890
+    assert b"123456789012345678901234567890" in dumps_any(value)
+
+
+@pytest.mark.parametrize("depth", [DEPTH + 1, 5_000, 200_000])
+def test_what_is_nested_too_deep_is_cut_off_and_the_rest_kept(depth: int) -> None:
+    body = b'{"text":"a \\" [[[ b","deep":%s%s,"after":[1,{"x":2}]}' % (b"[" * depth, b"]" * depth)
+    value, _ = loads_lenient(b"\xef\xbb\xbf" + body)
+    assert value["text"] == 'a " [[[ b'
+    assert value["after"] == [1, {"x": 2}]
+    inner, levels = value["deep"], 0
+    while inner:
+        inner, levels = inner[0], levels + 1
+    assert levels < DEPTH
+
+
+@pytest.mark.parametrize("body", [b"", b"   ", b"<html>502</html>", b'{"a":', b"[" * 100_000, b'{"a":"' + b"x" * 100])
+def test_a_body_that_does_not_hold_a_value_is_no_reply(body: bytes) -> None:
+    with pytest.raises(MalformedReplyError):
+        loads_lenient(body)
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_strict_and_lenient_reading_agree_where_both_apply(value: object) -> None:
+    body = orjson.dumps(value)
+    strict, lenient = loads_lenient(body)
+    assert not lenient
+    again, was_lenient = loads_lenient(b"\xef\xbb\xbf" + body)
+    assert was_lenient
+    assert again == strict
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_value_that_can_be_written_again_or_no_reply(body: bytes) -> None:
+    try:
+        value, _ = loads_lenient(b'{"a":' + body)
+    except MalformedReplyError:
+        return
+    assert dumps_any(value)

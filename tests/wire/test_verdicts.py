@@ -1,0 +1,116 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.wire.http import Failure, HttpResponse
+from evalkit.wire.openai_chat import OPENAI_CHAT
+from evalkit.wire.verdicts import read_wait_s
+
+
+def judged(status: int, body: str = "", failure: Failure = "", **headers: str):
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return OPENAI_CHAT.judge(HttpResponse(status=status, headers=names, body=body.encode(), failure=failure))
+
+
+def error(message: str = "", code: str = "", kind: str = "") -> str:
+    return json.dumps({"error": {"message": message, "code": code, "type": kind}})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "action", "kind"),
+    [
+        (200, "whatever", "accept", "ok"),
+        (201, "", "accept", "ok"),
+        (302, "", "end_lane", "redirect"),
+        (400, error("no such field", "unknown_parameter"), "end_episode", "bad_request"),
+        (400, error("too long", "context_length_exceeded"), "end_episode", "context_length"),
+        (400, '{"message":"This model\'s maximum context length is 8 tokens"}', "end_episode", "context_length"),
+        (400, '{"detail":"the prompt is too long"}', "end_episode", "context_length"),
+        (413, error("request exceeds the available context size"), "end_episode", "context_length"),
+        (400, error("filtered", "content_filter"), "end_episode", "content_filter"),
+        (400, error("see the content management policy"), "end_episode", "content_filter"),
+        (403, error("input was flagged"), "end_episode", "content_filter"),
+        (400, error("the limit", "billing_hard_limit_reached"), "end_lane", "no_credit"),
+        (400, error("foo is not a valid model ID"), "end_lane", "unknown_model"),
+        (401, error("Incorrect API key"), "end_lane", "bad_key"),
+        (402, "", "end_lane", "no_credit"),
+        (403, error("forbidden"), "end_lane", "bad_key"),
+        (404, error("gone", "model_not_found"), "end_lane", "unknown_model"),
+        (405, "", "end_lane", "not_supported"),
+        (408, "", "retry", "server_error"),
+        (409, "", "retry", "server_error"),
+        (413, "", "end_episode", "bad_request"),
+        (422, '{"detail":[{"loc":["body"],"msg":"bad"}]}', "end_episode", "bad_request"),
+        (429, error("slow down", "rate_limit_exceeded"), "retry", "rate_limit"),
+        (429, error("pay", kind="insufficient_quota"), "end_lane", "no_credit"),
+        (429, "<html>", "retry", "rate_limit"),
+        (500, error("boom"), "retry", "server_error"),
+        (501, "", "end_lane", "not_supported"),
+        (503, "", "retry", "overload"),
+        (529, error(kind="overloaded_error"), "retry", "overload"),
+    ],
+)
+def test_a_status_has_its_verdict(status: int, body: str, action: str, kind: str) -> None:
+    verdict = judged(status, body)
+    assert (verdict.action, verdict.kind, verdict.billable) == (action, kind, False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "action", "kind", "billable"),
+    [
+        ("connect", 0, "retry", "connect", False),
+        ("reset", 0, "retry", "reset", True),
+        ("timeout", 0, "retry", "timeout", True),
+        ("timeout", 200, "retry", "timeout", True),
+        ("truncated", 200, "retry", "truncated", True),
+        ("oversize", 200, "end_episode", "bad_request", True),
+        ("tls", 0, "end_lane", "tls", False),
+        ("truncated", 401, "end_lane", "bad_key", False),
+        ("truncated", 500, "retry", "server_error", False),
+        ("", 0, "retry", "reset", True),
+    ],
+)
+def test_a_failure_has_its_verdict(failure: Failure, status: int, action: str, kind: str, billable: bool) -> None:
+    verdict = judged(status, "", failure)
+    assert (verdict.action, verdict.kind, verdict.billable) == (action, kind, billable)
+
+
+@given(
+    st.integers(0, 999),
+    st.sampled_from(["", "reset", "timeout", "truncated", "oversize", "tls", "connect"]),
+    st.binary(max_size=80) | st.just(b'{"error":5}') | st.just(b'{"error":{"message":[1],"code":7}}') | st.just(b"[1]"),
+)
+def test_there_is_a_verdict_on_everything(status: int, failure: Failure, body: bytes) -> None:
+    verdict = OPENAI_CHAT.judge(HttpResponse(status=status, headers={}, body=body, failure=failure))
+    assert verdict.action in ("accept", "retry", "end_episode", "end_lane")
+    assert verdict.kind
+    assert verdict.action == "accept" or verdict.message
+    assert (verdict.action == "accept") == (200 <= status < 300 and not failure)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "999999999"}, 86_400.0),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:30 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, 30.0),
+        ({"retry-after": "Wed, 21 Oct 2026 07:27:30 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:30 GMT"}, None),
+    ],
+)
+def test_the_wait_a_server_asks_for_is_read_without_a_clock(headers: dict[str, str], wait_s: float | None) -> None:
+    assert read_wait_s(headers) == wait_s
+
+
+def test_retry_after_comes_through_for_refusals_that_may_pass() -> None:
+    assert judged(429, retry_after="3").wait_s == 3.0
+    assert judged(503, retry_after="2").wait_s == 2.0
+    assert judged(400, retry_after="3").wait_s is None
