@@ -70,7 +70,7 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
     if not reply.calls:
         messages.append(Message(role="user", text=f"Use a tool. You said: {reply.text}"))
     if over and guessed is None:
-        facts["period"] = "no_action"
+        facts["period_end"] = "no_action"
     if not over:
         return replace(state, turn=state.turn + 1), Observation(messages=tuple(messages), facts=facts)
     state = replace(
@@ -108,12 +108,12 @@ def ended(state: State) -> str:
 
 def score(instance: Secret, facts: Sequence[Facts]) -> Score:
     guesses = [one["value"] for one in facts if one.get("value") is not None]
+    metrics: dict[str, float] = {"no_action_periods": sum("period_end" in one for one in facts)}
     if not guesses:
-        return Score(value=0.0, solved=False, metrics={"no_action": float(PERIODS)})
+        return Score(value=0.0, solved=False, metrics=metrics)
     value = 1 - abs(guesses[-1] - instance.value) / 10
-    return Score(
-        value=value, solved=value == 1, metrics={"exploration_rate": len(set(guesses)) / len(guesses), "no_action": 0.0}
-    )
+    metrics["exploration_rate"] = len(set(guesses)) / len(guesses)
+    return Score(value=value, solved=value == 1, metrics=metrics)
 
 
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[Mapping[str, Any]]:

@@ -29,7 +29,7 @@ INFRASTRUCTURE = frozenset({"unavailable", "internal_error", "budget", "deadline
 """Ways to leave an episode that say nothing of the agent. The engine logs none of them as an ending; should a log hold
 one all the same, its episode is owed, not scored."""
 
-NO_ACTION = "no_action"
+NO_ACTION = "no_action_periods"
 """The metric in which environments count the periods without an accepted action."""
 
 COLUMNS = (
@@ -64,6 +64,8 @@ class EpisodeResult:
     metrics: Mapping[str, float]
     outcomes: Mapping[tuple[str, str], int]
     """Tool calls by (tool, outcome); empty of an episode that is owed."""
+    without_call: int
+    """Replies without a tool call; 0 of an episode that is owed."""
     periods: int
     """Periods begun."""
     no_action: int
@@ -134,6 +136,7 @@ class _Referee:
             solved=bool(score and score.solved),
             metrics=score.metrics if score else {},
             outcomes=Counter(outcomes(facts)),
+            without_call=sum(one.get("calls") == [] for one in facts),
             periods=row["period"] + 1,
             no_action=int(score.metrics.get(NO_ACTION, 0)) if score else 0,
             **{name: row[name] for name in _SUMMED},

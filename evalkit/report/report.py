@@ -56,7 +56,8 @@ class Report:
 
         Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
         pico-dollars (1e-12 USD); `seconds`; `counts` an object from names to counts; null where there is no value.
-        Keys `axis:NAME` and `metric:NAME` depend on what the sweep varied and what its environments measure.
+        Keys `axis:NAME` depend on what the sweep varied; `best_so_far_rate` and `exploration_rate` are there where an
+        environment of the run gives them.
         """
         manifest = self.manifest
         return {

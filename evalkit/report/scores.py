@@ -9,18 +9,18 @@ from typing import Any
 
 from evalkit.report.bootstrap import LEAST_INSTANCES, RESAMPLES, Interval, mean_interval, mean_of_instances
 from evalkit.report.cells import Cell
-from evalkit.report.episodes import NO_ACTION, EpisodeResult
-from evalkit.report.tables import PROMPTS, Column, Kind, Table
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.store.manifest import Manifest
 
 ACCEPTED = "ok"
 """The outcome of a tool call that did what it should; every other outcome is a refusal of some kind."""
 
-METRICS: Mapping[str, tuple[str, Kind]] = {
-    "best_so_far_rate": ("Best so far", "percent"),
-    "exploration_rate": ("Exploration", "percent"),
+METRICS: Mapping[str, str] = {
+    "best_so_far_rate": "Best so far",
+    "exploration_rate": "Exploration",
 }
-"""Secondary metrics that environments give: title and kind. Others are shown under their own name."""
+"""Secondary metrics that are shown where an environment gives them, shares all; with their titles."""
 
 ZERO: Mapping[str, str] = {"scheduling": "random assignment"}
 """By environment: what a score of 0 stands for, where it stands for something."""
@@ -126,16 +126,15 @@ def _partial_notes(cells: Sequence[Cell]) -> list[str]:
 
 def behaviour_table(cells: Sequence[Cell]) -> Table:
     """Suite by agent: how the agent went about it."""
-    metrics = dict.fromkeys(
-        name for cell in cells for episode in cell.prefix for name in episode.metrics if name != NO_ACTION
-    )
+    given = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
+    metrics = [name for name in METRICS if name in given]
     return Table(
         name="behaviour",
         title="Behaviour",
         columns=(
             *where(cells),
             AGENT,
-            *(Column(key=f"metric:{name}", title=_title(name), kind=_kind(name)) for name in metrics),
+            *(Column(key=name, title=METRICS[name], kind="percent", unit="% of actions") for name in metrics),
             Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
             Column(key="turns_per_period", title="Turns/period", kind="number"),
             Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
@@ -150,23 +149,12 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
     )
 
 
-def _title(name: str) -> str:
-    known = METRICS.get(name)
-    return known[0] if known else name.replace("_", " ").capitalize()
-
-
-def _kind(name: str) -> Kind:
-    known = METRICS.get(name)
-    return known[1] if known else "number"
-
-
 def _behaviour_row(cell: Cell, metrics: Iterable[str]) -> dict[str, Any]:
     periods = sum(episode.periods for episode in cell.prefix)
     row: dict[str, Any] = place(cell)
     for name in metrics:
         values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix)
-        scale = 100 if _kind(name) == "percent" else 1
-        row[f"metric:{name}"] = scale * mean_of_instances(values) if values else None
+        row[name] = 100 * mean_of_instances(values) if values else None
     row["no_action"] = 100 * sum(episode.no_action for episode in cell.prefix) / periods if periods else None
     row["turns_per_period"] = sum(episode.steps for episode in cell.prefix) / periods if periods else None
     row["unresponsive"] = sum(episode.ending == "unresponsive" for episode in cell.prefix)
@@ -179,16 +167,16 @@ def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     rows = []
     for agent in manifest.agents:
         counts: Counter[str] = Counter()
-        for cell in cells:
-            if cell.agent == agent:
-                for episode in cell.prefix:
-                    for (_, outcome), count in episode.outcomes.items():
-                        counts[outcome] += count
+        mine = [episode for cell in cells if cell.agent == agent for episode in cell.prefix]
+        for episode in mine:
+            for (_, outcome), count in episode.outcomes.items():
+                counts[outcome] += count
         total = counts.total()
         accepted = counts.pop(ACCEPTED, 0)
         rows.append(
             {
                 "agent": agent,
+                "replies_without_call": sum(episode.without_call for episode in mine),
                 "calls": total,
                 "refused": 100 * (total - accepted) / total if total else None,
                 "outcomes": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
@@ -199,11 +187,12 @@ def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
         title="Refused calls",
         columns=(
             AGENT,
+            Column(key="replies_without_call", title="No call", kind="count", unit="replies"),
             Column(key="calls", title="Calls", kind="count"),
             Column(key="refused", title="Refused", kind="percent", unit="% of calls"),
             Column(key="outcomes", title="By kind", kind="counts", unit="calls"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        notes=("of the episodes that the scores stand on; refused: calls whose outcome is not `ok`",),
+        notes=("of the episodes that scores stand on; no call: replies of text alone; refused: outcomes but `ok`",),
     )

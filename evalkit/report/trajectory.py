@@ -1,27 +1,35 @@
 """One episode as a reader wants it: what the agent was told, said, called and got back, turn by turn.
 
-The log holds replies and facts; the texts the agent read are rendered again by replaying the replies. A digest that does
-not come out the same is said beside the turn, and the logged reply is shown all the same.
+The log holds replies and facts; the texts the agent read are rendered again by replaying the replies. Where replay does
+not reproduce the log, that is said beside the turn, and the logged reply is shown all the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
-
-import orjson
 
 from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.env.environment import Environment, Kit
 from evalkit.env.replay import Position, Turn, advance, begin
 from evalkit.errors import CorruptLogError
+from evalkit.money import show_usd
+from evalkit.report.tables import seconds
 from evalkit.report.visible import bounded, visible
 from evalkit.store.replies import decode_reply
 
 Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
 
+ROW = (
+    *("step", "period", "turn", "reply", "facts", "step_digest", "ending"),
+    *("tokens_in", "tokens_out", "cost", "latency_s"),
+)
+"""What of the log a trajectory reads."""
+
 FACTS_BOUND = 400
-DEEPEST = 20
-"""Levels of nesting down to which arguments are set on lines of their own."""
+
+PRETTY_BOUND = 20_000
+"""Characters of arguments up to which they are set with one entry a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,20 +73,16 @@ def trajectory_parts(
 ) -> Iterator[Part]:
     """The parts of an episode from its rows in effect, in order; `period`: only those of one period.
 
-    A row has `step`, `period`, `turn`, `reply` (JSON or None), `facts`, `step_digest`, `ending`, and what `_titled`
-    shows of it. Raises CorruptLogError if a reply cannot be read or follows the episode's end.
+    A row has the columns `ROW`. Raises CorruptLogError if a reply cannot be read or follows the episode's end.
     """
     position = begin(env, instance, kit)
     system = ""
-    at = -1
     for row in rows:
         wanted = period is None or position.period == period
-        if position.turn == 0 or at != position.period:
-            if wanted and position.turn == 0:
-                yield from _opening(position, system)
-            system = _system(position)
-        at = position.period
         if wanted:
+            if position.turn == 0:
+                yield from _opening(position, system)
+                system = _system(position)
             yield Part(kind="turn", title=_titled(row))
         yield from _turn(env, position, row, wanted)
     if position.ending or (rows and rows[-1]["ending"]):
@@ -88,7 +92,11 @@ def trajectory_parts(
 
 
 def _titled(row: Mapping[str, Any]) -> str:
-    return f"step {row['step']} · period {row['period']}, turn {row['turn']}"
+    tokens = f"{row['tokens_in']:,} tokens in, {row['tokens_out']:,} out"
+    return (
+        f"step {row['step']} · period {row['period']}, turn {row['turn']} · {tokens} · {show_usd(row['cost'])} · "
+        f"{seconds(row['latency_s'])}"
+    )
 
 
 def _system(position: Position) -> str:
@@ -126,8 +134,8 @@ def _turn(env: Environment[Any, Any], position: Position, row: Mapping[str, Any]
 
 def _difference(turn: Turn, row: Mapping[str, Any]) -> str:
     return (
-        f"At step {turn.step} this evalkit does not reproduce what was logged, so the texts shown here may not be those "
-        f"that the agent read. Logged facts: {bounded(_text(row['facts']), FACTS_BOUND)}"
+        f"At step {turn.step} this evalkit does not reproduce the log: the agent may have read other texts. "
+        f"Logged facts: {bounded(_text(row['facts']), FACTS_BOUND)}"
     )
 
 
@@ -145,31 +153,18 @@ def _said(reply: Reply) -> Iterator[Part]:
 
 
 def _pretty(arguments: str) -> str:
-    """Arguments with one entry a line, if they are JSON that is neither huge nor deep; else as they came."""
-    if len(arguments) > 64_000 or arguments.count("[") + arguments.count("{") > 10_000:
+    """Arguments with one entry a line, if they are JSON of moderate size that loses nothing by it; else as they came.
+
+    What is lost would be a second value for a key, or the digits of a number: a reader must see what the model wrote.
+    """
+    if len(arguments) > PRETTY_BOUND:
         return arguments
     try:
-        value = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
+        value = json.loads(arguments)
+        same = arguments in (json.dumps(value, ensure_ascii=False), json.dumps(value, separators=(",", ":")))
+    except (ValueError, RecursionError):
         return arguments
-    if value == {}:
-        return "{}"
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() if _depth(value) <= DEEPEST else arguments
-
-
-def _depth(value: object) -> int:
-    """Levels of nesting, counted without recursion: the text is a model's."""
-    depth, level = 0, [value]
-    while level and depth <= DEEPEST:
-        depth += 1
-        level = [inner for one in level for inner in _inner(one)]
-    return depth
-
-
-def _inner(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    return json.dumps(value, ensure_ascii=False, indent=2) if same and isinstance(value, dict) and value else arguments
 
 
 def _message(message: Message, calls: Sequence[ToolCall] = ()) -> Part:

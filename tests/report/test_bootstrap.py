@@ -106,7 +106,7 @@ def test_an_interval_does_not_go_beyond_the_largest_value() -> None:
     assert found.low == free.low < 0.9
 
 
-def test_a_stratum_of_one_leaves_strata_aside() -> None:
+def test_a_small_stratum_leaves_strata_aside() -> None:
     data = {str(i): [i / 5] for i in range(5)}
     strata = {"0": "x", "1": "x", "2": "y", "3": "y", "4": "z"}
     found = mean_interval(data, place=PLACE, strata=strata)

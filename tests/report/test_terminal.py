@@ -1,0 +1,58 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from evalkit.report.report import Report
+from evalkit.report.tables import Column, Table
+from evalkit.report.terminal import print_report, print_table
+
+
+def printed(width: int, report: Report, *, brief: bool = False) -> list[str]:
+    out = io.StringIO()
+    print_report(report, brief=brief, to=Console(file=out, width=width, highlight=False))
+    return out.getvalue().splitlines()
+
+
+def test_the_score_table_fits_a_terminal_of_a_hundred_columns(the_report: Report) -> None:
+    lines = printed(100, the_report, brief=True)
+    assert max(map(len, lines)) <= 100
+    assert not any("…" in line for line in lines)
+    head = next(line for line in lines if "Agent" in line)
+    assert " ".join(head.split()) == "Suite k Agent Score 95 % interval Solved Instances Episodes Prompts"
+    body = [line.split() for line in lines if line.strip().startswith("game/basic") or " poor " in line]
+    assert body[0][:3] == ["game/basic", "–", "good"]
+    assert body[1][0] == "poor"  # a suite's name stands once
+
+
+def test_numbers_stand_flush_right(the_report: Report) -> None:
+    lines = printed(100, the_report, brief=True)
+    head = next(line for line in lines if "Agent" in line)
+    edge = head.index("Score") + len("Score")
+    cells = [line[edge - 5 : edge] for line in lines if " good " in line or " poor " in line]
+    assert cells == ["100.0", " 90.0", "100.0", " 90.0"]
+
+
+def test_a_brief_report_is_the_scores_alone(the_report: Report) -> None:
+    brief, whole = printed(100, the_report, brief=True), printed(100, the_report)
+    assert len(brief) < len(whole)
+    titles = [table.title for table in the_report.tables]
+    assert [line for line in whole if line in titles] == titles
+    assert [line for line in brief if line in titles] == ["Scores"]
+    assert whole[0] == "nightly: 34 of 36 episodes ended, 2 owed"
+
+
+@pytest.mark.parametrize("hostile", ["[bold red]x[/]", "[link=file:///]x", "\x1b[31mx", "[/]"])
+def test_names_are_neither_markup_nor_escapes(hostile: str) -> None:
+    table = Table(
+        name="t",
+        title=hostile,
+        columns=(Column(key="agent", title=hostile),),
+        rows=({"agent": hostile},),
+        packs=(hostile,),
+        notes=(hostile,),
+    )
+    out = io.StringIO()
+    print_table(table, Console(file=out, width=100, highlight=False))
+    assert out.getvalue().count(hostile.replace("\x1b", "\\x1b")) == 5
+    assert "\x1b" not in out.getvalue()
