@@ -30,6 +30,7 @@ _MOST_BODY_BYTES = 256 * 2**20
 _BACKLOG = 4096
 _GRACE_S = 0.2
 """What requests in flight get when the server is told to stop."""
+_DESCRIPTION = "Serve the policies as models of a simulated provider, with its limits, faults and bill."
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -193,7 +194,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The simulated provider as a program of its own: `python -m evalkit.serve.server`."""
-    parser = argparse.ArgumentParser(prog="evalkit simulate", description="Serve the policies as models.")
+    parser = argparse.ArgumentParser(prog="evalkit simulate", description=_DESCRIPTION, allow_abbrev=False)
     add_flags(parser)
     try:
         return simulate(parser.parse_args(argv))
