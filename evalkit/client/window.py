@@ -38,15 +38,16 @@ class Window:
 
     def succeeded(self, *, sent_at: float, now: float, full: bool) -> None:
         """A reply came; `full`: whether the window was full just before."""
+        if sent_at < self._cut_at:
+            return  # it tells of a width that is no more
         if full and self.size < self.most:
             step = 1.0 if self._growing_fast else max(1.0, self.size / SLOW_PART) / self.size
             self.size = min(self.most, self.size + step)
-        if sent_at >= self._cut_at:
-            latencies = self._latencies
-            latencies.append(now - sent_at)
-            if len(latencies) >= LEAST_SAMPLES and len(latencies) >= self.size:
-                self._look(median(latencies), now)
-                latencies.clear()
+        latencies = self._latencies
+        latencies.append(now - sent_at)
+        if len(latencies) >= LEAST_SAMPLES and len(latencies) >= self.size:
+            self._look(median(latencies), now)
+            latencies.clear()
 
     def refused(self, *, sent_at: float, now: float) -> bool:
         """The provider (or a timeout) said that this is too much. Returns whether the window was cut."""

@@ -1,0 +1,77 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.client.buckets import Bucket, Need, heed, open_buckets, wait_s
+from evalkit.spec.model import Limits
+from evalkit.wire.allowance import Allowance
+
+
+@pytest.mark.parametrize(
+    ("per_s", "level", "at_s", "need", "now", "wait"),
+    [
+        (1.0, 0.0, 0.0, 1.0, 0.0, 1.0),  # begins empty
+        (1.0, 0.0, 0.0, 1.0, 1.0, 0.0),
+        (10.0, 0.0, 0.0, 1.0, 100.0, 0.0),
+        (10.0, 0.0, 0.0, 11.0, 100.0, 0.0),  # more than a second's worth: saved up for the head
+        (10.0, 0.0, 0.0, 100.0, 4.0, 6.0),
+        (10.0, -50.0, 0.0, 10.0, 1.0, 5.0),  # in debt: a reply was longer than estimated
+        (0.5, 0.0, 0.0, 1.0, 1.0, 1.0),  # slower than one a second: still one request
+        (3.0, 0.0, 0.0, 1.0, 1 / 3, 0.0),  # rounding makes nobody wait
+    ],
+)
+def test_a_bucket_says_how_long_to_wait(
+    per_s: float, level: float, at_s: float, need: float, now: float, wait: float
+) -> None:
+    assert Bucket(per_s=per_s, level=level, at_s=at_s).wait_s(need, now) == pytest.approx(wait)
+
+
+@given(
+    per_s=st.floats(0.1, 1000),
+    needs=st.lists(st.tuples(st.floats(0.01, 5000), st.floats(0, 100)), min_size=1, max_size=30),
+)
+def test_no_sequence_is_ahead_of_its_rate_by_more_than_a_second_or_one_request(
+    per_s: float, needs: list[tuple[float, float]]
+) -> None:
+    bucket, now, taken = Bucket(per_s=per_s, at_s=0.0), 0.0, []
+    for need, idle in needs:
+        now += idle
+        while (wait := bucket.wait_s(need, now)) > 0:
+            now += wait
+        bucket.take(need, now)
+        taken.append((now, need))
+    for i, (since, first) in enumerate(taken):
+        sent = sum(need for _, need in taken[i:])
+        most = max(per_s, *(need for _, need in taken[i:]))
+        assert sent <= most + (now - since) * per_s + first * 1e-6 + 1e-6 * sent
+
+
+def test_all_limits_hold_at_once() -> None:
+    limits = Limits(requests_per_minute=60, input_tokens_per_minute=600, output_tokens_per_minute=60_000)
+    buckets = open_buckets(limits, 0.0)
+    assert wait_s(buckets, Need(input=50, output=50), 0.0) == pytest.approx(5.0)
+    assert wait_s({}, Need(input=50, output=50), 0.0) == 0.0
+
+
+def said(remaining: float, limit: float = 100.0, reset_s: float = 50.0) -> Allowance:
+    return Allowance(limit=limit, remaining=remaining, reset_s=reset_s)
+
+
+def test_a_configured_bucket_is_lowered_by_headers_and_never_raised() -> None:
+    buckets = {"requests": Bucket(per_s=10.0, level=5.0, at_s=0.0)}
+    heed(buckets, "requests", said(80.0), 0.0)
+    assert buckets["requests"].level == 5.0
+    heed(buckets, "requests", said(1.0), 0.0)
+    assert (buckets["requests"].level, buckets["requests"].per_s) == (1.0, 10.0)
+
+
+def test_an_unknown_limit_is_adopted_when_little_remains_and_dropped_when_much_does() -> None:
+    buckets: dict[str, Bucket] = {}
+    heed(buckets, "tokens", said(50.0), 0.0)
+    assert not buckets
+    heed(buckets, "tokens", said(5.0), 0.0)
+    assert buckets["tokens"].per_s == pytest.approx(95.0 / 50.0)
+    heed(buckets, "tokens", said(30.0), 1.0)
+    assert "tokens" in buckets
+    heed(buckets, "tokens", said(60.0), 2.0)
+    assert not buckets

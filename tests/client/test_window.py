@@ -1,0 +1,100 @@
+from evalkit.client.window import CUT, FIRST, Window
+
+
+def round_trip(window: Window, *, start: float, latency_s: float, full: bool = True) -> float:
+    """All that fit go and come back; returns when."""
+    for _ in range(int(window.size)):
+        window.succeeded(sent_at=start, now=start + latency_s, full=full)
+    return start + latency_s
+
+
+def test_a_full_window_doubles_each_round_trip_up_to_its_bound() -> None:
+    window, now = Window(500), 0.0
+    sizes = []
+    for _ in range(5):
+        now = round_trip(window, start=now, latency_s=1.0)
+        sizes.append(window.size)
+    assert sizes == [64, 128, 256, 500, 500]
+
+
+def test_a_window_that_is_not_full_does_not_grow() -> None:
+    window = Window(500)
+    round_trip(window, start=0.0, latency_s=1.0, full=False)
+    assert window.size == FIRST
+
+
+def test_a_small_bound_holds_from_the_start() -> None:
+    assert Window(3).size == 3
+
+
+def test_a_storm_of_refusals_cuts_once_a_round_trip() -> None:
+    window = Window(500)
+    assert window.refused(sent_at=0.0, now=1.0)
+    assert not any(window.refused(sent_at=0.5, now=1.0 + i / 100) for i in range(100))
+    assert window.size == FIRST * CUT
+    assert window.refused(sent_at=1.2, now=2.0)
+    assert window.size == FIRST * CUT * CUT
+
+
+def test_it_never_closes() -> None:
+    window = Window(500)
+    for i in range(100):
+        window.refused(sent_at=float(i), now=float(i))
+    assert window.size == 1.0
+
+
+def test_after_a_refusal_it_grows_slowly() -> None:
+    window, now = Window(500), 0.0
+    while window.size < 256:
+        now = round_trip(window, start=now, latency_s=1.0)
+    window.refused(sent_at=now, now=now)
+    before = window.size
+    round_trip(window, start=now, latency_s=1.0)
+    assert before < window.size <= before * 1.05
+
+
+def grown(window: Window, latency_s: float) -> float:
+    now = 0.0
+    while window.size < 256:
+        now = round_trip(window, start=now, latency_s=latency_s)
+    return now
+
+
+def slowed(window: Window) -> float:
+    """A grown window after replies have become 2.5 times as slow, for as long as a sample of them may take to fill."""
+    now = grown(window, 1.0)
+    for _ in range(2):
+        if window.size == 256:
+            now = round_trip(window, start=now, latency_s=2.5)
+    return now
+
+
+def test_a_doubled_median_latency_cuts() -> None:
+    window = Window(256)
+    slowed(window)
+    assert window.size == 256 * CUT
+
+
+def test_when_the_cut_helps_the_old_best_stays_in_force() -> None:
+    window = Window(256)
+    now = slowed(window)
+    for _ in range(2):
+        now = round_trip(window, start=now, latency_s=2.1, full=False)  # better, still more than twice the best
+    assert window.size == 256 * CUT * CUT
+
+
+def test_when_it_does_not_help_replies_are_just_longer_and_the_window_grows_again() -> None:
+    window = Window(256)
+    now = slowed(window)
+    size = window.size
+    for _ in range(20):
+        now = round_trip(window, start=now, latency_s=2.6)
+    assert window.size > size
+
+
+def test_one_slow_reply_is_no_sign() -> None:
+    window = Window(256)
+    now = grown(window, 1.0)
+    for i in range(256):
+        window.succeeded(sent_at=now, now=now + (60.0 if i == 0 else 1.0), full=False)
+    assert window.size == 256
