@@ -1,0 +1,72 @@
+"""All kinds of golden files: how a file is recognised by its name, and what checks one of its cases.
+
+A plain table, read from the top: the first pattern that fits decides. An environment that joins evalkit turns its rows
+from out of scope into checkers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from evalkit.conform import heuristic, parsing, scheduling, walks
+from evalkit.conform.verdict import Row, Verdict, out_of_scope
+
+Checker = Callable[[Row, Path | None], Verdict]
+"""(case, folder of the reference's data set) -> verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of golden file."""
+
+    name: str
+    patterns: tuple[str, ...]
+    """File names, with `*`."""
+    check: Checker
+
+
+def kind_of(name: str) -> Kind | None:
+    """The kind a file's name belongs to, or None."""
+    return next((kind for kind in KINDS if any(fnmatchcase(name, pattern) for pattern in kind.patterns)), None)
+
+
+def _outside(reason: str) -> Checker:
+    def check(row: Row, data: Path | None) -> Verdict:
+        del row, data
+        return out_of_scope(reason)
+
+    return check
+
+
+def _kind(name: str, check: Checker, *patterns: str) -> Kind:
+    return Kind(name=name, patterns=patterns or (f"{name}*.json*",), check=check)
+
+
+_LITMUS = _outside("litmus tests are not part of evalkit")
+_CONVERSIONS = _outside("the reference's conversions to provider formats; evalkit has dialects of its own")
+_PROCUREMENT = _outside("the environment procurement is not there yet")
+_PRICING = _outside("the environment pricing is not there yet")
+_COSTBENCH = _outside("the environment costbench is not there yet")
+
+KINDS: tuple[Kind, ...] = (
+    _kind("scheduling_instances", scheduling.instances),
+    _kind("scheduling_matchings", scheduling.matchings),
+    _kind("scheduling_feedback_streams", walks.feedback_streams),
+    _kind("scheduling_forced_walk", walks.forced_walk),
+    _kind("scheduling_baselines", scheduling.baselines),
+    _kind(
+        "scheduling_heuristic", heuristic.heuristic, "scheduling_heuristic*.json*", "own_scheduling_heuristic*.json*"
+    ),
+    _kind("score_replays", walks.score_replays),
+    _kind("parse_dict", parsing.parse_dict),
+    _kind("procurement", _PROCUREMENT, "procurement_*.json*", "paper_appendix_anchor*.json*"),
+    _kind("pricing", _PRICING, "pricing_*.json*"),
+    _kind("costs", _COSTBENCH, "costs_seed*.jsonl", "costs_variants*.jsonl"),
+    _kind("paths", _COSTBENCH, "paths_seed*.jsonl"),
+    _kind("blocking", _COSTBENCH, "blocking_*.jsonl"),
+    _kind("metrics", _COSTBENCH, "metrics_*.json*"),
+    _kind("costbench tables", _COSTBENCH, "greedy_table*.json", "gt_change_aned*.json", "tie_stats*.json"),
+    _kind("litmus", _LITMUS),
+    _kind("provider_conversions", _CONVERSIONS),
+)
