@@ -37,7 +37,7 @@ def random(request: Request, draws: Stream) -> Reply:
     """A uniformly random assignment in every period."""
     known = results(request)
     asking = _asks(request, known, (WORKERS, TASKS))
-    return asking or _submit(request, _shuffled(*_ids(known), draws))
+    return asking or submit(request, _shuffled(*_ids(known), draws))
 
 
 def knuth(request: Request, draws: Stream) -> Reply:
@@ -57,16 +57,22 @@ def knuth(request: Request, draws: Stream) -> Reply:
         if problems:
             worker, task = problems[draws.below(len(problems))]
             last = repair(last, worker, task)
-        return _submit(request, last)
+        return submit(request, last)
     if "{" in known.get(HISTORY, "").lstrip()[1:]:
-        return _submit(request, _shuffled(workers, tasks, draws))
-    return _submit(request, dict(zip(workers, tasks, strict=False)))
+        return submit(request, _shuffled(workers, tasks, draws))
+    return submit(request, dict(zip(workers, tasks, strict=False)))
 
 
 def repair(assignment: Mapping[str, str], worker: str, task: str) -> Assignment:
     """The assignment with `task` given to `worker`, and the worker's old task to the task's old worker."""
     holder = next(other for other, held in assignment.items() if held == task)
     return {**assignment, holder: assignment[worker], worker: task}
+
+
+def submit(request: Request, assignment: Mapping[str, str]) -> Reply:
+    """The reply that submits an assignment, in the form the offered action tool asks for."""
+    tool = offered(request, ACTION)
+    return calling(request, [(ACTION, action_arguments(tool, assignment) if tool else "{}")])
 
 
 def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
@@ -131,8 +137,3 @@ def _complete(assignment: Mapping[str, str], workers: Sequence[str], tasks: Sequ
 
 def _shuffled(workers: Sequence[str], tasks: Sequence[str], draws: Stream) -> Assignment:
     return {worker: tasks[i] for worker, i in zip(workers, draws.permutation(len(tasks)), strict=False)}
-
-
-def _submit(request: Request, assignment: Mapping[str, str]) -> Reply:
-    tool = offered(request, ACTION)
-    return calling(request, [(ACTION, action_arguments(tool, assignment) if tool else "{}")])
