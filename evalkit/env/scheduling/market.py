@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,11 +49,13 @@ class Market:
         return task_ids(self.n)
 
 
+@lru_cache(maxsize=64)
 def worker_ids(n: int) -> tuple[str, ...]:
     """`W1` to `Wn`."""
     return tuple(f"W{i}" for i in range(1, n + 1))
 
 
+@lru_cache(maxsize=64)
 def task_ids(n: int) -> tuple[str, ...]:
     """`T1` to `Tn`."""
     return tuple(f"T{i}" for i in range(1, n + 1))

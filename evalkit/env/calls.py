@@ -1,0 +1,168 @@
+"""One tool call answered: which outcome it has, and what the agent reads.
+
+Total over whatever a model may write. Every answer has a typed outcome; `ok` is the good one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from evalkit.dialogue import Message, ToolCall
+from evalkit.env.arguments import Refusal, read_arguments, shown, text_argument, whole_argument
+from evalkit.env.environment import fill
+from evalkit.env.literals import read_mapping
+from evalkit.env.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, Setting, State, WorldT
+
+OK = "ok"
+
+MOST_CALLS = 64
+"""Calls of one reply that are processed; the others are answered with a refusal."""
+
+MOST_NOTES = 256 * 1024
+"""Characters of one period's notes."""
+
+RESTARTING = frozenset(
+    {
+        "unknown_tool",
+        "too_large",
+        "too_deep",
+        "not_json",
+        "not_object",
+        "missing",
+        "wrong_type",
+        "unparseable",
+        "unhashable",
+        "not_mapping",
+        "future_notes",
+    }
+)
+"""Outcomes that throw the chat away under the reference's restarts.
+
+Chosen: also those by which the reference itself dies (a number for an assignment, a key that is a list).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Generic[WorldT]):
+    """What one call brought about."""
+
+    outcome: str
+    text: str = ""
+    accepted: Accepted[WorldT] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers(Generic[WorldT]):
+    """What all calls of a reply brought about, in order."""
+
+    state: State[WorldT]
+    messages: tuple[Message, ...]
+    """One for each call, for the chat that goes on."""
+    facts: list[dict[str, str]]
+    accepted: Accepted[WorldT] | None
+    restart: bool
+
+
+def answer_calls(state: State[WorldT], calls: Sequence[ToolCall]) -> Answers[WorldT]:
+    """Answer a reply's calls in order. What follows an accepted action, or a restart, is recorded and ignored."""
+    facts: list[dict[str, str]] = []
+    messages: list[Message] = []
+    accepted: Accepted[WorldT] | None = None
+    restart = False
+    for place, call in enumerate(calls):
+        if accepted is not None or restart:
+            answer: Answer[WorldT] = Answer(outcome="after_action" if accepted else "after_restart")
+        elif place >= MOST_CALLS:
+            answer = _refused(state, Refusal("too_many_calls", {"limit": MOST_CALLS}), call)
+        else:
+            state, answer = _answer(state, call)
+            accepted, restart = answer.accepted, _restarts(state.setting, answer.outcome)
+        facts.append({"tool": shown(call.name), "outcome": answer.outcome})
+        messages.append(Message(role="tool", text=answer.text, call_id=call.id))
+    return Answers(state=state, messages=tuple(messages), facts=facts, accepted=accepted, restart=restart)
+
+
+def _restarts(setting: Setting[Any], outcome: str) -> bool:
+    return setting.restarts and (outcome in RESTARTING or outcome in setting.rules.restarting)
+
+
+def _answer(state: State[WorldT], call: ToolCall) -> tuple[State[WorldT], Answer[WorldT]]:
+    setting, name = state.setting, call.name
+    if name not in setting.rules.tools:
+        return state, _refused(state, Refusal("unknown_tool"), call)
+    if all(tool.name != name for tool in offered(state)):
+        return state, _refused(state, Refusal("not_offered"), call)
+    arguments = read_arguments(call.arguments)
+    if isinstance(arguments, Refusal):
+        return state, _refused(state, arguments, call)
+    getter = setting.getters.get(name)
+    if getter is not None:
+        return _get(state, getter, call)
+    if name == WRITE_NOTES:
+        return _write_notes(state, arguments, call)
+    if name == READ_NOTES:
+        return state, _read_notes(state, arguments, call)
+    return state, _act(state, arguments, call)
+
+
+def offered(state: State[Any]) -> tuple[Any, ...]:
+    """The tools the next request offers: all, and only the action in the last query of a period."""
+    last = state.turn + 1 >= state.setting.queries
+    return state.setting.last_tools if last else state.setting.tools
+
+
+def _get(state: State[WorldT], getter: Getter[WorldT], call: ToolCall) -> tuple[State[WorldT], Answer[WorldT]]:
+    if getter.name in state.read:
+        refused = _refused(state, Refusal("repeat_access"), call)
+        return state, replace(refused, text=_styled(state.setting, getter.key, refused.text))
+    answer: Answer[WorldT] = Answer(outcome=OK, text=_styled(state.setting, getter.key, getter.read(state)))
+    return (replace(state, read=state.read | {getter.name}) if getter.once else state), answer
+
+
+def _styled(setting: Setting[Any], key: str, value: object) -> str:
+    if key and setting.texts["results.style"] == "repr":
+        return repr({key: value})
+    return str(value)
+
+
+def _write_notes(
+    state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall
+) -> tuple[State[WorldT], Answer[WorldT]]:
+    added = text_argument(arguments, "notes")
+    if isinstance(added, Refusal):
+        return state, _refused(state, added, call)
+    before = state.notes.get(state.period) or ""
+    if len(before) + len(added) > MOST_NOTES:
+        return state, _refused(state, Refusal("notes_full", {"limit": MOST_NOTES}), call)
+    state = replace(state, notes=state.notes.put(state.period, before + added))
+    return state, Answer(outcome=OK, text=state.setting.texts["results.notes_written"])
+
+
+def _read_notes(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> Answer[WorldT]:
+    period = whole_argument(arguments, "attempt_number")
+    if isinstance(period, int) and not 0 <= period <= state.period:
+        period = Refusal("future_notes" if period > 0 else "negative_notes", {"attempt": state.period})
+    if isinstance(period, Refusal):
+        return _refused(state, period, call)
+    notes = state.notes.get(period) or fill(state.setting.texts["results.notes_empty"], attempt=period)
+    return Answer(outcome=OK, text=_styled(state.setting, "notes", notes))
+
+
+def _act(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> Answer[WorldT]:
+    rules = state.setting.rules
+    if rules.argument not in arguments:
+        return _refused(state, Refusal("missing", {"argument": rules.argument}), call)
+    mapping = read_mapping(arguments[rules.argument])
+    if isinstance(mapping, Refusal):
+        return _refused(state, Refusal(mapping.outcome, {"argument": rules.argument, **mapping.values}), call)
+    done = rules.act(state, mapping.value)
+    if isinstance(done, Refusal):
+        return _refused(state, done, call)
+    return Answer(outcome=OK, accepted=done)
+
+
+def _refused(state: State[WorldT], refusal: Refusal, call: ToolCall) -> Answer[WorldT]:
+    """A refusal in the pack's words."""
+    setting = state.setting
+    values = {**refusal.values, "action": setting.rules.action, "tool": shown(call.name)}
+    return Answer(outcome=refusal.outcome, text=fill(setting.texts[f"results.{refusal.outcome}"], **values))

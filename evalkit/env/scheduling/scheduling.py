@@ -1,0 +1,64 @@
+"""Scheduling: find a stable assignment of workers to tasks from reported blocking pairs, by trial and error.
+
+Source: EconAgentBench, section on scheduling and appendices D and F.2; the loop is `env/periods.py`.
+"""
+
+from evalkit.dialogue import Sampling
+from evalkit.env import periods
+from evalkit.env.environment import Environment, Kit
+from evalkit.env.rules import Getter, Rules, State, attempt_getter, history_getter, loop_texts, make_setting
+from evalkit.env.scheduling import assignment, instance, score
+from evalkit.env.scheduling.assignment import World
+from evalkit.env.scheduling.instance import Instance
+
+ACTION = "submit_assignment"
+HISTORY = "get_previous_attempts_data"
+
+RULES: Rules[World] = Rules(
+    getters=(
+        history_getter(HISTORY, "previous_attempts_data"),
+        attempt_getter(),
+        Getter(name="get_worker_ids", key="worker_ids", read=lambda state: list(state.world.market.workers)),
+        Getter(name="get_task_ids", key="task_ids", read=lambda state: list(state.world.market.tasks)),
+    ),
+    action=ACTION,
+    argument="assignment",
+    act=assignment.submit,
+    refusals=assignment.REFUSALS,
+)
+
+TEXTS = {**loop_texts(RULES), **assignment.TEXTS}
+
+
+def start(target: Instance, kit: Kit) -> State[World]:
+    """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
+    market, legacy = instance.market_of(target)
+    setting = make_setting(
+        RULES,
+        kit,
+        TEXTS,
+        periods=target.periods,
+        queries=target.queries,
+        restarts=target.no_action == "restart",
+    )
+    return State(setting=setting, world=World(market=market, k=target.k, seed=target.seed, legacy=legacy))
+
+
+SCHEDULING: Environment[Instance, State[World]] = Environment(
+    name=instance.NAME,
+    version=1,
+    defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
+    parameters=instance.PARAMETERS,
+    texts=TEXTS,
+    load=instance.load,
+    describe=instance.describe,
+    start=start,
+    opening=periods.opening,
+    tools=periods.tools,
+    step=periods.step,
+    period=periods.period,
+    ended=periods.ended,
+    score=score.score,
+    generate=instance.generate,
+    stratum=instance.stratum,
+)

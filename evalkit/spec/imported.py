@@ -1,0 +1,170 @@
+"""A prompt pack from a user's copy of the reference repository, read as source text and never executed.
+
+Texts are constants there: strings, stripped or joined, and lists of tool descriptions. What a result looks like is
+found in the code that renders it (`imported_results.py`), where it is written as we know it; what is not found stays in
+our own wording, and the pack says so.
+"""
+
+import ast
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from evalkit.env.table import ENVIRONMENTS
+from evalkit.errors import UsageError
+from evalkit.spec.identity import REASONING
+from evalkit.spec.imported_results import Read, Texts, scheduling_results
+
+ROOT = "econ_evals/experiments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where one environment's texts lie in the reference."""
+
+    folder: str
+    """Below `ROOT`."""
+    texts: Mapping[str, str]
+    """Our keys -> constants of `prompts.py` that must be there."""
+    tools: str
+    """The constant that lists the tools."""
+    variant_texts: Mapping[str, str]
+    """For reasoning models; what is not there is left out."""
+    variant_tools: str
+    results: Callable[[Read], Texts]
+    """The result texts that can be found in the code beside it."""
+
+
+def write_pack(repo: Path) -> str:
+    """The pack's TOML text. Raises UsageError where no environment's prompts are found, or a constant is not there."""
+    tables: list[str] = []
+    for environment, source in SOURCES.items():
+        folder = repo / ROOT / source.folder
+        if (folder / "prompts.py").is_file():
+            plain, variant = _prompts(folder / "prompts.py", environment, source)
+            plain |= source.results(partial(_read_code, folder))
+            absent = sorted(ENVIRONMENTS[environment].texts.keys() - plain.keys())
+            tables.append(f"# Not found there, hence in evalkit's wording: {', '.join(absent) or 'nothing'}.")
+            tables.append(_table(f"{environment}", plain))
+            if variant:
+                tables.append(_table(f"{environment}.{REASONING}", variant))
+    if not tables:
+        wanted = ", ".join(f"{ROOT}/{source.folder}/prompts.py" for source in SOURCES.values())
+        raise UsageError(f"{repo}: this is no copy of the reference repository: it holds none of {wanted}.")
+    return "\n".join(["# The wording of a copy of the reference repository.", "", *tables])
+
+
+def _prompts(path: Path, environment: str, source: Source) -> tuple[Texts, Texts]:
+    constants = _constants(_parse(path))
+    plain: Texts = {}
+    for key, name in source.texts.items():
+        if not isinstance(constants.get(name), str):
+            raise UsageError(f"{path}: the text {name} is not there, or is not written as a constant.")
+        plain[key] = constants[name]
+    plain |= _tool_texts(constants.get(source.tools), environment)
+    variant = {
+        key: constants[name] for key, name in source.variant_texts.items() if isinstance(constants.get(name), str)
+    }
+    variant |= _tool_texts(constants.get(source.variant_tools), environment)
+    return plain, {key: text for key, text in variant.items() if plain.get(key) != text}
+
+
+def _tool_texts(tools: object, environment: str) -> Texts:
+    """The descriptions in a list of tools, of tools and arguments that our environment has."""
+    found: dict[str, Any] = {}
+    for tool in tools if isinstance(tools, list) else []:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue
+        found[f"tools.{tool['name']}.description"] = tool.get("description")
+        schema = tool.get("input_schema")
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        for argument, said in (properties if isinstance(properties, dict) else {}).items():
+            found[f"tools.{tool['name']}.{argument}"] = said.get("description") if isinstance(said, dict) else None
+    known = ENVIRONMENTS[environment].texts
+    return {key: text for key, text in found.items() if key in known and isinstance(text, str)}
+
+
+def _table(name: str, texts: Texts) -> str:
+    # JSON's escapes are TOML's, but for the one control character that JSON lets stand.
+    lines = [
+        f"{key} = {json.dumps(text, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, text in texts.items()
+    ]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def _read_code(folder: Path, name: str) -> ast.Module | None:
+    return _parse(folder / name) if (folder / name).is_file() else None
+
+
+def _parse(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as flaw:
+        raise UsageError(f"{path} cannot be read: {flaw}") from flaw
+    except (SyntaxError, ValueError) as flaw:
+        raise UsageError(f"{path} is not Python source: {flaw}") from flaw
+
+
+def _constants(module: ast.Module) -> dict[str, Any]:
+    """The module's names whose values can be told without running it."""
+    names: dict[str, Any] = {}
+    for node in module.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        value = getattr(node, "value", None)
+        if len(targets) == 1 and isinstance(targets[0], ast.Name) and value is not None:
+            names[targets[0].id] = _value(value, names)
+    return names
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """A constant expression's value; None for any other."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return names.get(name)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            parts = _value(left, names), _value(right, names)
+            joined = all(isinstance(part, str) for part in parts) or all(isinstance(part, list) for part in parts)
+            return parts[0] + parts[1] if joined else None
+        case ast.JoinedStr(values=values):
+            pieces = [_value(part.value if isinstance(part, ast.FormattedValue) else part, names) for part in values]
+            return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else None
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item, names) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            entries = [
+                (_value(key, names), _value(value, names)) for key, value in zip(keys, values, strict=True) if key
+            ]
+            return {key: value for key, value in entries if isinstance(key, str)}
+        case ast.Call(func=ast.Attribute(value=inner, attr="strip" | "lstrip" | "rstrip" as way), args=[]):
+            text = _value(inner, names)
+            return getattr(text, way)() if isinstance(text, str) else None
+        case ast.Call(func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[inner]):
+            text = _value(inner, names)
+            return dedent(text) if isinstance(text, str) else None
+    return None
+
+
+SOURCES: Mapping[str, Source] = {
+    "scheduling": Source(
+        folder="scheduling",
+        texts={
+            "system": "SYSTEM_PROMPT_V1",
+            "opening": "INITIAL_PROMPT_V1",
+            "opening_last": "INITIAL_PROMPT_FINAL_ATTEMPT_V1",
+            "reply": "PROMPT_V1",
+        },
+        tools="TOOLS_V1",
+        variant_texts={"system": "SYSTEM_PROMPT_V1_REASONING"},
+        variant_tools="TOOLS_V1_REASONING",
+        results=scheduling_results,
+    ),
+}
+"""Where each environment's texts lie; another environment is another entry."""

@@ -1,0 +1,136 @@
+"""Prompt packs: TOML files that hold every text an agent reads, by environment.
+
+`standard` is ours and complete. Another pack replaces what it names; `[scheduling.reasoning]` within a pack replaces
+what it names for agents tagged `reasoning`.
+
+    [scheduling]
+    system = "..."
+    [scheduling.tools.submit_assignment]
+    description = "..."
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalkit.env.environment import Pack
+from evalkit.env.rules import STYLES
+from evalkit.env.table import ENVIRONMENTS
+from evalkit.errors import UsageError, nearest
+from evalkit.spec.identity import REASONING, canonical
+
+STANDARD = "standard"
+VARIANTS = (REASONING,)
+CHOICES = {"results.style": STYLES}
+"""Texts that are words of ours, not of the agent's."""
+
+_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
+
+
+def pack_names() -> list[str]:
+    """The packs that can be named without a path."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
+    """The texts an agent reads in one environment: the pack's own, and `standard`'s where it has none.
+
+    A name stands for one of evalkit's packs; what ends in `.toml` is a path. `variant` is empty or one of `VARIANTS`;
+    a pack's variant goes before its plain texts, and any text of the pack before `standard`'s.
+    Raises UsageError naming file and key for whatever is no pack.
+    """
+    if environment not in ENVIRONMENTS:
+        raise UsageError(f"There is no environment {environment!r}.{nearest(environment, ENVIRONMENTS)}")
+    if variant and variant not in VARIANTS:
+        raise UsageError(f"A prompt pack has no variant {variant!r}.{nearest(variant, VARIANTS)}")
+    path = _find(name_or_path)
+    texts: dict[str, str] = {}
+    for source in dict.fromkeys((_FOLDER / f"{STANDARD}.toml", path)):
+        found = _texts(source, environment)
+        texts |= found[""]
+        texts |= found.get(variant, {})
+    missing = sorted(ENVIRONMENTS[environment].texts.keys() - texts.keys())
+    if missing:
+        raise UsageError(f"{path}: {environment} lacks {', '.join(missing)}.")
+    digest = hashlib.sha256(canonical([environment, texts])).hexdigest()[:32]
+    return Pack(name=path.stem, digest=digest, texts=texts)
+
+
+def import_reference(repo: Path) -> str:
+    """A pack's TOML text, built from a user's copy of the reference repository by reading its sources.
+
+    Nothing of it is executed. Raises UsageError where a file or a text that must be there is not.
+    """
+    from evalkit.spec.imported import write_pack
+
+    return write_pack(repo)
+
+
+def _find(name: str) -> Path:
+    if name.endswith(".toml"):
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise UsageError(f"There is no prompt pack {name}: no such file.")
+        return path
+    path = _FOLDER / f"{name}.toml"
+    if name not in pack_names():
+        raise UsageError(
+            f"There is no prompt pack {name!r}.{nearest(name, pack_names())} A pack of your own is named by its path, "
+            "which ends in .toml."
+        )
+    return path
+
+
+def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
+    """The texts of a file by variant (empty: plain) and key. The whole file is checked, not only what is asked for."""
+    found: dict[str, dict[str, str]] = {"": {}}
+    for name, table in _read(path).items():
+        if name not in ENVIRONMENTS:
+            raise UsageError(f"{path}: unknown environment {name!r}.{nearest(name, ENVIRONMENTS)}")
+        if not isinstance(table, Mapping):
+            raise UsageError(f"{path}: {name}: expected a table of texts, got {table!r}.")
+        plain = {key: value for key, value in table.items() if key not in VARIANTS}
+        by_variant = {"": _checked(path, name, plain)}
+        for variant in VARIANTS:
+            if variant in table:
+                by_variant[variant] = _checked(path, name, {variant: table[variant]}, variant)
+        if name == environment:
+            found = by_variant
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as flaw:
+        raise UsageError(f"{path} cannot be read: {flaw}") from flaw
+    except tomllib.TOMLDecodeError as flaw:
+        raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
+
+
+def _checked(path: Path, environment: str, table: Mapping[str, Any], variant: str = "") -> dict[str, str]:
+    """The table's texts by dotted key, without the variant's own prefix."""
+    known = ENVIRONMENTS[environment].texts
+    prefix = f"{variant}." if variant else ""
+    texts: dict[str, str] = {}
+    for dotted, value in _leaves(table, ""):
+        key = dotted.removeprefix(prefix)
+        place = f"{path}: {environment}.{dotted}"
+        if key not in known:
+            raise UsageError(f"{place}: there is no such text.{nearest(key, known)}")
+        if not isinstance(value, str):
+            raise UsageError(f"{place}: expected a text, got {value!r}.")
+        if key in CHOICES and value not in CHOICES[key]:
+            raise UsageError(f"{place}: there is no {value!r}.{nearest(value, CHOICES[key])}")
+        texts[key] = value
+    return texts
+
+
+def _leaves(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
