@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.store.disk import make_directories, write_durably
 
 FILE = "run.json"
 FORMAT = 1
@@ -106,7 +107,8 @@ def read_manifest(run: Path) -> Manifest:
         ) from flaw
     if manifest.format != FORMAT:
         raise RunError(
-            f"{run} has run format {manifest.format}, this evalkit reads format {FORMAT}. Use the evalkit that wrote it."
+            f"{run} has run format {manifest.format}, this evalkit reads format {FORMAT}. "
+            "Use the evalkit that wrote it."
         )
     return manifest
 
@@ -114,3 +116,12 @@ def read_manifest(run: Path) -> Manifest:
 def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest as indented JSON in the spec's order, so that two of them can be compared by eye."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+
+
+def write_manifest(run: Path, manifest: Manifest) -> None:
+    """Make the run directory's manifest this one, whole or not at all; the directory is created if need be.
+
+    Raises StorageError.
+    """
+    make_directories(run)
+    write_durably(run / FILE, encode_manifest(manifest))

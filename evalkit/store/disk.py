@@ -1,0 +1,136 @@
+"""The one place that touches the disk for what must last: written aside, fsynced, renamed, directory fsynced.
+
+Each operation is a function of its own, looked up in this module when it is called, so that a test can record the order
+of operations or break one of them. Every failure becomes a StorageError that says what to do.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+
+from evalkit.errors import StorageError
+
+ASIDE = ".tmp"
+"""Ending of a temporary name; with the dot in front no glob for `*.parquet` or `*.json` finds the file."""
+
+# macOS: fsync leaves the data in the drive's cache, only this command empties it.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def write_durably(path: Path, data: bytes | memoryview) -> None:
+    """Make `path` hold `data`, whole or not at all, and be there after a power loss once this returns.
+
+    Raises StorageError; an older file of that name is then still intact.
+    """
+    aside = path.with_name(f".{path.name}{ASIDE}")
+    with storage_errors(path):
+        try:
+            with write(aside, data) as file:
+                sync_file(file)
+            rename(aside, path)
+        except OSError:
+            # The directory may be the very thing that refuses; the next open removes what stays behind.
+            _forget(aside)
+            raise
+        sync_directory(path.parent)
+
+
+def write(path: Path, data: bytes | memoryview) -> FileIO:
+    """Create or empty the file and write all of `data`; returns it open, for `sync_file`."""
+    file = FileIO(path, "w")
+    try:
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def sync_file(file: FileIO) -> None:
+    """Wait until the file's content is on the disk."""
+    if _FULL_SYNC is not None:
+        try:
+            fcntl.fcntl(file.fileno(), _FULL_SYNC)
+        except OSError:  # a file system without it; plain fsync is all there is
+            os.fsync(file.fileno())
+    else:
+        os.fsync(file.fileno())
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give the file its name, in one step."""
+    source.rename(target)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directories(path: Path) -> None:
+    """Create a directory with its parents; their names are on the disk once this returns. Raises StorageError."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    with storage_errors(path):
+        for one in reversed(missing):
+            one.mkdir(exist_ok=True)
+            sync_directory(one.parent)
+
+
+def append_lines(path: Path, data: bytes) -> None:
+    """Add whole lines to a text file. Not synced: what it holds is for people. Raises StorageError."""
+    with storage_errors(path), path.open("ab") as file:
+        if file.tell() and not _ends_a_line(path):
+            file.write(b"\n")  # a crash left half a line
+        file.write(data)
+
+
+def remove(path: Path) -> None:
+    """Delete a file whose content is durable elsewhere; one that is gone already is no failure."""
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Delete what a crash left under temporary names."""
+    for path in directory.glob(f".*{ASIDE}"):
+        remove(path)
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the path and the remedy."""
+    try:
+        yield
+    except OSError as flaw:
+        raise StorageError(f"{path}: {flaw.strerror or flaw}. {_remedy(flaw.errno)}") from flaw
+
+
+def _remedy(number: int | None) -> str:
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk or quota is full: free some space, then start the same command again; the log is valid."
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Make the directory writable for this user, then start the same command again; the log is valid."
+    return "Look after the disk, then start the same command again; what was durable before is valid."
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _forget(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return

@@ -1,0 +1,213 @@
+"""A segment: one immutable Parquet file of rows, whose name and metadata say which part of the log it is.
+
+Every commit is a segment with the next number. A compacted file covers a range of numbers. Name and metadata must agree
+and the numbers must be contiguous from 0, so a missing, swapped or renamed file is noticed and can be named.
+
+    tail/000000012.parquet              steps of commit 12, until they are compacted
+    steps/000000000-000000011.parquet   steps of commits 0 to 11
+    ledger/000000003.parquet            money rows of commit 3 (numbers of their own)
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalkit.errors import CorruptLogError, RunError
+from evalkit.store.disk import storage_errors
+from evalkit.store.schema import FEW_VALUES, FORMAT
+
+Kind = Literal["steps", "ledger"]
+
+TAIL, STEPS_FOLDER, LEDGER_FOLDER = "tail", "steps", "ledger"
+FOLDERS: dict[Kind, tuple[str, ...]] = {"steps": (TAIL, STEPS_FOLDER), "ledger": (LEDGER_FOLDER,)}
+"""Where segments lie; a commit's own goes into the first. In this order a listing loses nothing that compaction moves
+meanwhile: at worst it sees rows in both, which `Layout.covered` settles."""
+
+MARK = "log.json"
+"""How many segments were durable when rows were last compacted: tells that the newest files were taken away."""
+
+ROW_GROUP = 4096
+"""Rows of a compacted file that damage to one page can take along."""
+
+REMEDY = "`evalkit verify` says what is affected; `evalkit run --repair` goes on without it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One file of the log, by its name."""
+
+    kind: Kind
+    path: Path
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """Folder and file, as messages name it."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The files of one kind, put in order."""
+
+    segments: tuple[Segment, ...]
+    """Those that make up the log, in order."""
+    covered: tuple[Segment, ...]
+    """Those whose rows lie in a compacted file as well; ignored."""
+    flaws: tuple[tuple[str, str], ...]
+    """(file, what is wrong): missing numbers, overlaps, files that are no segments."""
+    next: int
+    """The number of the next segment."""
+
+
+def segment_name(first: int, last: int | None = None) -> str:
+    """File name of one commit, or of a compacted range."""
+    return f"{first:09d}.parquet" if last is None else f"{first:09d}-{last:09d}.parquet"
+
+
+_NAME = re.compile(r"(\d{9,})(?:-(\d{9,}))?\.parquet")
+
+
+def lay_out(run: Path, kind: Kind) -> Layout:
+    """List the log's files. While a run is being written the answer may lack a file that moves: look again."""
+    found, flaws = [], []
+    for folder in FOLDERS[kind]:
+        for path in sorted((run / folder).glob("*.parquet")):
+            match = _NAME.fullmatch(path.name)
+            if match:
+                first = int(match[1])
+                found.append(Segment(kind=kind, path=path, first=first, last=int(match[2] or first)))
+            elif not path.name.startswith("."):
+                flaws.append((f"{folder}/{path.name}", "is no segment of this run: move it elsewhere"))
+    segments, covered, upto = [], [], 0
+    for segment in sorted(found, key=lambda one: (one.first, -one.last)):
+        if segment.last < upto:
+            covered.append(segment)
+            continue
+        if segment.first < upto:
+            flaws.append((segment.name, "holds numbers that another file holds as well"))
+            continue
+        if segment.first > upto:
+            flaws.append(_missing(kind, upto, segment.first - 1))
+        segments.append(segment)
+        upto = segment.last + 1
+    marked = read_mark(run).get(kind, 0)
+    if marked > upto:
+        flaws.append(_missing(kind, upto, marked - 1))
+        upto = marked
+    return Layout(segments=tuple(segments), covered=tuple(covered), flaws=tuple(flaws), next=upto)
+
+
+def _missing(kind: Kind, first: int, last: int) -> tuple[str, str]:
+    folder = FOLDERS[kind][0]
+    where = f"{folder}/{segment_name(first)}" + (f" to {segment_name(last)}" if last > first else "")
+    return where, "is missing"
+
+
+def read_mark(run: Path) -> dict[str, int]:
+    """How many segments of each kind there are at least; empty where nothing was compacted yet."""
+    try:
+        value = orjson.loads((run / MARK).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except orjson.JSONDecodeError as flaw:
+        raise CorruptLogError(
+            f"{run / MARK} is damaged: {flaw}. Delete it; the segments speak for themselves."
+        ) from flaw
+    return {name: int(value[name]) for name in ("steps", "ledger") if isinstance(value.get(name), int)}
+
+
+def encode_mark(*, steps: int, ledger: int) -> bytes:
+    """The content of MARK."""
+    return orjson.dumps({"format": FORMAT, "steps": steps, "ledger": ledger}) + b"\n"
+
+
+def encode_segment(table: pa.Table, kind: Kind, first: int, last: int, *, compacted: bool) -> pa.Buffer:
+    """A segment's bytes, page checksums included.
+
+    A commit is written for speed: no dictionaries and statistics, 0.4 ms and 0.6 us a row; with the defaults it would
+    be 1.2 ms. A compacted file is written once and read often: zstd, dictionaries, statistics, units; 2 us a row.
+    """
+    facts = {"format": FORMAT, "kind": kind, "first": first, "last": last, "rows": table.num_rows}
+    schema = table.schema.with_metadata({f"evalkit.{name}": str(value) for name, value in facts.items()})
+    sink = pa.BufferOutputStream()
+    if compacted:
+        few = [name for name in FEW_VALUES if name in schema.names]
+        settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few}
+    else:
+        settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
+    with pq.ParquetWriter(sink, schema, write_page_checksum=True, **settings) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP)
+    return sink.getvalue()
+
+
+def read_segment(segment: Segment, columns: Sequence[str] | None = None, dictionary: Iterable[str] = ()) -> pa.Table:
+    """A segment's rows, page checksums verified; `dictionary` names columns to be read as dictionaries.
+
+    Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or not what its name
+    says, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
+    """
+    file = open_segment(segment, dictionary)
+    with file, readable(segment):
+        table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+    if columns is not None and set(table.schema.names) != set(columns):
+        missing = ", ".join(sorted(set(columns) - set(table.schema.names)))
+        raise CorruptLogError(f"{segment.name} has no column {missing}. {REMEDY}")
+    return table
+
+
+def open_segment(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> pq.ParquetFile:
+    """The file behind a segment, its name checked against its metadata. Raises as `read_segment` does."""
+    if not segment.path.exists():
+        raise FileNotFoundError(segment.path)
+    with storage_errors(segment.path):
+        source = pa.OSFile(str(segment.path))
+    with readable(segment):
+        file = pq.ParquetFile(source, page_checksum_verification=verify, read_dictionary=list(dictionary))
+    flaw_found = mismatch(segment, file)
+    if flaw_found:
+        file.close(force=True)
+        raise CorruptLogError(f"{segment.name} {flaw_found}. {REMEDY}")
+    return file
+
+
+def claim(file: pq.ParquetFile) -> dict[str, str]:
+    """What a file says of itself: format, kind, first, last, rows."""
+    metadata = file.metadata.metadata or {}
+    return {
+        key.decode().removeprefix("evalkit."): value.decode("utf-8", "replace")
+        for key, value in metadata.items()
+        if key.startswith(b"evalkit.")
+    }
+
+
+def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
+    """How a file's name and its own word differ; empty if they agree."""
+    says = claim(file)
+    if says.get("format", "0").isdigit() and int(says.get("format", "0")) > FORMAT:
+        raise RunError(f"{segment.path} has log format {says['format']}; this evalkit reads {FORMAT}. Use a newer one.")
+    if says.get("kind") != segment.kind:
+        return f"is no segment of {segment.kind}"
+    if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
+        return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"
+    if says.get("rows") != str(file.metadata.num_rows):
+        return f"should hold {says.get('rows')} rows and holds {file.metadata.num_rows}"
+    return ""
+
+
+@contextmanager
+def readable(segment: Segment) -> Iterator[None]:
+    """Turn what pyarrow raises over a damaged file into a CorruptLogError that names the segment."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as flaw:
+        words = (str(flaw).splitlines() or [type(flaw).__name__])[0][:200]
+        raise CorruptLogError(f"{segment.name} is damaged ({words}). {REMEDY}") from flaw
