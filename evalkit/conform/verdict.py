@@ -43,14 +43,6 @@ def out_of_scope(reason: str) -> Verdict:
     return Verdict(status="out of scope", detail=reason)
 
 
-def statistical(what: str, golden: float, ours: float, bound: float) -> Verdict:
-    """Two estimates of one figure; differing where they are further apart than the bound."""
-    said = f"{what}: golden {golden:.6g}, ours {ours:.6g}, bound {bound:.3g}"
-    if abs(golden - ours) <= bound:  # false where one is not a number
-        return Verdict(status="statistical", detail=said)
-    return differing(f"{said}: too far apart")
-
-
 def parting(golden: Any, ours: Any, where: str = "") -> str:
     """Where two values first part, in words; empty where they are equal.
 
