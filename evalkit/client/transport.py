@@ -115,10 +115,10 @@ class HttpTransport:
                 failure, detail, body = "oversize", f"a body of more than {self._body_cap} bytes", b""
         except aiohttp.ClientPayloadError as flaw:
             failure, detail = "truncated", self._words(flaw)
+        except TimeoutError as flaw:  # before OSError, of which it is one
+            failure, detail = "timeout", str(flaw)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = "reset", self._words(flaw)
-        except TimeoutError as flaw:
-            failure, detail = "timeout", str(flaw)
         if reply.status != 200 and self._key and self._key.encode() in body:
             body = body.replace(self._key.encode(), b"***")
         if reply.status >= 300 and "location" in reply.headers:

@@ -1,0 +1,367 @@
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from evalkit.client.ask import Question
+from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker, Voice
+from evalkit.client.lane import Lane
+from evalkit.client.retry import ATTEMPTS
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
+from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
+from evalkit.money import FREE, PicoUsd, Price
+from evalkit.spec.model import Limits
+from evalkit.store.record import LedgerRecord
+from evalkit.wire.dialect import Quirks
+from evalkit.wire.http import Failure, HttpResponse
+from evalkit.wire.openai_chat import OPENAI_CHAT
+from tests.clock import run_virtual
+
+PRICE = Price(input=10, output=100, cached_read=1, cached_write=1)
+SAMPLING = Sampling(max_tokens=50, temperature=1.0)
+USAGE = Usage(input=30, output=7)
+REPLY = Reply(text="42", usage=USAGE, model="m-1", response_id="r")
+OK = HttpResponse(status=200, headers={}, body=OPENAI_CHAT.encode_reply(REPLY))
+COST = 30 * 10 + 7 * 100
+
+
+def failed(failure: Failure, status: int = 0) -> HttpResponse:
+    return HttpResponse(status=status, headers={}, failure=failure, detail=f"a {failure}")
+
+
+def refused(status: int, message: str = "no", code: str = "", **headers: str) -> HttpResponse:
+    body = orjson.dumps({"error": {"message": message, "code": code}})
+    return HttpResponse(status=status, headers={name.replace("_", "-"): v for name, v in headers.items()}, body=body)
+
+
+class Disk:
+    """A ledger that takes a second to commit, and tells when each row became durable."""
+
+    def __init__(self) -> None:
+        self.rows: list[LedgerRecord] = []
+        self.durable_rows = 0
+
+    def enter(self, record: LedgerRecord) -> None:
+        self.rows.append(record)
+
+    async def durable(self) -> None:
+        count = len(self.rows)
+        await asyncio.sleep(1.0)
+        self.durable_rows = max(self.durable_rows, count)
+
+    def of(self, kind: str) -> list[LedgerRecord]:
+        return [row for row in self.rows if row.kind == kind]
+
+
+class Script:
+    """A transport that answers from a list, and notes what it was sent, when, and what was durable by then."""
+
+    def __init__(self, responses: Sequence[HttpResponse], disk: Disk, latency_s: float = 0.5) -> None:
+        self.responses = list(responses)
+        self.disk = disk
+        self.latency_s = latency_s
+        self.sent: list[tuple[float, str, bytes]] = []
+        self.durable_charges: list[int] = []
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        self.sent.append((asyncio.get_running_loop().time(), request_id, body))
+        self.durable_charges.append(sum(row.kind == "charge" for row in self.disk.rows[: self.disk.durable_rows]))
+        await asyncio.sleep(self.latency_s)
+        return self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+
+
+class Scene:
+    """One agent, everything around it, and one question."""
+
+    def __init__(
+        self,
+        *responses: HttpResponse,
+        budget: int | None = 10**9,
+        price: Price = PRICE,
+        limits: Limits | None = None,
+        quirks: Quirks | None = None,
+    ) -> None:
+        self.disk = Disk()
+        self.script = Script(responses, self.disk)
+        self.lane = Lane("acme/m", limits=limits or Limits(), width=10)
+        limit = None if budget is None else PicoUsd(budget)
+        self.budget = Budget(budget=limit, spent=PicoUsd(0), ledger=self.disk, session="s")
+        voice = Voice(
+            agent="a",
+            provider="acme",
+            model="m",
+            dialect=OPENAI_CHAT,
+            quirks=quirks or Quirks(),
+            sampling=SAMPLING,
+            price=price,
+            seeded=True,
+            key_env="ACME_KEY",
+        )
+        self.asker = ModelAsker(voice, lane=self.lane, budget=self.budget, transport=self.script)
+        tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
+        messages = [self.asker.encode(Message(role="user", text="hello"))]
+        self.question = Question(episode="ep", step=3, seed=99, tools=tools, messages=messages)
+
+    @property
+    def bound(self) -> int:
+        return self.asker.worst_case(self.question)
+
+
+def played(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtual(play())
+
+
+def test_a_good_reply_is_settled_at_its_cost() -> None:
+    async def play() -> None:
+        scene = Scene(OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.reply == REPLY
+        assert (answer.cost, answer.attempts, answer.latency_s, answer.raw) == (COST, "ok", 0.5, None)
+        assert (scene.budget.stats().spent, scene.budget.stats().reserved) == (COST, 0)
+        assert [row.kind for row in scene.disk.rows] == ["lease"]
+        _, request_id, body = scene.script.sent[0]
+        assert request_id == "ep/3/0"
+        sent = orjson.loads(body)
+        assert (sent["model"], sent["max_tokens"], sent["seed"]) == ("m", 50, 99)
+        assert scene.bound == (len(body) + OPENAI_CHAT.overhead_tokens) * 10 + 50 * 100
+
+    played(play)
+
+
+def test_a_seed_that_the_model_refuses_is_not_sent() -> None:
+    async def play() -> None:
+        scene = Scene(OK, quirks=Quirks(refuses=frozenset({"seed"})))
+        await scene.asker.ask(scene.question)
+        assert "seed" not in orjson.loads(scene.script.sent[0][2])
+
+    played(play)
+
+
+@pytest.mark.parametrize("failure", ["timeout", "reset", "truncated"])
+def test_an_attempt_of_unknown_usage_is_durably_charged_before_the_next_one_leaves(failure: Failure) -> None:
+    async def play() -> None:
+        scene = Scene(failed(failure), failed(failure), OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts == f"{failure},{failure},ok"
+        assert [row.amount for row in scene.disk.of("charge")] == [scene.bound] * 2
+        charge = scene.disk.of("charge")[1]
+        assert (charge.lane, charge.agent, charge.episode, charge.step, charge.attempt, charge.reason) == (
+            ("acme/m", "a", "ep", 3, 1, failure)
+        )
+        assert scene.script.durable_charges == [0, 1, 2]
+        assert scene.budget.stats().spent == 2 * scene.bound + answer.cost
+        assert [request_id for _, request_id, _ in scene.script.sent] == ["ep/3/0", "ep/3/1", "ep/3/2"]
+
+    played(play)
+
+
+@pytest.mark.parametrize("response", [refused(429), refused(500), refused(503), failed("connect")])
+def test_a_refusal_costs_nothing_and_is_asked_again(response: HttpResponse) -> None:
+    async def play() -> None:
+        scene = Scene(response, OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts.endswith(",ok")
+        assert scene.budget.stats().spent == COST
+        assert not scene.disk.of("charge")
+
+    played(play)
+
+
+def test_retry_after_is_waited_for_and_counts_as_no_latency() -> None:
+    async def play() -> None:
+        scene = Scene(refused(429, retry_after="30"), OK)
+        answer = await scene.asker.ask(scene.question)
+        times = [at for at, _, _ in scene.script.sent]
+        assert times[1] - times[0] == pytest.approx(30.5)
+        assert answer.latency_s == 0.5
+
+    played(play)
+
+
+def test_a_200_without_a_reply_counts_as_truncated() -> None:
+    async def play() -> None:
+        scene = Scene(HttpResponse(status=200, headers={}, body=b"<html>"), OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts == "truncated,ok"
+        assert len(scene.disk.of("charge")) == 1
+
+    played(play)
+
+
+def test_a_reply_that_strict_json_refuses_is_kept_as_it_came() -> None:
+    body = OPENAI_CHAT.encode_reply(REPLY).replace(b"42", b"4\xff2")
+
+    async def play() -> None:
+        scene = Scene(HttpResponse(status=200, headers={}, body=body))
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.reply.text, answer.raw, answer.attempts) == ("4\ufffd2", body, "ok")
+        assert len(scene.script.sent) == 1
+
+    played(play)
+
+
+def test_a_reply_without_usage_is_settled_at_its_bound_and_marked() -> None:
+    body = OPENAI_CHAT.encode_reply(Reply(text="42"))
+
+    async def play() -> None:
+        scene = Scene(HttpResponse(status=200, headers={}, body=body))
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.cost, answer.attempts) == (scene.bound, "unmetered")
+        assert scene.budget.stats().spent == scene.bound
+
+    played(play)
+
+
+def test_a_reply_above_its_bound_is_returned_and_stops_the_lane() -> None:
+    greedy = OPENAI_CHAT.encode_reply(Reply(text="42", usage=Usage(input=30, output=10**6)))
+
+    async def play() -> None:
+        scene = Scene(HttpResponse(status=200, headers={}, body=greedy))
+        answer = await scene.asker.ask(scene.question)
+        assert answer.cost > scene.bound
+        assert scene.budget.stats().spent == answer.cost
+        with pytest.raises(LaneClosed, match="max_tokens"):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == 1
+        assert scene.budget.stats().reserved == 0
+
+    played(play)
+
+
+@pytest.mark.parametrize(
+    ("response", "ending"),
+    [
+        (refused(400, "too long", "context_length_exceeded"), "context_length"),
+        (refused(400, "filtered", "content_filter"), "content_filter"),
+        (refused(422, "nonsense"), "bad_request"),
+    ],
+)
+def test_the_providers_refusal_of_a_request_ends_its_episode_alone(response: HttpResponse, ending: str) -> None:
+    async def play() -> None:
+        scene = Scene(response, OK)
+        with pytest.raises(EpisodeRefused) as flaw:
+            await scene.asker.ask(scene.question)
+        assert flaw.value.ending == ending
+        assert (await scene.asker.ask(scene.question)).attempts == "ok"
+        assert scene.budget.stats().spent == COST
+
+    played(play)
+
+
+@pytest.mark.parametrize(
+    ("response", "words"),
+    [
+        (refused(401, "bad key."), "ACME_KEY"),
+        (refused(404, "no such model"), "'m'"),
+        (refused(429, "pay", "insufficient_quota"), "credit"),
+        (failed("tls"), "certificate"),
+        (refused(307), "url"),
+    ],
+)
+def test_what_no_episode_can_get_past_ends_the_lane_for_all(response: HttpResponse, words: str) -> None:
+    async def play() -> None:
+        scene = Scene(response)
+        with pytest.raises(LaneClosed, match=words):
+            await scene.asker.ask(scene.question)
+        with pytest.raises(LaneClosed, match=words):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == 1
+        assert scene.budget.stats().reserved == 0
+
+    played(play)
+
+
+def test_retries_end_and_say_what_happened() -> None:
+    async def play() -> None:
+        scene = Scene(refused(500, "boom"))
+        with pytest.raises(EpisodeUnavailable, match=f"{ATTEMPTS} attempts at step 3 failed .*boom"):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == ATTEMPTS
+        assert (scene.budget.stats().reserved, scene.lane.stats().in_flight) == (0, 0)
+
+    played(play)
+
+
+def test_the_budget_stops_a_retry_that_does_not_fit_any_more() -> None:
+    async def play() -> None:
+        scene = Scene(failed("timeout"))
+        limit = int(2.5 * scene.bound)
+        scene = Scene(failed("timeout"), budget=limit)
+        with pytest.raises(BudgetReached):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == 2
+        assert scene.budget.stats().spent == 2 * scene.bound <= limit
+
+    played(play)
+
+
+def test_a_request_cancelled_in_flight_is_charged_and_leaves_nothing_else() -> None:
+    async def play() -> None:
+        scene = Scene(OK)
+        task = asyncio.ensure_future(scene.asker.ask(scene.question))
+        await asyncio.sleep(1.2)  # the lease takes a second
+        assert len(scene.script.sent) == 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [(row.amount, row.reason) for row in scene.disk.of("charge")] == [(scene.bound, "cancelled")]
+        assert (scene.budget.stats().reserved, scene.lane.stats().in_flight) == (0, 0)
+
+    played(play)
+
+
+def test_a_request_cancelled_in_the_line_costs_nothing() -> None:
+    async def play() -> None:
+        scene = Scene(OK, limits=Limits(requests_per_minute=1.0))
+        task = asyncio.ensure_future(scene.asker.ask(scene.question))
+        await asyncio.sleep(10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not scene.script.sent
+        assert not scene.disk.of("charge")
+        assert (scene.budget.stats().spent, scene.budget.stats().reserved) == (0, 0)
+        assert scene.lane.stats().waiting == 0
+
+    played(play)
+
+
+def test_time_in_the_line_is_measured_apart() -> None:
+    async def play() -> None:
+        scene = Scene(OK, limits=Limits(requests_per_minute=6.0))
+        answer = await scene.asker.ask(scene.question)
+        # The bucket filled for a second while the lease was written.
+        assert (answer.queue_s, answer.latency_s) == (pytest.approx(9.0), 0.5)
+
+    played(play)
+
+
+def test_a_free_model_needs_no_lease_and_writes_no_charge() -> None:
+    async def play() -> None:
+        scene = Scene(failed("timeout"), OK, budget=10**9, price=FREE)
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.cost, answer.attempts) == (0, "timeout,ok")
+        assert not scene.disk.rows
+
+    played(play)
+
+
+def test_tool_calls_and_their_results_join_the_chat_as_they_were() -> None:
+    call = ToolCall(id="c1", name="f", arguments="{oops")
+    body = OPENAI_CHAT.encode_reply(Reply(calls=(call,), finish="tool_calls", usage=USAGE))
+
+    async def play() -> None:
+        scene = Scene(HttpResponse(status=200, headers={}, body=body))
+        answer = await scene.asker.ask(scene.question)
+        parts = [*scene.question.messages, scene.asker.encode(answer.reply.message())]
+        parts.append(scene.asker.encode(Message(role="tool", text="no", call_id="c1")))
+        again = Question(episode="ep", step=4, seed=1, tools=scene.question.tools, messages=parts)
+        await scene.asker.ask(again)
+        _, request = OPENAI_CHAT.decode_request(scene.script.sent[1][2])
+        assert request.messages[1].calls == (call,)
+        assert request.messages[2].call_id == "c1"
+
+    played(play)

@@ -1,0 +1,40 @@
+import pytest
+
+from evalkit.client.retry import ATTEMPTS, LONGEST_S, TOTAL_S, Tries, backoff_s, exhausted
+from evalkit.wire.http import Verdict
+
+AGAIN = Verdict(action="retry", kind="server_error")
+
+
+def test_the_servers_word_overrides_the_schedule() -> None:
+    assert backoff_s(Verdict(action="retry", kind="rate_limit", wait_s=17.0), 5, "e/0") == 17.0
+    assert backoff_s(Verdict(action="retry", kind="rate_limit", wait_s=0.0), 5, "e/0") == 0.0
+
+
+@pytest.mark.parametrize(("failures", "bound"), [(1, 1.0), (2, 2.0), (4, 8.0), (7, LONGEST_S), (50, LONGEST_S)])
+def test_waits_fill_the_whole_range_below_a_doubling_bound(failures: int, bound: float) -> None:
+    waits = [backoff_s(AGAIN, failures, f"episode/{i}") for i in range(400)]
+    assert all(0 <= wait < bound for wait in waits)
+    assert min(waits) < 0.05 * bound
+    assert max(waits) > 0.95 * bound
+    assert sum(waits) / len(waits) == pytest.approx(bound / 2, rel=0.1)
+
+
+def test_a_place_always_waits_the_same() -> None:
+    assert backoff_s(AGAIN, 3, "e/7") == backoff_s(AGAIN, 3, "e/7") != backoff_s(AGAIN, 3, "e/8")
+
+
+@pytest.mark.parametrize(
+    ("counted", "now", "upcoming", "over"),
+    [
+        (1, 10.0, 5.0, False),
+        (ATTEMPTS - 1, 10.0, 5.0, False),
+        (ATTEMPTS, 10.0, 5.0, True),
+        (1, TOTAL_S - 10, 5.0, False),
+        (1, TOTAL_S - 10, 15.0, True),
+    ],
+)
+def test_attempts_and_time_bound_retries(counted: int, now: float, upcoming: float, over: bool) -> None:
+    tries = Tries(0.0)
+    tries.counted = counted
+    assert exhausted(tries, now, upcoming) is over
