@@ -28,7 +28,7 @@ def generate(args: argparse.Namespace) -> int:
         raise UsageError(f"{out} exists already; a suite is frozen once made. Choose another name.")
     if args.instances < 1:
         raise UsageError("--instances: must be at least 1.")
-    parameters = parse_parameters(args.parameters, env.parameters, args.environment)
+    parameters = parse_parameters(args.rest, env.parameters, args.environment)
     lines = bytearray()
     for made, line in enumerate(env.generate(parameters, args.instances, args.seed), 1):
         lines += orjson.dumps(dict(line)) + b"\n"

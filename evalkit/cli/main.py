@@ -36,7 +36,11 @@ def entry() -> NoReturn:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    args = parser().parse_args(argv)
+    top = parser()
+    args, rest = top.parse_known_args(argv)
+    if rest and args.module not in OWN_OPTIONS:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.rest = rest
     command = importlib.import_module(f"evalkit.cli.{args.module}")
     call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
     try:
@@ -58,95 +62,94 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=100)
 
 
+COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "run": (
+        "start, resume or extend a sweep",
+        (
+            "evalkit run quickstart",
+            "evalkit run runs/nightly.toml --only agent=gpt,suite=scheduling/hard",
+            "evalkit run runs/nightly.toml --retry unresponsive --budget 5",
+        ),
+    ),
+    "plan": (
+        "predict cost, tokens and time without a request",
+        ("evalkit plan runs/nightly.toml", "evalkit plan quickstart --json"),
+    ),
+    "status": (
+        "what a run holds, owes and has spent",
+        ("evalkit status runs/nightly", "watch evalkit status runs/nightly"),
+    ),
+    "report": (
+        "tables of scores with intervals",
+        ("evalkit report runs/nightly", "evalkit report runs/nightly --markdown > scores.md"),
+    ),
+    "show": (
+        "one trajectory, readable",
+        ("evalkit show runs/nightly 3f2a", "evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3"),
+    ),
+    "verify": ("replay every episode and compare it with the log", ("evalkit verify runs/nightly",)),
+    "new": ("write a commented sweep spec to start from", ("evalkit new runs/mine.toml",)),
+    "generate": (
+        "make a suite of fresh instances",
+        ("evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",),
+    ),
+    "simulate": (
+        "serve the policies as models of a simulated provider",
+        (
+            "evalkit simulate --port 8080 --latency lognormal:200ms:0.5 --rpm 600",
+            "evalkit simulate --fault-429 0.02 --fault-reset 0.01 --bill bill.jsonl",
+        ),
+    ),
+    "providers": (
+        "list providers, their models and which keys are present",
+        ("evalkit providers", "evalkit providers openai"),
+    ),
+    "prompts": (
+        "list prompt packs, or import one from a copy of the reference",
+        ("evalkit prompts list", "evalkit prompts import ~/src/econ-evals-paper --out paper.toml"),
+    ),
+    "conform": (
+        "compare evalkit with golden files of the reference implementations",
+        ("evalkit conform ../shared/goldens --data ../shared/data",),
+    ),
+}
+"""Each command with what it does and examples; `evalkit/cli/NAME.py` holds a function of the same name."""
+
+OWN_OPTIONS = frozenset({"generate", "simulate"})
+"""Commands whose further options are read by the command itself: they come from what it loads."""
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line. Building it imports nothing but argparse."""
     top = argparse.ArgumentParser(prog="evalkit", description=DESCRIPTION, epilog=EPILOG, formatter_class=_Help)
     top.add_argument("--version", action="version", version=f"evalkit {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def command(name: str, summary: str, examples: str, *, module: str = "", call: str = "") -> argparse.ArgumentParser:
+    arguments: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+        "run": _run,
+        "plan": _plan,
+        "status": _on_run,
+        "report": _report,
+        "show": _show,
+        "verify": _on_run,
+        "new": _new,
+        "generate": _generate,
+        "simulate": _nothing,
+        "providers": _providers,
+        "prompts": _prompts,
+        "conform": _conform,
+    }
+    for name, (summary, examples) in COMMANDS.items():
         made = commands.add_parser(
             name,
             help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog=f"examples:\n{examples}",
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog="examples:\n" + "\n".join(f"  {example}" for example in examples),
             formatter_class=_Help,
+            add_help=name != "simulate",
+            allow_abbrev=False,
         )
-        made.set_defaults(module=module or name, call=call or name)
-        return made
-
-    _run(
-        command(
-            "run",
-            "start, resume or extend a sweep",
-            "  evalkit run quickstart\n  evalkit run runs/nightly.toml --only agent=gpt,suite=scheduling/hard\n  evalkit run runs/nightly.toml --retry unresponsive --budget 5",
-        )
-    )
-    _plan(
-        command(
-            "plan",
-            "predict cost, tokens and time without a request",
-            "  evalkit plan runs/nightly.toml\n  evalkit plan quickstart --json",
-        )
-    )
-    _on_run(
-        command(
-            "status",
-            "what a run holds, owes and has spent",
-            "  evalkit status runs/nightly\n  watch evalkit status runs/nightly",
-        )
-    )
-    _report(
-        command(
-            "report",
-            "tables of scores with intervals",
-            "  evalkit report runs/nightly\n  evalkit report runs/nightly --markdown > scores.md",
-        )
-    )
-    _show(
-        command(
-            "show",
-            "one trajectory, readable",
-            "  evalkit show runs/nightly 3f2a\n  evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3",
-        )
-    )
-    _verify(command("verify", "replay every episode and compare it with the log", "  evalkit verify runs/nightly"))
-    _new(command("new", "write a commented sweep spec to start from", "  evalkit new runs/mine.toml"))
-    _generate(
-        command(
-            "generate",
-            "make a suite of fresh instances",
-            "  evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
-        )
-    )
-    _simulate(
-        command(
-            "simulate",
-            "serve the policies as models of a simulated provider",
-            "  evalkit simulate --port 8080 --latency lognormal:200ms:0.5 --rpm 600\n  evalkit simulate --fault-429 0.02 --fault-reset 0.01 --bill bill.jsonl",
-        )
-    )
-    _providers(
-        command(
-            "providers",
-            "list providers, their models and which keys are present",
-            "  evalkit providers\n  evalkit providers openai",
-        )
-    )
-    _prompts(
-        command(
-            "prompts",
-            "list prompt packs, or import one from a copy of the reference",
-            "  evalkit prompts import ~/src/econ-evals-paper --out paper.toml",
-        )
-    )
-    _conform(
-        command(
-            "conform",
-            "compare evalkit with golden files of the reference implementations",
-            "  evalkit conform ../shared/goldens --data ../shared/data",
-        )
-    )
+        made.set_defaults(module=name, call=name)
+        arguments[name](made)
     return top
 
 
@@ -189,8 +192,8 @@ def _show(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--period", metavar="N", type=int, help="only this period, from 0")
 
 
-def _verify(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+def _nothing(sub: argparse.ArgumentParser) -> None:
+    """The command reads all its options itself."""
 
 
 def _new(sub: argparse.ArgumentParser) -> None:
@@ -198,17 +201,11 @@ def _new(sub: argparse.ArgumentParser) -> None:
 
 
 def _generate(sub: argparse.ArgumentParser) -> None:
+    sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
     sub.add_argument("environment", metavar="ENVIRONMENT", help="scheduling")
     sub.add_argument("--instances", metavar="N", type=int, default=12, help="how many (default: 12)")
     sub.add_argument("--seed", metavar="SEED", type=int, default=0, help="of the whole suite (default: 0)")
     sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
-    sub.add_argument(
-        "parameters", nargs=argparse.REMAINDER, metavar="--PARAMETER VALUE", help="parameters of the environment"
-    )
-
-
-def _simulate(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTION", help="see `evalkit simulate --help`")
 
 
 def _providers(sub: argparse.ArgumentParser) -> None:

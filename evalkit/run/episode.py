@@ -55,11 +55,15 @@ class Stop:
 
     reason: str = ""
     message: str = ""
+    wake: Callable[[], None] | None = None
+    """Called once when the reason is set: whoever waits for a limit must hear of it."""
 
     def set(self, reason: str, message: str = "") -> None:
         """Ask everybody who reads this to stop."""
         if not self.reason:
             self.reason, self.message = reason, message
+            if self.wake is not None:
+                self.wake()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +101,9 @@ class Table:
         return bool(self.stop.reason or self.lane_stop.reason)
 
 
+LEFT_OWED = frozenset({"unavailable", "internal_error", "stopped"})
+"""Ways to leave an episode that are no ending: it is owed."""
+
 ERRORS_THAT_STOP = 10
 
 
@@ -117,7 +124,8 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, t
         table.stop.set("budget" if isinstance(flaw, BudgetReached) else "deadline", str(flaw))
         left = "stopped"
     except LaneClosed as flaw:
-        table.lane_stop.set("lane", str(flaw))
+        if not table.stopping:
+            table.lane_stop.set("lane", str(flaw))
         left = "stopped"
     except (StorageError, CorruptLogError) as flaw:
         table.stop.set("storage", str(flaw))

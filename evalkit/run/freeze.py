@@ -19,7 +19,7 @@ from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
-from evalkit.spec.model import AgentSpec, Model, Provider, Sweep
+from evalkit.spec.model import AgentSpec, Limits, Model, Provider, Sweep
 from evalkit.spec.packs import read_pack
 from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
@@ -158,6 +158,16 @@ def _check_sampling(spec: AgentSpec, endpoint: Endpoint, sampling: Sampling) -> 
         raise UsageError(f"agent {spec.name!r}: {' '.join(objections)}")
     meant = {field: getattr(sampling, field) for field in sorted(refused) if hasattr(sampling, field)}
     return [f"{field} not sent: the model refuses it" for field, value in meant.items() if value not in (None, "")]
+
+
+def lane_limits(resolved: Resolved, lane: str) -> Limits:
+    """A lane's limits: the sweep's where it sets them, else the catalogue's."""
+    if lane in resolved.sweep.limits:
+        return resolved.sweep.limits[lane]
+    for agent in resolved.manifest.agents.values():
+        if agent.lane == lane and agent.name in resolved.endpoints:
+            return resolved.endpoints[agent.name].model.limits
+    return Limits()
 
 
 def price_fields(price: Price) -> dict[str, int]:

@@ -19,10 +19,9 @@ from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.table import POLICIES, player
 from evalkit.run.episode import Seat, Stop, Table, play
-from evalkit.run.freeze import Resolved
+from evalkit.run.freeze import Resolved, lane_limits
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Choice, Episode, episodes
-from evalkit.spec.model import Limits
 from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.store.record import StepRecord
 from evalkit.wire.dialect import Dialect, Quirks
@@ -205,7 +204,7 @@ async def plan_sweep(resolved: Resolved, choice: Choice, *, seconds: float, repl
     manifest = resolved.manifest
     suites = [suite for suite in manifest.suites.values() if choice.takes_suite(suite)]
     agents = [agent for agent in manifest.agents.values() if not choice.agents or agent.name in choice.agents]
-    pairs = [(agent, suite) for agent in agents for suite in suites]
+    pairs = [(agent, suite) for suite in suites for agent in agents if suite.environment in agent.packs]
     plans = []
     for number, (agent, suite) in enumerate(pairs):
         share = seconds / (len(pairs) - number)
@@ -326,13 +325,3 @@ def _plan_lane(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s
         seconds=bounds[bound],
         bound=bound if requests else "this process",
     )
-
-
-def lane_limits(resolved: Resolved, lane: str) -> Limits:
-    """A lane's limits: the sweep's where it sets them, else the catalogue's."""
-    if lane in resolved.sweep.limits:
-        return resolved.sweep.limits[lane]
-    for agent in resolved.manifest.agents.values():
-        if agent.lane == lane and agent.name in resolved.endpoints:
-            return resolved.endpoints[agent.name].model.limits
-    return Limits()

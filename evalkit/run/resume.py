@@ -1,7 +1,7 @@
 """What is done, what is owed, and an episode rebuilt to the very step by replaying the replies that the log holds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from evalkit.env.replay import Position, advance, begin
@@ -52,6 +52,10 @@ class Holdings:
     """Rows of the episodes that may be played on."""
     broken: frozenset[str] = frozenset()
     """Episodes that this very version of evalkit has left as `internal_error`."""
+    cost: int = 0
+    """Of all steps, in pico-dollars."""
+    cost_by_worker: Mapping[str, int] = field(default_factory=dict)
+    """The same by the session that wrote them."""
 
     def owed(self, episode: Episode, retry: frozenset[str]) -> bool:
         """Whether an episode has to be played, or played on."""

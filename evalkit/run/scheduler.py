@@ -19,6 +19,10 @@ class LaneJob:
     name: str
     width: int
     """Episodes in flight at once."""
+    episodes: int
+    """All that the sweep plans for the lane."""
+    done_before: int
+    """Of them, those that are not to be played in this call."""
     todo: Iterator[Episode]
     """Shared by the lane's players: one loop, and next() does not await."""
     sit: Callable[[Episode], Seat]

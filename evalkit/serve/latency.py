@@ -42,6 +42,13 @@ class Latency:
             return -self.first * math.log(at)
         return self.first * math.exp(self.second * _NORMAL.inv_cdf(min(at, 1 - 2.0**-53)))
 
+    @property
+    def mean_s(self) -> float:
+        """Seconds on average."""
+        if self.kind == "uniform":
+            return (self.first + self.second) / 2
+        return self.first * math.exp(self.second**2 / 2) if self.kind == "lognormal" else self.first
+
 
 INSTANT = Latency(kind="fixed", first=0.0)
 

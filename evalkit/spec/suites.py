@@ -103,7 +103,7 @@ def _instances(name: str, axes: Mapping[str, Any], lines: list[Mapping[str, Any]
 def load_varied(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> Any:
     """An instance from a line with some parameters set anew. Raises UsageError naming the line."""
     for key in axes:
-        if key not in env.parameters and key != "seed":
+        if key not in env.parameters:
             raise UsageError(f"vary.{key}: {env.name} has no parameter {key!r}.{nearest(key, env.parameters)}")
     try:
         if not axes:

@@ -1,0 +1,143 @@
+"""evalkit under the harness beside the project: its own engine, client, limits, budget and durable step log.
+
+The same code path as a sweep: lanes, players, askers and store are those of `evalkit run`; only the environment is the
+harness's (one tool, stop at a text).
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from common import BASE_URL, CONC, EPISODES, MODEL, OUT, SYSTEM, TOOL_TEXT, TOOLS, TURNS, prompt, report, start
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from lookup import LOOKUP, Instance  # noqa: E402
+
+from evalkit.client.ask import Asker  # noqa: E402
+from evalkit.client.budget import Budget  # noqa: E402
+from evalkit.client.lane import Lane  # noqa: E402
+from evalkit.client.open import open_asker, open_transport  # noqa: E402
+from evalkit.dialogue import Tool  # noqa: E402
+from evalkit.env.environment import Kit, Pack  # noqa: E402
+from evalkit.money import PicoUsd, Price  # noqa: E402
+from evalkit.run.episode import Stop, Table  # noqa: E402
+from evalkit.run.money import open_row  # noqa: E402
+from evalkit.run.resume import Holdings  # noqa: E402
+from evalkit.run.scheduler import LaneJob, play_lanes  # noqa: E402
+from evalkit.run.universe import Cell, Episode  # noqa: E402
+from evalkit.spec.identity import episode_id, episode_key  # noqa: E402
+from evalkit.spec.model import Limits, Model, Provider  # noqa: E402
+from evalkit.store.manifest import ManifestAgent, ManifestInstance, ManifestSuite  # noqa: E402
+from evalkit.store.writer import Store, open_store  # noqa: E402
+
+PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
+BUDGET = PicoUsd(10**16)
+PROVIDER = Provider(name="stub", dialect="openai_chat", url=BASE_URL, seed=False)
+WIDE = Limits(requests_per_minute=6e7, input_tokens_per_minute=6e10, output_tokens_per_minute=6e10)
+"""Limits that never bind: their arithmetic is paid for, as in a real sweep."""
+
+
+def _cell() -> Cell:
+    agent = ManifestAgent(
+        name="stub",
+        identity="stub",
+        lane="stub/model",
+        provider="stub",
+        model=MODEL,
+        policy="",
+        script="",
+        stand_in="",
+        overrides={},
+        sampling={},
+        packs={},
+        pack="none",
+        notes=False,
+        tags=(),
+    )
+    kit = Kit(pack=Pack(name="none", digest="", texts={}))
+    return Cell(
+        agent=agent,
+        env=LOOKUP,
+        kit=kit,
+        sampling=LOOKUP.defaults,
+        key=episode_key("stub", {}, "", "lookup", 1),
+    )
+
+
+class _Given(Episode):
+    """An episode whose instance is at hand: the manifest's line holds it."""
+
+    @property
+    def instance(self) -> Instance:
+        found: Instance = self.target.line["instance"]
+        return found
+
+
+def _episode(number: int, cell: Cell, suite: ManifestSuite, tool: Tool) -> Episode:
+    instance = Instance(system=SYSTEM, prompt=prompt(number), tool=tool, result=TOOL_TEXT)
+    target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"instance": instance})
+    return _Given(id=episode_id(cell.key, str(number), 0), cell=cell, suite=suite, target=target, replicate=0)
+
+
+def _job(store: Store, asker: Asker) -> LaneJob:
+    function = TOOLS[0]["function"]
+    tool = Tool(name=function["name"], description=function["description"], parameters=function["parameters"])
+    cell = _cell()
+    suite = ManifestSuite(
+        name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
+    )
+    nothing = Holdings(episodes={}, rows={})
+    table = Table(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+    return LaneJob(
+        name="stub/model",
+        width=min(CONC, EPISODES),
+        episodes=EPISODES,
+        done_before=0,
+        todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
+        sit=nothing.seat,
+        asker=lambda episode: asker,
+        table=table,
+    )
+
+
+async def main() -> None:
+    """Play all episodes; report what the harness asks for."""
+    with open_store(Path(OUT) / "run", session="bench") as store:
+        async with open_transport(PROVIDER) as transport:
+            lane = Lane("stub/model", limits=WIDE, width=CONC)
+            budget = Budget(budget=BUDGET, spent=PicoUsd(0), ledger=store, session="bench")
+            model = Model(name=MODEL, price=PRICE, limits=WIDE)
+            asker = open_asker(
+                "stub",
+                provider=PROVIDER,
+                model=model,
+                sampling=LOOKUP.defaults,
+                price=PRICE,
+                lane=lane,
+                budget=budget,
+                transport=transport,
+            )
+            store.enter(open_row("bench", CONC))
+            await store.durable()
+            job = _job(store, asker)
+            start()
+            pacing = asyncio.create_task(_pace(store, lane))
+            await play_lanes([job])
+            pacing.cancel()
+            budget.close()
+            await store.durable()
+            report(job.table.ended.get("answered", 0), left=job.table.ended, turns=TURNS, at=time.time())
+
+
+async def _pace(store: Store, lane: Lane) -> None:
+    while True:
+        await asyncio.sleep(0.25)
+        store.pace(lane.stats().median_latency_s)
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(main())

@@ -1,0 +1,118 @@
+"""`evalkit plan`: what a sweep will cost and how long it will take."""
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+
+from evalkit.cli.choosing import choice_of, sweep_of
+from evalkit.money import show_usd
+from evalkit.run.freeze import Resolved, resolve
+from evalkit.run.plan import ASSUMED_REPLY_S, Plan, plan_sweep
+
+SECONDS = 8.0
+"""CPU time to spend on playing; a small sweep is played whole long before."""
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Print the plan."""
+    resolved = resolve(sweep_of(args))
+    made = asyncio.run(
+        plan_sweep(resolved, choice_of(args.only, resolved), seconds=SECONDS, reply_s=simulated_reply_s(resolved))
+    )
+    if args.json:
+        import orjson
+
+        print(orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2).decode())
+    else:
+        _print(made)
+    return 0
+
+
+def simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
+    """Seconds a reply of a provider that evalkit simulates takes on average, by lane."""
+    known = {}
+    for name, endpoint in resolved.endpoints.items():
+        if endpoint.provider.simulate is not None:
+            from evalkit.serve.options import options_from
+
+            options = options_from(endpoint.provider.simulate, endpoint.provider.name)
+            known[resolved.manifest.agents[name].lane] = options.latency.mean_s
+    return known
+
+
+def _print(plan: Plan) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    title = f"Plan of {plan.name}"
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), title=title, title_justify="left")
+    for column in ("suite", "agent"):
+        table.add_column(column, no_wrap=True)
+    for column in ("episodes", "requests", "tok in", "tok out", "cost", "chain"):
+        table.add_column(column, justify="right", no_wrap=True)
+    above = ""
+    for cell in plan.cells:
+        free = not cell.requests
+        part = "" if cell.played == cell.episodes else f" ({cell.played})"
+        table.add_row(
+            cell.suite if cell.suite != above else "",
+            (cell.agent if cell.stand_in == cell.agent else f"{cell.agent} as {cell.stand_in}") + part,
+            f"{cell.episodes:,}",
+            "-" if free else f"{cell.requests:,.0f}",
+            "" if free else _short(cell.tokens_in),
+            "" if free else _short(cell.tokens_out),
+            "free" if free else show_usd(round(cell.cost)),
+            "" if free else f"{cell.chain:,}",
+        )
+        above = cell.suite
+    console.print(table)
+    console.print()
+    for line in _summary(plan):
+        console.print(line, highlight=False)
+
+
+def _summary(plan: Plan) -> list[str]:
+    low, high = (round(sum(getattr(cell, f"cost_{end}") for cell in plan.cells)) for end in ("low", "high"))
+    cost = show_usd(round(plan.cost))
+    spread = f" ({show_usd(low)} to {show_usd(high)})" if high > low else ""
+    lines = [f"Cost: {cost}{spread}." + _budget_words(plan, high)]
+    for lane in plan.lanes:
+        if lane.requests:
+            reply_s = plan.reply_s[lane.lane]
+            assumed = " (assumed)" if reply_s == ASSUMED_REPLY_S else ""
+            lines.append(
+                f"{lane.lane}: about {_span(lane.seconds)}, bound by {lane.bound}, at {reply_s * 1000:,.0f} ms a reply"
+                f"{assumed}."
+            )
+    lines += [f"{agent}: {mark}." for agent, marks in plan.marks.items() for mark in marks]
+    if any(not cell.requests for cell in plan.cells):
+        lines.append("-: played in this process, without a request.")
+    if any(cell.played < cell.episodes for cell in plan.cells):
+        lines.append("(n): only n of the episodes were played, the rest is estimated from them.")
+    lines.append(
+        "chain: the longest chain of requests, one after the other. Turns and bytes are those of the policy that played; four bytes are counted as a token."
+    )
+    return lines
+
+
+def _budget_words(plan: Plan, high: int) -> str:
+    if plan.budget is None:
+        return " No budget is set."
+    budget = show_usd(plan.budget)
+    if plan.cost > plan.budget:
+        return f" The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
+    return f" The budget of {budget} is {'enough' if high <= plan.budget else 'probably enough'}."
+
+
+def _short(count: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.0f}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,34 @@
+"""`evalkit report`: a run's tables on the terminal, as Markdown, CSV or JSON."""
+
+import argparse
+from pathlib import Path
+
+import orjson
+
+from evalkit.cli.choosing import run_directory
+from evalkit.errors import UsageError
+from evalkit.report.report import report as build
+from evalkit.report.tables import as_csv, markdown
+
+
+def report(args: argparse.Namespace) -> int:
+    """Print the tables."""
+    run = build(run_directory(args.run))
+    if args.json:
+        print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
+    elif args.markdown:
+        print("\n\n".join(markdown(table) for table in run.tables))
+    elif args.csv:
+        folder = Path(args.csv)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for table in run.tables:
+                (folder / f"{table.name}.csv").write_text(as_csv(table), encoding="utf-8", newline="")
+        except OSError as flaw:
+            raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
+        print(f"Wrote {len(run.tables)} tables to {folder}.")
+    else:
+        from evalkit.report.terminal import print_report
+
+        print_report(run)
+    return 0

@@ -1,0 +1,121 @@
+"""Everything that answers in a run: one endpoint a provider, one lane a (provider, model), one asker an agent and
+environment. Providers that evalkit simulates for itself are started here and end with the run.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalkit.client.ask import Asker
+from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
+from evalkit.client.lane import Lane
+from evalkit.client.local import PolicyAsker
+from evalkit.client.open import open_asker, open_transport, read_key
+from evalkit.client.transport import HttpTransport
+from evalkit.errors import UsageError
+from evalkit.money import FREE, PicoUsd, Price
+from evalkit.policy.table import find_policy, player
+from evalkit.run.episode import Seat, first_question
+from evalkit.run.freeze import Resolved, lane_limits
+from evalkit.run.universe import Choice, Episode
+from evalkit.spec.model import Provider
+from evalkit.store.manifest import Manifest
+
+Launch = Callable[[Provider, Path], AbstractContextManager[str]]
+
+
+def check_keys(resolved: Resolved, choice: Choice) -> None:
+    """Raises UsageError where a key is missing that the chosen agents need."""
+    for name, endpoint in resolved.endpoints.items():
+        if not choice.agents or name in choice.agents:
+            read_key(endpoint.provider)
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """What answers."""
+
+    resolved: Resolved
+    manifest: Manifest
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    """Of models; policies need none."""
+    transports: dict[str, HttpTransport] = field(default_factory=dict)
+    """By provider."""
+    budget: Budget | None = None
+    askers: dict[tuple[str, str], Asker] = field(default_factory=dict)
+    """By agent and environment."""
+
+    def asker(self, episode: Episode) -> Asker:
+        """Who answers in an episode."""
+        cell = episode.cell
+        if cell.agent.policy:
+            return self._policy(episode)
+        place = cell.agent.name, cell.env.name
+        if place not in self.askers:
+            assert self.budget is not None
+            self.askers[place] = self._model(episode, self.budget)
+        return self.askers[place]
+
+    def worst_case(self, seat: Seat, unfunded: Budget) -> PicoUsd:
+        """The most that the next request of an episode can cost; `unfunded` is not drawn upon."""
+        asker = self._model(seat.episode, unfunded)
+        return asker.worst_case(first_question(seat, asker))
+
+    def _policy(self, episode: Episode) -> Asker:
+        agent, env = episode.cell.agent, episode.cell.env.name
+        if find_policy(agent.policy).oracle is not None:
+            play = player(agent.policy, instance=episode.instance)
+            return PolicyAsker(agent.policy, play, episode.cell.sampling)
+        if (agent.name, env) not in self.askers:
+            play = player(agent.policy, script=agent.script)
+            self.askers[agent.name, env] = PolicyAsker(agent.policy, play, episode.cell.sampling)
+        return self.askers[agent.name, env]
+
+    def _model(self, episode: Episode, budget: Budget) -> ModelAsker:
+        agent = episode.cell.agent
+        endpoint = self.resolved.endpoints[agent.name]
+        return open_asker(
+            agent.name,
+            provider=endpoint.provider,
+            model=endpoint.model,
+            sampling=episode.cell.sampling,
+            price=FREE if agent.price is None else Price(**agent.price),
+            lane=self.lanes[agent.lane],
+            budget=budget,
+            transport=self.transports[agent.provider],
+        )
+
+
+async def open_desk(
+    resolved: Resolved,
+    manifest: Manifest,
+    choice: Choice,
+    stack: AsyncExitStack,
+    *,
+    launch: Launch | None,
+    directory: Path,
+) -> Desk:
+    """Open an endpoint for each provider and a lane for each model that the chosen agents use; `stack` closes them.
+
+    Raises UsageError where a key is missing, EvalkitError where a simulated provider does not start.
+    """
+    desk = Desk(resolved=resolved, manifest=manifest)
+    for name, endpoint in resolved.endpoints.items():
+        if choice.agents and name not in choice.agents:
+            continue
+        provider, agent = endpoint.provider, resolved.manifest.agents[name]
+        if provider.name not in desk.transports:
+            url = ""
+            if provider.simulate is not None:
+                if launch is None:
+                    raise UsageError(f"provider {provider.name!r} is started by `evalkit run`; here it needs a url.")
+                # Starting takes a moment of waiting for its first line: not on the loop.
+                url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
+            desk.transports[provider.name] = await stack.enter_async_context(open_transport(provider, url=url))
+        if agent.lane not in desk.lanes:
+            limits = lane_limits(resolved, agent.lane)
+            desk.lanes[agent.lane] = Lane(agent.lane, limits=limits, width=resolved.sweep.width)
+    return desk

@@ -1,0 +1,102 @@
+"""What a run has spent, and what its crashed sessions may have left in flight: the ledger read as accounts.
+
+A session writes `open` when it begins and `close` when it ends. One without a `close` has crashed: the money of its
+leases that no step and no charge accounts for may have been spent on requests whose replies nobody wrote down.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from evalkit.client.purse import crash_charge
+from evalkit.money import PicoUsd
+from evalkit.store.record import LedgerRecord
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """One session's money, in pico-dollars."""
+
+    session: str
+    leased: int = 0
+    charged: int = 0
+    """Charges for single attempts."""
+    settled: int = 0
+    """Its steps."""
+    crashed: int = 0
+    """What was charged for its crash."""
+    released: int = 0
+    had_budget: bool = False
+    closed: bool = False
+    width: int = 0
+    """Episodes it could have in flight in all its lanes."""
+
+
+def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
+    """All sessions of a run, from its ledger and the cost of each session's steps."""
+    found: dict[str, Account] = {}
+    for row in ledger:
+        account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
+        if row.kind == "open":
+            account.width = row.attempt
+        elif row.kind == "lease":
+            account.leased += row.amount
+            account.had_budget = True
+        elif row.kind == "charge":
+            account.charged += row.amount
+        elif row.kind == "crash":
+            account.crashed += row.amount
+        elif row.kind == "release":
+            account.released += row.amount
+        elif row.kind == "close":
+            account.closed = True
+    return found
+
+
+def open_row(session: str, width: int) -> LedgerRecord:
+    """The row that begins a session; `attempt` holds the episodes it may have in flight."""
+    return LedgerRecord(kind="open", session=session, amount=PicoUsd(0), attempt=width, at=time.time())
+
+
+def settle_crashes(ledger: Mapping[str, Account], worst_cases: Iterable[int]) -> Iterator[LedgerRecord]:
+    """The rows that charge and close every session that has crashed.
+
+    `worst_cases`: of the next request of each episode that was or may have been begun, read only as far as needed.
+    """
+    for account in ledger.values():
+        if account.closed:
+            continue
+        left = max(0, account.leased - account.settled - account.charged) if account.had_budget else None
+        charge = crash_charge(
+            leased=account.leased if account.had_budget else None,
+            settled=account.settled,
+            charged=account.charged,
+            worst_cases=_until(worst_cases, left),
+        )
+        account.crashed, account.closed = charge, True
+        if charge:
+            yield LedgerRecord(
+                kind="crash",
+                session=account.session,
+                amount=charge,
+                reason="unconfirmed: what may have been in flight when the session died",
+                at=time.time(),
+            )
+        yield LedgerRecord(kind="close", session=account.session, amount=PicoUsd(0), reason="crashed", at=time.time())
+
+
+def _until(amounts: Iterable[int], enough: int | None) -> list[int]:
+    """The amounts up to the one that makes their sum `enough`; all of them if None."""
+    if enough is None:
+        return list(amounts)
+    taken: list[int] = []
+    for amount in amounts:
+        if sum(taken) >= enough:
+            break
+        taken.append(amount)
+    return taken
+
+
+def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:
+    """All that counts against the budget: steps and charges, crash charges included, releases taken off."""
+    return PicoUsd(steps + sum(one.charged + one.crashed - one.released for one in ledger))

@@ -1,0 +1,62 @@
+"""How one call of `run` ended: what the command line tells, and its exit code."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COMPLETE, FAILED, INCOMPLETE, INTERRUPTED = 0, 1, 3, 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a call of `run` has brought about, and what is left."""
+
+    directory: Path
+    reason: str
+    """Why it stopped: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `errors`, `lane`, `parked`."""
+    messages: tuple[str, ...]
+    """What went wrong, in sentences with remedies."""
+    episodes: int
+    """All that the spec asks for."""
+    ended: int
+    owed: int
+    broken: int
+    """Of the owed ones, those that an internal error stopped."""
+    steps: int
+    """In this call."""
+    elapsed_s: float
+    spent: int
+    """Pico-dollars, all calls together: steps and charges."""
+    unconfirmed: int
+    """Of it, charges for what crashes may have left in flight."""
+    budget: int | None
+    example: str
+    """An episode to look at."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 complete; 1 complete with failed episodes; 3 incomplete; 130 interrupted."""
+        if self.reason == "interrupt":
+            return INTERRUPTED
+        if not self.owed:
+            return COMPLETE
+        return FAILED if self.owed == self.broken else INCOMPLETE
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome with a stable schema; money in USD."""
+        return {
+            "version": 1,
+            "run": str(self.directory),
+            "exit_code": self.exit_code,
+            "reason": self.reason,
+            "messages": list(self.messages),
+            "episodes": self.episodes,
+            "ended": self.ended,
+            "owed": self.owed,
+            "broken": self.broken,
+            "steps": self.steps,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "spent_usd": self.spent / 1e12,
+            "unconfirmed_usd": self.unconfirmed / 1e12,
+            "budget_usd": None if self.budget is None else self.budget / 1e12,
+        }

@@ -1,0 +1,336 @@
+"""`evalkit run`: one command to start, to resume and to extend. A spec is a desired state; what is missing is played.
+
+Order of events: everything the spec names is checked, the run is locked, the manifest is extended, the money that a
+crash may have left in flight is charged, then the lanes play. Nothing is sent before all of that is durable.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+from evalkit.client.budget import Budget
+from evalkit.client.file_limit import make_room
+from evalkit.errors import LaneClosed, RunError
+from evalkit.money import PicoUsd
+from evalkit.run.askers import Desk, Launch, check_keys, open_desk
+from evalkit.run.episode import LEFT_OWED, Stop, Table
+from evalkit.run.freeze import Resolved, merge, worker_name
+from evalkit.run.money import Account, accounts, open_row, settle_crashes, spent
+from evalkit.run.outcome import Outcome
+from evalkit.run.resume import Holdings, order, read_holdings
+from evalkit.run.scheduler import LaneJob, play_lanes
+from evalkit.run.universe import Choice, episodes, lanes
+from evalkit.run.view import Pace, View, view_of
+from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
+from evalkit.store.reader import read_ledger
+from evalkit.store.writer import Store, open_store
+
+SHOW_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What one call of `run` asks for beside the spec."""
+
+    directory: Path
+    choice: Choice = field(default_factory=Choice)
+    limit: int | None = None
+    """End at most so many episodes a lane in this call."""
+    retry: frozenset[str] = frozenset()
+    """Endings whose episodes are played again."""
+    repair: bool = False
+    """Give up what a damaged log has lost, and go on."""
+    launch: Launch | None = None
+    """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One life of a run: everything that its parts share."""
+
+    name: str
+    """Host, pid and time: the worker of its rows, the session of its money."""
+    resolved: Resolved
+    options: RunOptions
+    manifest: Manifest
+    store: Store
+    stop: Stop
+    holdings: Holdings
+    accounts: dict[str, Account]
+    began: float
+    """In the loop's time."""
+    jobs: list[LaneJob]
+    desk: Desk | None = None
+
+    @property
+    def spent_before(self) -> PicoUsd:
+        """What all earlier sessions have spent: steps and charges, crash charges included."""
+        return spent(self.holdings.cost, self.accounts.values())
+
+
+async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> Outcome:
+    """Play what the spec asks for and the run lacks; returns how it ended.
+
+    Raises UsageError or RunError, before anything is written, for what cannot be run as asked; CorruptLogError for a
+    damaged log, StorageError where the disk refuses.
+    """
+    directory = options.directory
+    check_keys(resolved, options.choice)
+    old = _existing(directory)
+    manifest = resolved.manifest if old is None else merge(old, resolved.manifest, str(directory))
+    loop = asyncio.get_running_loop()
+    name = f"{worker_name()}:{time.time():.3f}"
+    with open_store(directory, session=name) as store:
+        holdings = read_holdings(directory, resolved.manifest)
+        if old is None or manifest != old:
+            write_manifest(directory, manifest)
+        ledger = accounts(read_ledger(directory), holdings.cost_by_worker)
+        session = Session(
+            name=name,
+            resolved=resolved,
+            options=options,
+            manifest=manifest,
+            store=store,
+            stop=Stop(),
+            holdings=holdings,
+            accounts=ledger,
+            began=loop.time(),
+            jobs=[],
+        )
+        _log_start(session)
+        try:
+            await _play(session, show)
+        except asyncio.CancelledError:
+            if session.stop.reason != "interrupt":
+                raise
+        outcome = _outcome(session)
+        store.event("ended", **outcome.to_json())
+    return outcome
+
+
+async def _play(session: Session, show: Callable[[View], None]) -> None:
+    with _interruptible(session.stop):
+        async with _desk(session) as desk:
+            session.desk = desk
+            session.jobs = _jobs(session, desk)
+            async with _watched(session, show):
+                await play_lanes(session.jobs)
+
+
+def _existing(directory: Path) -> Manifest | None:
+    """The manifest of the run that lies there, or None for a new run. Raises RunError for a foreign directory."""
+    if (directory / FILE).exists():
+        return read_manifest(directory)
+    # A run that was killed before its manifest was written has its lock and empty folders.
+    own = {"lock", "tail", "steps", "ledger", "events.jsonl"}
+    if directory.is_dir() and any(
+        entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
+    ):
+        raise RunError(
+            f"{directory} is no run directory, and it is not empty. Nothing was written. Choose another with --dir."
+        )
+    if directory.exists() and not directory.is_dir():
+        raise RunError(f"{directory} is a file. Choose another place with --dir.")
+    return None
+
+
+def _log_start(session: Session) -> None:
+    sweep = session.resolved.sweep
+    session.store.event(
+        "started",
+        evalkit=session.manifest.evalkit,
+        spec=sweep.source,
+        pid=os.getpid(),
+        width=sweep.width,
+        budget_pico_usd=sweep.budget,
+        deadline_s=sweep.deadline_s,
+        only_agents=sorted(session.options.choice.agents),
+        only_suites=sorted(session.options.choice.suites),
+        retry=sorted(session.options.retry),
+    )
+
+
+@asynccontextmanager
+async def _desk(session: Session) -> AsyncIterator[Desk]:
+    """Everything that asks, with the money of earlier sessions settled and this session's on the books."""
+    options, store = session.options, session.store
+    async with AsyncExitStack() as stack:
+        desk = await open_desk(
+            session.resolved,
+            session.manifest,
+            options.choice,
+            stack,
+            launch=options.launch,
+            directory=options.directory,
+        )
+        if desk.lanes:
+            for row in settle_crashes(session.accounts, _worst_cases(session, desk)):
+                store.enter(row)
+            store.enter(open_row(session.name, session.resolved.sweep.width * len(desk.lanes)))
+            await store.durable()
+            desk.budget = Budget(
+                budget=session.resolved.sweep.budget, spent=session.spent_before, ledger=store, session=session.name
+            )
+        session.stop.wake = lambda: _wake(session, desk)
+        yield desk
+        if desk.budget is not None:
+            desk.budget.close()
+
+
+def _wake(session: Session, desk: Desk) -> None:
+    """The run stops: whoever waits for a limit or for money leaves; what is in flight comes back."""
+    error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
+    for lane in desk.lanes.values():
+        lane.end(error)
+    if desk.budget is not None:
+        desk.budget.end(error)
+
+
+def _worst_cases(session: Session, desk: Desk) -> Iterator[int]:
+    """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
+
+    Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order.
+    """
+    width = max((one.width for one in session.accounts.values() if not one.closed), default=0)
+    unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
+    manifest, choice = session.resolved.manifest, session.options.choice
+    for name, agents in lanes(manifest, choice).items():
+        if name not in desk.lanes:
+            continue
+        for started in (True, False):
+            some = order(episodes(manifest, agents, choice), session.holdings, frozenset(), started=started)
+            for episode in some if started else islice(some, width):
+                yield desk.worst_case(session.holdings.seat(episode), unfunded)
+
+
+def _jobs(session: Session, desk: Desk) -> list[LaneJob]:
+    sweep, options, manifest = session.resolved.sweep, session.options, session.resolved.manifest
+    loop = asyncio.get_running_loop()
+    by_lane = lanes(manifest, options.choice)
+    room = make_room(sweep.width * max(1, len(desk.lanes))) // max(1, len(desk.lanes))
+    if room < sweep.width:
+        session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
+    jobs = []
+    for name, agents in by_lane.items():
+        owed = [session.holdings.owed(one, options.retry) for one in episodes(manifest, agents, options.choice)]
+        todo = chain.from_iterable(
+            order(episodes(manifest, agents, options.choice), session.holdings, options.retry, started=started)
+            for started in (True, False)
+        )
+        table = Table(
+            log=session.store,
+            worker=session.name,
+            stop=session.stop,
+            lane_stop=Stop(),
+            deadline=None if sweep.deadline_s is None else loop.time() + sweep.deadline_s,
+        )
+        jobs.append(
+            LaneJob(
+                name=name,
+                width=max(1, min(room, sweep.width, sum(owed))),
+                episodes=len(owed),
+                done_before=len(owed) - sum(owed),
+                todo=todo,
+                sit=session.holdings.seat,
+                asker=desk.asker,
+                table=table,
+                limit=options.limit,
+            )
+        )
+    return jobs
+
+
+@contextmanager
+def _interruptible(stop: Stop) -> Iterator[None]:
+    """Ctrl-C or SIGTERM: the first asks players to end after their durable step, a second one stops at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def heard() -> None:
+        if stop.reason == "interrupt" and task is not None:
+            task.cancel()
+        stop.set("interrupt", "Interrupted.")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heard)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
+    """While the lanes play: show the run now and then, and set the log's pace by the replies' time."""
+    pace = Pace()
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(SHOW_EVERY_S)
+            _keep_pace(session)
+            show(view_of(session.jobs, session.desk, session.resolved.sweep, pace, session.spent_before))
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+
+def _keep_pace(session: Session) -> None:
+    """A row may wait for company a tenth of the time that the fastest lane's replies take."""
+    assert session.desk is not None
+    medians = [lane.stats().median_latency_s for lane in session.desk.lanes.values()]
+    known = [median for median in medians if median > 0]
+    if known:
+        session.store.pace(min(known))
+
+
+def _outcome(session: Session) -> Outcome:
+    jobs, stop = session.jobs, session.stop
+    left = [ending for job in jobs for ending, count in job.table.ended.items() for _ in range(count)]
+    ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
+    total = sum(job.episodes for job in jobs)
+    lane_words = [job.table.lane_stop.message for job in jobs if job.table.lane_stop.message]
+    budget = session.desk.budget if session.desk is not None else None
+    owed = total - ended
+    return Outcome(
+        directory=session.options.directory,
+        reason=_reason(session, owed, bool(lane_words)),
+        messages=tuple([stop.message] if stop.reason not in ("", "interrupt") else []) + tuple(lane_words),
+        episodes=total,
+        ended=ended,
+        owed=owed,
+        broken=left.count("internal_error") + len(session.holdings.broken),
+        steps=sum(job.table.steps for job in jobs),
+        elapsed_s=asyncio.get_running_loop().time() - session.began,
+        spent=session.spent_before if budget is None else budget.stats().spent,
+        unconfirmed=sum(one.crashed - one.released for one in session.accounts.values()),
+        budget=session.resolved.sweep.budget,
+        example=_example(session),
+    )
+
+
+def _reason(session: Session, owed: int, lane_ended: bool) -> str:
+    if session.stop.reason:
+        return session.stop.reason
+    if not owed:
+        return "complete"
+    if lane_ended:
+        return "lane"
+    return "limit" if session.options.limit is not None else "parked"
+
+
+def _example(session: Session) -> str:
+    """An episode that is worth a look, as `show` takes it."""
+    for suite in session.resolved.manifest.suites.values():
+        for agent in session.resolved.manifest.agents.values():
+            return f"{agent.name}:{suite.name}:{suite.instances[0].id}:0"
+    return ""

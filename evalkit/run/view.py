@@ -1,0 +1,152 @@
+"""What a running sweep looks like at one moment: read by the display, never steering anything."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from evalkit.run.askers import Desk
+from evalkit.run.episode import LEFT_OWED
+from evalkit.run.scheduler import LaneJob
+from evalkit.spec.model import Sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneView:
+    """One lane at one moment."""
+
+    name: str
+    episodes: int
+    """All that the sweep plans here."""
+    done: int
+    """Ended, earlier calls included."""
+    playing: int
+    steps: int
+    """In this call."""
+    rate: float
+    """Steps a second over the last few seconds."""
+    in_flight: int
+    window: int
+    """Requests the lane would have in flight at most just now; 0: no such thing (a policy in this process)."""
+    waiting: int
+    """Requests waiting for a limit."""
+    paused_s: float
+    latency_s: float
+    """Median of recent replies."""
+    failures: Mapping[str, int]
+    """Failed attempts by kind."""
+    left: Mapping[str, int]
+    """Episodes of this call by how they were left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The whole run at one moment."""
+
+    name: str
+    elapsed_s: float
+    lanes: tuple[LaneView, ...]
+    spent: int
+    """Pico-dollars: steps and charges, earlier calls included."""
+    reserved: int
+    budget: int | None
+    stopping: str
+    """Why the run is draining; empty while it goes on."""
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the end at the present pace, or None while it cannot be told."""
+        slowest = 0.0
+        for lane in self.lanes:
+            owed = lane.episodes - lane.done
+            ended = sum(lane.left.values())
+            if owed <= 0:
+                continue
+            if not ended or not lane.rate:
+                return None
+            slowest = max(slowest, owed * (lane.steps / ended) / lane.rate)
+        return slowest
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the JSON log; money in USD."""
+        return {
+            "event": "progress",
+            "elapsed_s": round(self.elapsed_s, 1),
+            "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
+            "done": sum(lane.done for lane in self.lanes),
+            "episodes": sum(lane.episodes for lane in self.lanes),
+            "steps": sum(lane.steps for lane in self.lanes),
+            "steps_per_s": round(sum(lane.rate for lane in self.lanes), 1),
+            "spent_usd": self.spent / 1e12,
+            "budget_usd": None if self.budget is None else self.budget / 1e12,
+            "stopping": self.stopping,
+            "lanes": {
+                lane.name: {
+                    "done": lane.done,
+                    "episodes": lane.episodes,
+                    "in_flight": lane.in_flight,
+                    "waiting": lane.waiting,
+                    "paused_s": round(lane.paused_s, 1),
+                    "failures": dict(lane.failures),
+                }
+                for lane in self.lanes
+            },
+        }
+
+
+RATE_OVER_S = 5.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many steps each lane had made at the last few looks."""
+
+    began: float = field(default_factory=monotonic)
+    looks: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
+
+    def rates(self, now: float, steps: dict[str, int]) -> dict[str, float]:
+        """Steps a second of each lane over the last seconds."""
+        self.looks.append((now, steps))
+        while now - self.looks[0][0] > RATE_OVER_S and len(self.looks) > 2:
+            self.looks.popleft()
+        since, before = self.looks[0]
+        span = now - since
+        return {name: (count - before.get(name, 0)) / span if span > 0 else 0.0 for name, count in steps.items()}
+
+
+def view_of(jobs: Sequence[LaneJob], desk: Desk | None, sweep: Sweep, pace: Pace, spent_before: int) -> View:
+    """The run as it stands."""
+    now = monotonic()
+    rates = pace.rates(now, {job.name: job.table.steps for job in jobs})
+    money = desk.budget.stats() if desk is not None and desk.budget is not None else None
+    return View(
+        name=sweep.name,
+        elapsed_s=now - pace.began,
+        lanes=tuple(_lane_view(job, desk, rates[job.name]) for job in jobs),
+        spent=spent_before if money is None else money.spent,
+        reserved=0 if money is None else money.reserved,
+        budget=sweep.budget,
+        stopping=next((job.table.stop.reason for job in jobs if job.table.stop.reason), ""),
+    )
+
+
+def _lane_view(job: LaneJob, desk: Desk | None, rate: float) -> LaneView:
+    table = job.table
+    lane = desk.lanes.get(job.name) if desk is not None else None
+    stats = lane.stats() if lane is not None else None
+    return LaneView(
+        name=job.name,
+        episodes=job.episodes,
+        done=job.done_before + sum(count for ending, count in table.ended.items() if ending not in LEFT_OWED),
+        playing=table.playing,
+        steps=table.steps,
+        rate=rate,
+        in_flight=table.playing if stats is None else stats.in_flight,
+        window=0 if stats is None else stats.window,
+        waiting=0 if stats is None else stats.waiting,
+        paused_s=0.0 if stats is None else stats.paused_s,
+        latency_s=0.0 if stats is None else stats.median_latency_s,
+        failures={} if stats is None else stats.failures,
+        left=dict(table.ended),
+    )

@@ -1,0 +1,136 @@
+"""A real sweep for the kill tests: a simulated provider in a process of its own, and `evalkit run` in another."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SPEC = """
+replicates = {replicates}
+width = {width}
+[[agents]]
+name = "knuth"
+provider = "local"
+model = "knuth"
+[[agents]]
+name = "noisy"
+provider = "local"
+model = "noisy"
+[[suites]]
+name = "scheduling/basic"
+vary = {{ periods = [{periods}] }}
+"""
+
+PROVIDER = """
+dialect = "openai_chat"
+url = "{url}"
+any_model = true
+[usd_per_mtok]
+input = "1"
+output = "4"
+as_of = 2026-11-21
+source = "simulated"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request as the bill has it."""
+
+    episode: str
+    step: int
+    attempt: int
+    cost: int
+
+
+@contextmanager
+def simulator(bill: Path, *flags: str) -> Iterator[str]:
+    """A simulated provider writing `bill`; gives its base URL."""
+    command = [sys.executable, "-m", "evalkit", "simulate", "--until-eof", f"--bill={bill}", *flags]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("listening on "), line
+        yield line.split()[-1]
+    finally:
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
+
+
+def prepare(folder: Path, url: str, *, width: int = 12, periods: int = 30, replicates: int = 1) -> None:
+    """A sweep and its provider in a folder of their own."""
+    (folder / "providers").mkdir(parents=True)
+    (folder / "providers" / "local.toml").write_text(PROVIDER.format(url=url))
+    spec = SPEC.format(width=width, periods=periods, replicates=replicates)
+    (folder / "sweep.toml").write_text(spec)
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    """`evalkit run` on the folder's sweep, in the background."""
+    command = [sys.executable, "-m", "evalkit", "run", "sweep.toml", "--dir", "run", "--json", *more]
+    with (folder / "out.log").open("a") as out:
+        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True)
+
+
+def finish(folder: Path, *more: str) -> int:
+    """`evalkit run` on the folder's sweep, to its end; its exit code."""
+    return start(folder, *more).wait(600)
+
+
+def kill_after(process: subprocess.Popen[str], seconds: float, bill: Path, since: int) -> bool:
+    """Kill -9 so many seconds after the process's first request; False if it ended by itself before."""
+    while len(read_bill(bill)) <= since:
+        if process.poll() is not None:
+            return False
+        time.sleep(0.02)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        return True
+    return False
+
+
+def read_bill(bill: Path) -> list[Seen]:
+    """All requests that have arrived so far, in order."""
+    if not bill.exists():
+        return []
+    found = []
+    for line in bill.read_bytes().split(b"\n"):
+        if not line.endswith(b"}"):
+            continue
+        entry = json.loads(line)
+        episode, step, attempt = entry["request_id"].split("/")
+        found.append(Seen(episode, int(step), int(attempt), entry["cost"]))
+    return found
+
+
+def asked_again(lives: Sequence[Sequence[Seen]]) -> list[str]:
+    """Violations of: in a new life, an episode begins no earlier than at the last request the server saw from it.
+
+    `lives` are the requests of each process life, in order. Also within a life every step is asked once (attempts
+    aside), and steps rise by one.
+    """
+    last: dict[str, int] = {}
+    wrong = []
+    for number, life in enumerate(lives):
+        here: dict[str, int] = {}
+        for one in life:
+            if one.episode not in here:
+                if one.step not in (last.get(one.episode, -1), last.get(one.episode, -1) + 1):
+                    wrong.append(f"life {number}: {one} after step {last.get(one.episode)}")
+            elif one.step != here[one.episode] + 1 and not (one.step == here[one.episode] and one.attempt > 0):
+                wrong.append(f"life {number}: {one} after step {here[one.episode]} of the same life")
+            here[one.episode] = one.step
+        last |= here
+    return wrong

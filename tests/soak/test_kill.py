@@ -1,0 +1,86 @@
+"""kill -9 at random moments, over HTTP with latency: nothing durable is asked again, and the budget holds."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, simulator, start
+
+TIMING = {"latency_s", "queue_s", "started_at", "worker"}
+
+
+def steps(run: Path) -> list[dict[str, object]]:
+    """The step table without its timing columns, in order of episode and step."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(run / "steps")
+    rows = table.select([name for name in table.column_names if name not in TIMING]).to_pylist()
+    return sorted(rows, key=lambda row: (row["episode"], row["step"]))
+
+
+def evalkit_json(folder: Path, *words: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "evalkit", *words, "--json"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, faults: tuple[str, ...]) -> None:
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    with simulator(tmp_path / "whole.jsonl", *faults) as url:
+        prepare(whole, url, replicates=replicates)
+        assert finish(whole) == 0, (whole / "out.log").read_text()[-2000:]
+    true_bill = sum(one.cost for one in read_bill(tmp_path / "whole.jsonl"))
+    draw = random.Random(kills)
+    bill = tmp_path / "torn.jsonl"
+    ran_out, killed, stated, lives = 0, 0, 0, []
+    with simulator(bill, f"--latency={latency}", *faults) as url:
+        prepare(torn, url, replicates=replicates)
+        while True:
+            budget = true_bill * 12 // 10 + stated
+            since = len(read_bill(bill))
+            process = start(torn, "--budget", f"{budget / 1e12:.12f}")
+            if killed < kills and kill_after(process, draw.uniform(0.05, 1.2), bill, since):
+                killed += 1
+                code = None
+                time.sleep(0.3)  # what was on its way when it died still arrives
+            else:
+                code = process.wait(600)
+            seen = read_bill(bill)
+            lives.append(seen[since:])
+            assert sum(one.cost for one in seen) <= budget, "the bill passed the budget"
+            if code == 0:
+                break
+            if code is not None:
+                assert code == 3, (torn / "out.log").read_text()[-2000:]
+                ran_out += 1
+                charged = int(evalkit_json(torn, "status", "run")["money"]["charges_pico_usd"])
+                assert charged > stated, "out of money without a charge to blame"
+                stated = charged
+    assert killed == kills
+    assert asked_again(lives) == []
+    assert steps(torn / "run") == steps(whole / "run")
+    assert subprocess.run([sys.executable, "-m", "evalkit", "verify", "run"], cwd=torn, check=False).returncode == 0
+    print(
+        f"{kills} kills, {len(lives)} lives, out of money {ran_out} times, "
+        f"bill {sum(one.cost for one in seen) / true_bill:.3f} of the uninterrupted run's"
+    )
+    if kills >= 50:
+        assert ran_out >= 2
+
+
+def test_five_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, 5, "lognormal:60ms:0.4", 1, ())
+    assert (tmp_path / "torn" / "run" / "run.json").exists()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("faults", [(), ("--fault-reset=0.01", "--fault-truncated=0.01", "--fault-500=0.01")])
+def test_fifty_kills_lose_nothing_that_was_durable(tmp_path: Path, faults: tuple[str, ...]) -> None:
+    kill_and_resume(tmp_path, 50, "lognormal:80ms:0.4", 3, faults)
+    assert (tmp_path / "torn" / "run" / "run.json").exists()

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from evalkit.errors import UsageError
+from evalkit.money import Price
+from evalkit.spec.catalogue import find_model, provider_names, read_provider
+
+GOOD = """
+dialect = "openai_chat"
+url = "https://example.invalid/v1/"
+key_env = "SOME_KEY"
+limits = { requests_per_minute = 60 }
+[models.small]
+context_tokens = 1000
+refuses = ["temperature"]
+usd_per_mtok = { input = "0.25", output = "2", cached_read = "0.025", as_of = 2026-01-01, source = "a page" }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "providers").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "providers"
+
+
+def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
+    (folder / "mine.toml").write_text(GOOD)
+    provider = read_provider("mine")
+    model = find_model(provider, "small")
+    assert provider.url == "https://example.invalid/v1"
+    assert model.price == Price(input=250_000, output=2_000_000, cached_read=25_000, cached_write=250_000)
+    assert model.limits.requests_per_minute == 60
+    assert model.price_source == "a page, 2026-01-01"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (('"openai_chat"', '"openai_chatt"'), "no dialect 'openai_chatt'. Did you mean 'openai_chat'"),
+        (('input = "0.25"', 'input = "cheap"'), "models.small.usd_per_mtok: 'cheap' is not a price"),
+        (('input = "0.25"', "input = 0.25"), "models.small.usd_per_mtok.input: expected str, got float"),
+        (("requests_per_minute = 60", "requests_per_minute = 0"), "limits.requests_per_minute: must be positive"),
+        (('["temperature"]', '["temprature"]'), "Did you mean 'temperature'"),
+        (('url = "https://example.invalid/v1/"', ""), "give either `url`"),
+    ],
+)
+def test_a_bad_provider_file_is_refused(folder: Path, change: tuple[str, str], says: str) -> None:
+    assert change[0] in GOOD
+    (folder / "mine.toml").write_text(GOOD.replace(*change))
+    with pytest.raises(UsageError, match=says):
+        read_provider("mine")
+
+
+def test_unknown_providers_and_models_are_named_with_the_nearest(folder: Path) -> None:
+    (folder / "mine.toml").write_text(GOOD)
+    with pytest.raises(UsageError, match="no provider 'mien'.*Did you mean 'mine'"):
+        read_provider("mien")
+    with pytest.raises(UsageError, match="lists no model 'smal'. Did you mean 'small'"):
+        find_model(read_provider("mine"), "smal")
+
+
+def test_every_shipped_provider_can_be_read_and_holds_no_key() -> None:
+    names = provider_names()
+    assert {"simulated", "openai", "vllm"} <= set(names)
+    for name in names:
+        provider = read_provider(name)
+        assert provider.key_env == provider.key_env.upper()
+        assert all(model.price is not None for model in provider.models.values())

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalkit.errors import UsageError
+from evalkit.spec.reading import parse_span, read_toml
+
+
+class Inner(msgspec.Struct, frozen=True, kw_only=True):
+    width: int = 1
+
+
+class Outer(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+    inner: list[Inner] = []
+    by_name: dict[str, Inner] = {}
+
+
+def read(tmp_path: Path, text: str) -> Outer:
+    path = tmp_path / "file.toml"
+    path.write_text(text)
+    return read_toml(path, Outer)
+
+
+def test_a_good_file_becomes_its_record(tmp_path: Path) -> None:
+    got = read(tmp_path, 'name = "a"\n[[inner]]\nwidth = 3\n[by_name.x]\nwidth = 4\n')
+    assert got == Outer(name="a", inner=[Inner(width=3)], by_name={"x": Inner(width=4)})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nmae = 'a'", r"file\.toml: unknown key 'nmae'\. Did you mean 'name'\?"),
+        ("[[inner]]\n[[inner]]\nwidht = 3", r"unknown key 'inner\[2\]\.widht'\. Did you mean 'width'\?"),
+        ("[by_name.x]\nwidht = 3", r"unknown key 'by_name\.x\.widht'"),
+        ("[[inner]]\nwidth = 'many'", r"file\.toml: inner\[1\]\.width: expected int, got str\."),
+        ("name = 3", r"file\.toml: name: expected str, got int\."),
+        ("name = ", r"file\.toml is not valid TOML: .*line 1"),
+    ],
+)
+def test_a_bad_file_is_refused_by_file_place_and_nearest_name(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read(tmp_path, text)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.toml: no such file"):
+        read_toml(tmp_path / "absent.toml", Outer)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("15m", 900), ("1h30m", 5400), ("250ms", 0.25), ("2 h", 7200)]
+)
+def test_spans_of_time_are_read_as_people_write_them(text: str, seconds: float) -> None:
+    assert parse_span(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5", "1h and a bit", "-3s"])
+def test_what_is_no_span_of_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no span of time"):
+        parse_span(text)

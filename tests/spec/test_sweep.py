@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from evalkit.errors import UsageError
+from evalkit.spec.sweep import find_sweep, read_sweep
+
+GOOD = """
+replicates = 2
+budget_usd = "1.50"
+deadline = "2h"
+[[agents]]
+name = "m"
+provider = "simulated"
+model = "knuth"
+temperature = 0.5
+[[agents]]
+policy = "random"
+[[suites]]
+name = "scheduling/basic"
+vary = { k = [1, 2] }
+"""
+
+
+def read(tmp_path: Path, text: str):  # noqa: ANN201
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return read_sweep(path)
+
+
+def test_a_sweep_is_read_with_its_units(tmp_path: Path) -> None:
+    sweep = read(tmp_path, GOOD)
+    assert sweep.name == "mine"
+    assert sweep.budget == 1_500_000_000_000
+    assert sweep.deadline_s == 7200
+    assert [agent.name for agent in sweep.agents] == ["m", "random"]
+    assert [agent.lane for agent in sweep.agents] == ["simulated/knuth", "policy"]
+    assert sweep.agents[0].overrides == {"temperature": 0.5}
+    assert sweep.suites[0].vary == {"k": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("replicates = 2", "replicats = 2"), "unknown key 'replicats'. Did you mean 'replicates'"),
+        (("replicates = 2", "replicates = 0"), "replicates: must be 1 to"),
+        (("temperature = 0.5", "temprature = 0.5"), r"agents\[1\]\.temprature'. Did you mean 'temperature'"),
+        (("temperature = 0.5", "temperature = 'hot'"), r"agents\[1\]\.temperature"),
+        (("temperature = 0.5", "temperature = 99"), "temperature: must be 0 to 10"),
+        (('policy = "random"', 'policy = "randon"'), "there is no policy 'randon'. Did you mean 'random'"),
+        (('policy = "random"', 'policy = "random"\nmodel = "x"'), "has no `provider` or `model`"),
+        (('policy = "random"', 'policy = "random"\ntemperature = 1.0'), "has no sampling settings"),
+        (('policy = "random"', 'name = "m"\npolicy = "random"'), "the name 'm' is given twice"),
+        (('policy = "random"', 'provider = "openai"'), "give either `policy`, or both"),
+        (('budget_usd = "1.50"', 'budget_usd = "plenty"'), "'plenty' is not an amount in USD"),
+        (('deadline = "2h"', 'deadline = "later"'), "no span of time"),
+        (("k = [1, 2]", "k = []"), "the list of values is empty"),
+        (("replicates = 2", 'name = "../up"'), "is no good name"),
+        (('[[suites]]\nname = "scheduling/basic"\nvary = { k = [1, 2] }', ""), "suites"),
+    ],
+)
+def test_a_bad_sweep_is_refused_by_place_and_nearest_name(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    assert change[0] in GOOD
+    with pytest.raises(UsageError, match=says):
+        read(tmp_path, GOOD.replace(*change))
+
+
+def test_limits_must_name_a_lane_that_is_used(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no agent uses the lane 'simulated/kunth'. Did you mean 'simulated/knuth'"):
+        read(tmp_path, GOOD + '[limits."simulated/kunth"]\nin_flight = 3\n')
+    sweep = read(tmp_path, GOOD + '[limits."simulated/knuth"]\nin_flight = 3\n')
+    assert sweep.limits["simulated/knuth"].in_flight == 3
+
+
+def test_sweeps_are_found_by_path_and_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine.toml").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    assert find_sweep("mine").read_text() == GOOD
+    assert find_sweep("runs/mine.toml").read_text() == GOOD
+    assert find_sweep("quickstart").name == "quickstart.toml"
+    with pytest.raises(UsageError, match="quickstart"):
+        find_sweep("quickstrat")
+    with pytest.raises(UsageError, match="no such file"):
+        find_sweep("runs/absent.toml")
