@@ -122,9 +122,7 @@ class HttpTransport:
         if reply.status != 200 and self._key and self._key.encode() in body:
             body = body.replace(self._key.encode(), b"***")
         if reply.status >= 300 and "location" in reply.headers:
-            detail = (
-                f"redirected to {reply.headers['location']}, which is not followed; put that into the provider's url"
-            )
+            detail = self._blacked_out(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
@@ -156,7 +154,9 @@ class HttpTransport:
             self._idle.clear(alarm)
 
     def _words(self, flaw: BaseException) -> str:
-        text = f"{type(flaw).__name__}: {flaw}"
+        return self._blacked_out(f"{type(flaw).__name__}: {flaw}")
+
+    def _blacked_out(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
 
