@@ -18,16 +18,30 @@ def offered(request: Request, name: str) -> Tool | None:
     return next((tool for tool in request.tools if tool.name == name), None)
 
 
-def results(request: Request) -> dict[str, str]:
-    """The last answer of every tool that has answered in this chat, by the tool's name."""
+def results(request: Request) -> dict[str, list[str]]:
+    """What the tools have answered in this chat, by the tool's name, in order.
+
+    Answers to calls whose arguments were no JSON object are left out: they say what was wrong with the call, and an
+    agent that sees its own mistake asks again.
+    """
     names: dict[str, str] = {}
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     for message in request.messages:
         for call in message.calls:
-            names[call.id] = call.name
+            if _is_object(call.arguments):
+                names[call.id] = call.name
         if message.role == "tool" and message.call_id in names:
-            found[names[message.call_id]] = message.text
+            found.setdefault(names[message.call_id], []).append(message.text)
     return found
+
+
+def _is_object(arguments: str) -> bool:
+    if arguments == "{}":
+        return True
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def turns(request: Request) -> int:

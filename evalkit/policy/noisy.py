@@ -75,7 +75,14 @@ def _wrong_type(at: Moment) -> Reply:
 
 def _unparseable(at: Moment) -> Reply:
     """An action whose text holds no mapping."""
-    texts = ["give everybody what they like best", "```python\n{}\n```", "{W1: T1}", "dict(W1='T1')", "{'W1': 1 + }"]
+    texts = [
+        "give everybody what they like best",
+        "```python\n{}\n```",
+        "{W1: T1}",
+        "{'W1': 1 + }",
+        "['W1', 'T1']",
+        "{['W1']: 'T1'}",
+    ]
     return _with_last(
         at.good, lambda call: json.dumps(dict.fromkeys(_arguments(call), texts[at.draws.below(len(texts))]))
     )

@@ -52,13 +52,16 @@ def knuth(request: Request, draws: Stream) -> Reply:
     if asking:
         return asking
     workers, tasks = _ids(known)
-    last, problems = read_history(known.get(HISTORY, ""))
+    histories = known.get(HISTORY, [])
+    # Asked twice, the tool may say the second time that it has answered already.
+    last, problems = next(filter(None, map(_readable, reversed(histories))), ({}, []))
     if _complete(last, workers, tasks):
         if problems:
             worker, task = problems[draws.below(len(problems))]
             last = repair(last, worker, task)
         return submit(request, last)
-    if "{" in known.get(HISTORY, "").lstrip()[1:]:
+    # A brace within is an attempt, however it is written; the first character may be the repr's own.
+    if any("{" in text.lstrip()[1:] for text in histories):
         return submit(request, _shuffled(workers, tasks, draws))
     return submit(request, dict(zip(workers, tasks, strict=False)))
 
@@ -95,6 +98,11 @@ def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
     return {}, []
 
 
+def _readable(text: str) -> tuple[Assignment, list[tuple[str, str]]] | None:
+    found = read_history(text)
+    return found if found[0] else None
+
+
 def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
     ids = assignment.keys() | set(assignment.values())
     found = []
@@ -108,7 +116,7 @@ def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _asks(request: Request, known: Mapping[str, str], wanted: Sequence[str]) -> Reply | None:
+def _asks(request: Request, known: Mapping[str, Sequence[str]], wanted: Sequence[str]) -> Reply | None:
     """Calls of those wanted tools that are offered and have not answered yet, in one reply; None if there are none."""
     missing = [name for name in wanted if name not in known and offered(request, name)]
     if request.sampling.parallel_calls is False:
@@ -116,8 +124,9 @@ def _asks(request: Request, known: Mapping[str, str], wanted: Sequence[str]) -> 
     return calling(request, [(name, "{}") for name in missing]) if missing else None
 
 
-def _ids(known: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    return _listed(known.get(WORKERS, "")), _listed(known.get(TASKS, ""))
+def _ids(known: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    workers, tasks = (next(filter(None, map(_listed, known.get(name, ()))), []) for name in (WORKERS, TASKS))
+    return workers, tasks
 
 
 def _listed(text: str) -> list[str]:

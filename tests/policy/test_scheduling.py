@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.dialogue import Reply, Request
+from evalkit.dialogue import Message, Reply, Request
 from evalkit.policy.answer import answer
 from evalkit.policy.scheduling import knuth, random, read_history, repair
 from tests.policy.chatting import ACTION, TOOLS, chat, submitted
@@ -133,3 +133,21 @@ def test_an_action_that_takes_an_object_gets_one() -> None:
 def test_replies_depend_on_the_request_alone() -> None:
     request = chat({**IDS, "get_previous_attempts_data": PLAIN}, seed=5)
     assert knuths(request) == knuths(request)
+
+
+def test_what_was_asked_in_vain_is_asked_again() -> None:
+    request = chat({**IDS, "get_previous_attempts_data": "Nothing was done: the arguments must be a JSON object."})
+    (user, assistant, *told) = request.messages
+    spoiled = (*assistant.calls[:2], replace(assistant.calls[2], arguments="null"))
+    again = knuths(replace(request, messages=(user, replace(assistant, calls=spoiled), *told)))
+    assert [(call.id, call.name) for call in again.calls] == [("call_3", "get_previous_attempts_data")]
+
+
+def test_a_history_that_is_refused_the_second_time_is_still_known() -> None:
+    request = chat({**IDS, "get_previous_attempts_data": PLAIN})
+    (user, assistant, *told) = request.messages
+    twice = replace(assistant.calls[2], id="call_9")
+    refused = Message(role="tool", call_id="call_9", text="See above.")
+    assistant = replace(assistant, calls=(*assistant.calls, twice))
+    changed = replace(request, messages=(user, assistant, *told, refused))
+    assert submitted(knuths(changed)) == submitted(knuths(request))
