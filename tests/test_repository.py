@@ -106,6 +106,32 @@ def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
     assert set(re.findall(r"`(\w+)`", sections["Limits"])) == set(LimitsFile.__struct_fields__)
 
 
+def table_rows(document: str, title: str) -> list[list[str]]:
+    """The cells of the table under a heading, backquotes taken off; the head is left out."""
+    text = (PROJECT / "docs" / document).read_text()
+    section = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section, title
+    lines = [line for line in section[1].splitlines() if line.startswith("| `")]
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize(("title", "name"), [("Columns of `steps/`", "STEPS"), ("Columns of `ledger/`", "LEDGER")])
+def test_the_run_directorys_document_lists_the_columns_as_they_are(title: str, name: str) -> None:
+    from evalkit.store import schema
+
+    columns = [[field.name, str(field.type), field.metadata[b"unit"].decode()] for field in getattr(schema, name)]
+    assert [row[:3] for row in table_rows("run-directory.md", title)] == columns
+
+
+def test_the_prompt_packs_document_lists_every_text_with_its_fields() -> None:
+    from evalkit.env.table import ENVIRONMENTS
+
+    for name, environment in ENVIRONMENTS.items():
+        rows = table_rows("prompt-packs.md", f"Texts of {name}")
+        listed = {key: frozenset(re.findall(r"\{(\w+)\}", fields)) for key, fields in rows}
+        assert listed == dict(environment.texts)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling", reason="building the wheel needs hatchling, which `make setup` installs")
