@@ -192,16 +192,6 @@ class Lane:
             self._end, self._shut = error, True
         self._send_away(error)
 
-    @property
-    def ended(self) -> bool:
-        """Whether `end` was called."""
-        return self._end is not None
-
-    @property
-    def down(self) -> bool:
-        """Whether the provider does not answer."""
-        return self._health.down
-
     def stats(self) -> LaneStats:
         """The lane at this moment."""
         now = self._loop.time()

@@ -14,7 +14,7 @@ from evalkit.client.open import open_asker, open_transport
 from evalkit.dialogue import Message, Sampling
 from evalkit.errors import EvalkitError
 from evalkit.money import FREE, PicoUsd
-from evalkit.spec.model import AgentSpec, Limits, Model, Provider
+from evalkit.spec.model import Limits, Model, Provider
 from evalkit.store.record import LedgerRecord
 
 KEY = "sk-planted-0123456789"
@@ -56,7 +56,7 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
     try:
         async with open_transport(provider) as transport:
             asker = open_asker(
-                AgentSpec(name="a"),
+                "a",
                 provider=provider,
                 model=Model(name=kind, price=None, limits=Limits()),
                 sampling=Sampling(),
