@@ -32,10 +32,14 @@ def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
 def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:
     """Plain values as a record of `kind`; `where` names their source in errors. Raises UsageError."""
     _refuse_unknown_keys(data, kind, where, "")
+    return _converted(data, kind, where, "")
+
+
+def _converted(data: object, kind: type[RecordT], where: str, place: str) -> RecordT:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as flaw:
-        raise UsageError(f"{where}: {_plain(str(flaw))}") from flaw
+        raise UsageError(f"{where}: {_plain(str(flaw), place)}") from flaw
 
 
 def _refuse_unknown_keys(data: object, kind: Any, where: str, place: str) -> None:
@@ -49,7 +53,10 @@ def _refuse_unknown_keys(data: object, kind: Any, where: str, place: str) -> Non
             _refuse_unknown_keys(item, get_args(kind)[0], where, f"{place}[{i + 1}]")
     elif origin is dict and isinstance(data, dict):
         for key, item in data.items():
-            _refuse_unknown_keys(item, get_args(kind)[1], where, _join(place, key))
+            entry = get_args(kind)[1]
+            _refuse_unknown_keys(item, entry, where, _join(place, key))
+            if isinstance(entry, type) and issubclass(entry, msgspec.Struct):
+                _converted(item, entry, where, _join(place, key))  # msgspec itself does not say which key it was
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         for key, item in data.items():
@@ -62,11 +69,12 @@ def _join(place: str, key: str) -> str:
     return f"{place}.{key}" if place else key
 
 
-def _plain(message: str) -> str:
+def _plain(message: str, before: str) -> str:
     """msgspec's message with the place first: `agents[1].width: expected int, got str`."""
     found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", message, re.DOTALL)
     text, place = (found[1], found[2]) if found else (message, None)
     text = (text[0].lower() + text[1:]).replace("`", "")
+    place = _join(before, place) if place else before
     if not place:
         return f"{text}."
     # msgspec counts list entries from 0, people count tables from 1.

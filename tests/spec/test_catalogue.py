@@ -55,9 +55,9 @@ def test_a_bad_provider_file_is_refused(folder: Path, change: tuple[str, str], s
 
 def test_unknown_providers_and_models_are_named_with_the_nearest(folder: Path) -> None:
     (folder / "mine.toml").write_text(GOOD)
-    with pytest.raises(UsageError, match="no provider 'mien'.*Did you mean 'mine'"):
+    with pytest.raises(UsageError, match=r"no provider 'mien'.*Did you mean 'mine'"):
         read_provider("mien")
-    with pytest.raises(UsageError, match="lists no model 'smal'. Did you mean 'small'"):
+    with pytest.raises(UsageError, match=r"lists no model 'smal'. Did you mean 'small'"):
         find_model(read_provider("mine"), "smal")
 
 

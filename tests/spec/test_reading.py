@@ -36,7 +36,7 @@ def test_a_good_file_becomes_its_record(tmp_path: Path) -> None:
         ("[by_name.x]\nwidht = 3", r"unknown key 'by_name\.x\.widht'"),
         ("[[inner]]\nwidth = 'many'", r"file\.toml: inner\[1\]\.width: expected int, got str\."),
         ("name = 3", r"file\.toml: name: expected str, got int\."),
-        ("name = ", r"file\.toml is not valid TOML: .*line 1"),
+        ("name = = 3", r"file\.toml is not valid TOML: .*line 1"),
     ],
 )
 def test_a_bad_file_is_refused_by_file_place_and_nearest_name(tmp_path: Path, text: str, says: str) -> None:

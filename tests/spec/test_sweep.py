@@ -22,7 +22,7 @@ vary = { k = [1, 2] }
 """
 
 
-def read(tmp_path: Path, text: str):  # noqa: ANN201
+def read(tmp_path: Path, text: str):
     path = tmp_path / "mine.toml"
     path.write_text(text)
     return read_sweep(path)
@@ -66,7 +66,7 @@ def test_a_bad_sweep_is_refused_by_place_and_nearest_name(tmp_path: Path, change
 
 
 def test_limits_must_name_a_lane_that_is_used(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no agent uses the lane 'simulated/kunth'. Did you mean 'simulated/knuth'"):
+    with pytest.raises(UsageError, match=r"no agent uses the lane 'simulated/kunth'. Did you mean 'simulated/knuth'"):
         read(tmp_path, GOOD + '[limits."simulated/kunth"]\nin_flight = 3\n')
     sweep = read(tmp_path, GOOD + '[limits."simulated/knuth"]\nin_flight = 3\n')
     assert sweep.limits["simulated/knuth"].in_flight == 3
