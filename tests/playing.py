@@ -8,7 +8,7 @@ from evalkit.digests import NOTHING, step_digest
 from evalkit.env.environment import Kit, Pack
 from evalkit.env.replay import advance, begin
 from evalkit.money import PicoUsd
-from evalkit.spec.identity import episode_id, instance_digest
+from evalkit.spec.identity import episode_id, episode_key, instance_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
 from evalkit.store.record import StepRecord
 from evalkit.store.replies import encode_reply
@@ -29,7 +29,10 @@ def a_suite(name: str, secrets: Sequence[int], axes: Mapping[str, Any] | None = 
         digest="s",
         instances=tuple(
             ManifestInstance(
-                id=f"i{i}", digest=instance_digest("guessing", {**line, "at": i}), stratum=line["family"], line=line
+                id=f"i{i}",
+                digest=instance_digest("guessing", {**line, "at": f"{name} {i}"}),
+                stratum=line["family"],
+                line=line,
             )
             for i, line in enumerate(lines)
         ),
@@ -87,7 +90,7 @@ def rows(
     kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=manifest.agents[agent].notes)
     position = begin(GUESSING, GUESSING.load(target.line), kit)
     known: dict[str, Any] = {
-        "episode": episode_id(agent + suite, target.digest, replicate),
+        "episode": episode_id(episode_key(agent, {}, pack.digest, "guessing", 1), target.digest, replicate),
         "environment": "guessing",
         "suite": suite,
         "instance": instance,

@@ -7,11 +7,13 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
+from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
 from evalkit.report.report import Report
 from evalkit.report.tables import MISSING, Table, shown
+from evalkit.report.trajectory import Kind, Part, Trajectory
 from evalkit.report.visible import visible
 
 NO_BREAK = "\u00a0"
@@ -81,3 +83,38 @@ def _texts(table: Table, row: Mapping[str, Any], above: Mapping[str, Any]) -> li
             text = text.replace(" ", NO_BREAK).replace("," + NO_BREAK, ", ")
         texts.append(Text(text, style="dim" if text == MISSING else "bold" if column.kind == "score" else ""))
     return texts
+
+
+STYLES: Mapping[Kind, str] = {
+    "period": "bold",
+    "turn": "dim",
+    "read": "cyan",
+    "said": "green",
+    "call": "bold green",
+    "facts": "dim",
+    "warning": "bold red",
+    "end": "bold",
+}
+
+
+def print_trajectory(trajectory: Trajectory, *, to: Console | None = None) -> None:
+    """Print one episode: its header, then what it read, said and called."""
+    to = to or console()
+    width = max(map(len, trajectory.header), default=0)
+    for name, value in trajectory.header.items():
+        to.print(Text(f"{name:<{width}}  ", style="dim") + Text(value))
+    for part in trajectory.parts:
+        _print_part(part, to)
+
+
+def _print_part(part: Part, to: Console) -> None:
+    style = STYLES[part.kind]
+    if part.kind in ("period", "end"):
+        to.print()
+        to.print(Rule(Text(part.title, style=style), style="dim", align="left"))
+    else:
+        if part.kind == "turn":
+            to.print()
+        to.print(Text(part.title, style=style))
+    if part.text:
+        to.print(Padding(Text(part.text, style="dim" if part.kind == "facts" else ""), (0, 0, 0, 2), expand=False))

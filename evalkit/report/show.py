@@ -1,0 +1,118 @@
+"""`evalkit show RUN EPISODE`: find one episode in a run and render its trajectory."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalkit.env.environment import Kit, Pack
+from evalkit.errors import RunError, nearest
+from evalkit.money import show_usd
+from evalkit.report.episodes import COLUMNS as RESULT_COLUMNS
+from evalkit.report.episodes import Environments, EpisodeResult, episode_results
+from evalkit.report.tables import seconds
+from evalkit.report.trajectory import ROW, Trajectory, trajectory_parts
+from evalkit.report.visible import visible
+from evalkit.store.manifest import Manifest, read_manifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEYS = ("episode", "agent", "suite", "instance", "replicate")
+NAMED = 8
+"""Episodes that a message lists at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeKey:
+    """One episode of a run, as people name it."""
+
+    id: str
+    agent: str
+    suite: str
+    instance: str
+    replicate: int
+
+    @property
+    def place(self) -> str:
+        """`agent:suite:instance:replicate`."""
+        return f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
+
+
+def show(run: Path, episode: str, *, period: int | None = None) -> Trajectory:
+    """One episode of a run, or one period of it.
+
+    `episode` is its id, the beginning of one, or `agent:suite:instance:replicate`. Raises RunError if no episode, or
+    more than one, is meant by it, or if it has no such period; CorruptLogError if its rows cannot be read.
+    """
+    from pyarrow import compute
+
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.store.reader import scan
+
+    manifest = read_manifest(run)
+    key = find_episode(_keys(scan(run, KEYS)), episode)
+    columns = tuple(dict.fromkeys((*RESULT_COLUMNS, *ROW)))
+    table = scan(run, columns)
+    steps = table.filter(compute.equal(table.column("episode"), key.id))
+    return build_trajectory(manifest, steps, ENVIRONMENTS, period=period)
+
+
+def _keys(table: "pa.Table") -> list[EpisodeKey]:
+    rows = table.group_by(list(KEYS)).aggregate([]).to_pylist()
+    return [EpisodeKey(id=row.pop("episode"), **row) for row in rows]
+
+
+def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
+    """The one episode that is meant. Raises RunError naming the candidates."""
+    known = sorted(keys, key=lambda key: (key.place, key.id))
+    if not known:
+        raise RunError("The run holds no steps yet, so there is no episode to show.")
+    found = [key for key in known if wanted in (key.place, key.id)]
+    if not found and wanted:
+        found = [key for key in known if key.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        some = "".join(f"\n  {key.id}  {key.place}" for key in found[:NAMED])
+        more = f"\n  and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+        raise RunError(f"{wanted!r} is the beginning of {len(found):,} episodes; write more of it:{some}{more}")
+    hint = nearest(wanted, [key.place for key in known]) if ":" in wanted else ""
+    if len(hint) > 200:
+        hint = f" One that the run holds: {known[0].place}"
+    form = "Write an id, the beginning of one, or agent:suite:instance:replicate."
+    raise RunError(f"The run holds no episode {wanted!r}.{hint or f' {form}'}")
+
+
+def build_trajectory(
+    manifest: Manifest, steps: "pa.Table", environments: Environments, *, period: int | None = None
+) -> Trajectory:
+    """The trajectory of one episode's rows in effect. Raises RunError if it has no such period."""
+    (result,) = episode_results(steps, manifest, environments)
+    if period is not None and not 0 <= period < result.periods:
+        raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {period} to show.")
+    rows: Sequence[Mapping[str, Any]] = steps.sort_by("step").select(list(ROW)).to_pylist()
+    agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
+    pack = manifest.packs[agent.packs[suite.environment]]
+    kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+    env = environments[suite.environment]
+    target = next(one for one in suite.instances if one.id == result.instance)
+    parts = tuple(trajectory_parts(env, env.load(target.line), kit, rows, period=period))
+    return Trajectory(header=_header(result, pack.name), parts=parts)
+
+
+def _header(result: EpisodeResult, pack: str) -> dict[str, str]:
+    score = (
+        "none: owed" if result.score is None else f"{100 * result.score:.1f}" + (" (solved)" if result.solved else "")
+    )
+    lines = {
+        "episode": result.id,
+        "agent": f"{result.agent} (prompts: {pack})",
+        "instance": f"{result.suite} {result.instance}, replicate {result.replicate}",
+        "score": score,
+        "ending": result.ending or "none yet",
+        "length": f"{result.steps:,} steps in {result.periods:,} periods",
+        "cost": f"{show_usd(result.cost)} for {result.tokens_in:,} tokens in, {result.tokens_out:,} out",
+        "latency": f"{seconds(result.latency_s)} of replies",
+    }
+    return {name: visible(value) for name, value in lines.items()}
