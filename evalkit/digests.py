@@ -6,7 +6,8 @@ framed by its length, so that no two different sequences of parts have the same 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
@@ -21,12 +22,12 @@ NOTHING = bytes(SIZE)
 
 def texts_digest(messages: Iterable[Message]) -> bytes:
     """Digest of what the agent reads as the consequence of a reply: the observation, and a new chat's opening."""
-    return _digest(b"texts", _message_parts(messages))
+    return _digest(b"texts", _messages(messages))
 
 
 def chain_open(messages: Iterable[Message], tools: Sequence[Tool]) -> bytes:
     """Digest of a chat's first request: its opening messages and the tools it offers."""
-    return _digest(b"open", (_tools(tools), *_message_parts(messages)))
+    return _digest(b"open", _tools(tools), _messages(messages))
 
 
 def chain_turn(previous: bytes, reply: bytes, observation: Iterable[Message], tools: Sequence[Tool] | None) -> bytes:
@@ -34,31 +35,38 @@ def chain_turn(previous: bytes, reply: bytes, observation: Iterable[Message], to
 
     `reply` is the logged JSON of the answer to `previous`; `tools` is None as long as the same tools are offered.
     """
-    offered = b"same" if tools is None else _tools(tools)
-    return _digest(b"turn", (previous, reply, offered, *_message_parts(observation)))
+    offered = b"" if tools is None else _tools(tools)
+    return _digest(b"turn", previous, reply, offered, _messages(observation))
 
 
 def step_digest(request_digest: bytes, reply: bytes | None, facts: bytes, observation_digest: bytes) -> bytes:
     """Digest of a log row: what was asked, answered (None: nothing), found and shown."""
-    answered = (b"none",) if reply is None else (b"reply", reply)
-    return _digest(b"step", (request_digest, facts, observation_digest, *answered))
+    if reply is None:
+        return _digest(b"step", request_digest, facts, observation_digest)
+    return _digest(b"step", request_digest, facts, observation_digest, reply)
 
 
-def _message_parts(messages: Iterable[Message]) -> Iterator[bytes]:
-    for message in messages:
-        yield message.role.encode()
-        yield _bytes(message.text)
-        yield _bytes(message.call_id)
-        yield message.opaque
-        yield len(message.calls).to_bytes(4, "big")
-        for call in message.calls:
-            yield _bytes(call.id)
-            yield _bytes(call.name)
-            yield _bytes(call.arguments)
+def _messages(messages: Iterable[Message]) -> bytes:
+    """The messages as JSON: different messages never give the same."""
+    value = [
+        (
+            message.role,
+            message.text,
+            message.call_id,
+            message.opaque.decode("latin-1"),
+            [(call.id, call.name, call.arguments) for call in message.calls],
+        )
+        for message in messages
+    ]
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # Half a surrogate pair: refused elsewhere, and a digest must not be the first to stumble over it.
+        return json.dumps(value).encode()
 
 
 def _tools(tools: Sequence[Tool]) -> bytes:
-    value = [[tool.name, tool.description, tool.parameters] for tool in tools]
+    value = [(tool.name, tool.description, tool.parameters) for tool in tools]
     return orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS)
 
 
@@ -68,14 +76,8 @@ def _plain(value: object) -> object:
     raise TypeError(f"a tool's parameters hold {value!r}, which is no JSON")
 
 
-def _bytes(text: str) -> bytes:
-    # Total: half a surrogate pair is refused elsewhere, a digest must not be the first to stumble over it.
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _digest(kind: bytes, parts: Iterable[bytes]) -> bytes:
-    framed = bytearray(kind)
+def _digest(kind: bytes, *parts: bytes) -> bytes:
+    framed = [kind]
     for part in parts:
-        framed += len(part).to_bytes(8, "big")
-        framed += part
-    return hashlib.sha256(framed).digest()[:SIZE]
+        framed += (len(part).to_bytes(8, "big"), part)
+    return hashlib.sha256(b"".join(framed)).digest()[:SIZE]
