@@ -70,13 +70,13 @@ def _literal(text: str) -> Parsed | Refusal:
     flaw = _scan(text)
     if flaw:
         return Refusal(flaw, {"limit": MOST_DEPTH} if flaw == "too_deep" else {})
-    return _quietly(lambda: ast.literal_eval(text), warn="\\" in text)
+    return _quietly(lambda: ast.literal_eval(text))
 
 
 def _unescaped_literal(text: str) -> Parsed | Refusal:
     if "\\" not in text:
         return Refusal("unparseable")  # nothing to undo: the first reading has said so already
-    undone = _quietly(lambda: text.encode().decode("unicode_escape"), warn=True)
+    undone = _quietly(lambda: text.encode().decode("unicode_escape"))
     return _literal(undone.value) if isinstance(undone, Parsed) else undone
 
 
@@ -85,11 +85,9 @@ def _json(text: str) -> Parsed | Refusal:
     return Refusal("unparseable") if isinstance(found, Refusal) and found.outcome == "not_json" else found
 
 
-def _quietly(read: Callable[[], Any], warn: bool) -> Parsed | Refusal:
-    """What `read` gives, or why not. `warn`: Python might warn of a bad escape, which is nobody's business here."""
+def _quietly(read: Callable[[], Any]) -> Parsed | Refusal:
+    """What `read` gives, or why not. Python's warnings of bad escapes and odd numbers are nobody's business here."""
     try:
-        if not warn:
-            return Parsed(read())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return Parsed(read())
