@@ -73,6 +73,8 @@ class Seat:
     episode: Episode
     position: Position
     take: int = 0
+    line: int = 0
+    """The take that began at step 0: it keys the seeds, so that what is played afresh is drawn afresh."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,7 +200,7 @@ async def _breathe(table: Table) -> None:
 
 def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
     step = seat.position.step
-    seed = derive(seat.episode.id, step) if seat.take == 0 else derive(seat.episode.id, seat.take, step)
+    seed = derive(seat.episode.id, step) if seat.line == 0 else derive(seat.episode.id, seat.line, step)
     return Question(episode=seat.episode.id, step=step, seed=seed, tools=tools, messages=parts)
 
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
+import orjson
+
+from evalkit import __version__
 from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError
 from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
+from evalkit.store.reader import read_index, replay_rows
 from evalkit.store.replies import decode_reply
 
 
@@ -35,6 +40,10 @@ class Row(Protocol):
         """Place in the episode."""
 
     @property
+    def take(self) -> int:
+        """Which attempt at the episode wrote it."""
+
+    @property
     def reply(self) -> bytes | None:
         """The reply's JSON, or None for an ending that brought none."""
 
@@ -57,12 +66,17 @@ class Holdings:
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
     """The same by the session that wrote them."""
 
-    def owed(self, episode: Episode, retry: frozenset[str]) -> bool:
-        """Whether an episode has to be played, or played on."""
-        if episode.id in self.broken:
-            return "internal_error" in retry
+    def ended(self, episode: Episode) -> bool:
+        """Whether an episode has an ending in the log."""
         held = self.episodes.get(episode.id)
-        return held is None or not held.ending or held.ending in retry
+        return held is not None and bool(held.ending)
+
+    def to_play(self, episode: Episode, retry: frozenset[str]) -> bool:
+        """Whether an episode has to be played, or played on."""
+        held = self.episodes.get(episode.id)
+        if held is not None and held.ending:
+            return held.ending in retry
+        return episode.id not in self.broken or "internal_error" in retry
 
     def started(self, episode: Episode) -> bool:
         """Whether the log has rows of it."""
@@ -74,16 +88,51 @@ class Holdings:
         position = begin(episode.cell.env, episode.instance, episode.cell.kit)
         if held is None:
             return Seat(episode=episode, position=position)
-        rows = list(self.rows[episode.id])
-        if not held.ending:
-            return Seat(episode=episode, position=_replayed(episode, position, rows), take=held.take)
-        if rows[-1].reply is None:
+        rows, take = self.rows[episode.id], held.take
+        if held.ending and rows[-1].reply is not None:
+            return Seat(episode=episode, position=position, take=take + 1, line=take + 1)
+        if held.ending:
             # The provider refused that request: ask it again, keep what came before.
-            return Seat(episode=episode, position=_replayed(episode, position, rows[:-1]), take=held.take + 1)
-        return Seat(episode=episode, position=position, take=held.take + 1)
+            rows, take = rows[:-1], take + 1
+        _replay(episode, position, rows)
+        return Seat(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
 
 
-def _replayed(episode: Episode, position: Position, rows: Iterable[Row]) -> Position:
+def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdings:
+    """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
+    as in `retry`. Raises CorruptLogError if its log is damaged."""
+    index = read_index(directory)
+    return Holdings(
+        episodes=index.episodes,
+        rows=replay_rows(
+            directory, {name for name, held in index.episodes.items() if not held.ending or held.ending in retry}
+        ),
+        broken=_broken(directory),
+        cost=index.cost,
+        cost_by_worker=index.cost_by_worker,
+    )
+
+
+def _broken(directory: Path) -> frozenset[str]:
+    """Episodes whose last event in this version of evalkit was an internal error."""
+    found: set[str] = set()
+    try:
+        lines = (directory / "events.jsonl").read_bytes().splitlines()
+    except FileNotFoundError:
+        return frozenset()
+    for line in lines:
+        if b'"internal_error"' not in line:
+            continue
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:  # a crash tore the last line
+            continue
+        if event.get("kind") == "parked" and event.get("evalkit") == __version__:
+            found.add(str(event.get("episode")))
+    return frozenset(found)
+
+
+def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
     for row in rows:
         if row.reply is None:
             raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
@@ -94,9 +143,10 @@ def _replayed(episode: Episode, position: Position, rows: Iterable[Row]) -> Posi
                 "(`evalkit verify` tells), or this evalkit plays the environment differently (run.json names the one "
                 "that began the run)."
             )
-    return position
 
 
 def order(episodes: Iterable[Episode], holdings: Holdings, retry: frozenset[str], started: bool) -> Iterator[Episode]:
     """The episodes that are owed and that have (or have not) been started, in admission order."""
-    return (episode for episode in episodes if holdings.started(episode) is started and holdings.owed(episode, retry))
+    return (
+        episode for episode in episodes if holdings.started(episode) is started and holdings.to_play(episode, retry)
+    )

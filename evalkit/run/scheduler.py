@@ -22,7 +22,7 @@ class LaneJob:
     episodes: int
     """All that the sweep plans for the lane."""
     done_before: int
-    """Of them, those that are not to be played in this call."""
+    """Of them, those that have ended and are not to be played again."""
     todo: Iterator[Episode]
     """Shared by the lane's players: one loop, and next() does not await."""
     sit: Callable[[Episode], Seat]
@@ -31,6 +31,8 @@ class LaneJob:
     limit: int | None = None
     """End after so many episodes; None: play all."""
     taken: int = 0
+    broken_before: int = 0
+    """Of them, those that an internal error has stopped and that are not to be tried again."""
 
 
 async def play_lanes(jobs: Sequence[LaneJob]) -> None:

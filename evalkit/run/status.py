@@ -93,7 +93,7 @@ class Status:
 def read_status(directory: Path) -> Status:
     """The status of a run. Raises RunError if it is none, CorruptLogError if its log is damaged."""
     manifest = read_manifest(directory)
-    holdings = read_holdings(directory, manifest)
+    holdings = read_holdings(directory)
     books = accounts(read_ledger(directory), holdings.cost_by_worker)
     return Status(
         directory=directory,

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from evalkit.client.budget import Budget
@@ -25,9 +25,9 @@ from evalkit.run.money import Account, accounts, open_row, settle_crashes, spent
 from evalkit.run.outcome import Outcome
 from evalkit.run.resume import Holdings, order, read_holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
-from evalkit.run.universe import Choice, episodes, lanes
+from evalkit.run.universe import Choice, Episode, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
-from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
+from evalkit.store.manifest import FILE, Manifest, ManifestAgent, read_manifest, write_manifest
 from evalkit.store.reader import read_ledger
 from evalkit.store.writer import Store, open_store
 
@@ -87,7 +87,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     loop = asyncio.get_running_loop()
     name = f"{worker_name()}:{time.time():.3f}"
     with open_store(directory, session=name) as store:
-        holdings = read_holdings(directory, resolved.manifest)
+        holdings = read_holdings(directory, options.retry)
         if old is None or manifest != old:
             write_manifest(directory, manifest)
         ledger = accounts(read_ledger(directory), holdings.cost_by_worker)
@@ -210,40 +210,50 @@ def _worst_cases(session: Session, desk: Desk) -> Iterator[int]:
 
 
 def _jobs(session: Session, desk: Desk) -> list[LaneJob]:
-    sweep, options, manifest = session.resolved.sweep, session.options, session.resolved.manifest
-    loop = asyncio.get_running_loop()
-    by_lane = lanes(manifest, options.choice)
-    room = make_room(sweep.width * max(1, len(desk.lanes))) // max(1, len(desk.lanes))
+    sweep = session.resolved.sweep
+    models = max(1, len(desk.lanes))
+    room = make_room(sweep.width * models) // models
     if room < sweep.width:
         session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
-    jobs = []
-    for name, agents in by_lane.items():
-        owed = [session.holdings.owed(one, options.retry) for one in episodes(manifest, agents, options.choice)]
-        todo = chain.from_iterable(
-            order(episodes(manifest, agents, options.choice), session.holdings, options.retry, started=started)
-            for started in (True, False)
-        )
-        table = Table(
+    by_lane = lanes(session.resolved.manifest, session.options.choice)
+    return [_job(session, desk, name, agents, min(room, sweep.width)) for name, agents in by_lane.items()]
+
+
+def _job(session: Session, desk: Desk, name: str, agents: list[ManifestAgent], width: int) -> LaneJob:
+    sweep, options, holdings = session.resolved.sweep, session.options, session.holdings
+    playing = ended = total = 0
+    for one in episodes(session.resolved.manifest, agents, options.choice):
+        to_play = holdings.to_play(one, options.retry)
+        total += 1
+        playing += to_play
+        ended += not to_play and holdings.ended(one)
+    now = asyncio.get_running_loop().time()
+    return LaneJob(
+        name=name,
+        width=max(1, min(width, playing)),
+        episodes=total,
+        done_before=ended,
+        broken_before=total - playing - ended,
+        todo=_todo(session, agents),
+        sit=holdings.seat,
+        asker=desk.asker,
+        table=Table(
             log=session.store,
             worker=session.name,
             stop=session.stop,
             lane_stop=Stop(),
-            deadline=None if sweep.deadline_s is None else loop.time() + sweep.deadline_s,
-        )
-        jobs.append(
-            LaneJob(
-                name=name,
-                width=max(1, min(room, sweep.width, sum(owed))),
-                episodes=len(owed),
-                done_before=len(owed) - sum(owed),
-                todo=todo,
-                sit=session.holdings.seat,
-                asker=desk.asker,
-                table=table,
-                limit=options.limit,
-            )
-        )
-    return jobs
+            deadline=None if sweep.deadline_s is None else now + sweep.deadline_s,
+        ),
+        limit=options.limit,
+    )
+
+
+def _todo(session: Session, agents: list[ManifestAgent]) -> Iterator[Episode]:
+    """What a lane has to play: started episodes first, each kind in admission order."""
+    options = session.options
+    for started in (True, False):
+        everything = episodes(session.resolved.manifest, agents, options.choice)
+        yield from order(everything, session.holdings, options.retry, started=started)
 
 
 @contextmanager
@@ -308,7 +318,7 @@ def _outcome(session: Session) -> Outcome:
         episodes=total,
         ended=ended,
         owed=owed,
-        broken=left.count("internal_error") + len(session.holdings.broken),
+        broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
         steps=sum(job.table.steps for job in jobs),
         elapsed_s=asyncio.get_running_loop().time() - session.began,
         spent=session.spent_before if budget is None else budget.stats().spent,
