@@ -92,45 +92,14 @@ LITERALS = st.recursive(
 
 @given(st.dictionaries(st.text() | st.integers(), LITERALS))
 def test_whatever_python_writes_is_read_back(value: dict[object, object]) -> None:
-    expected = by_the_reference(repr(value))
+    expected = by_the_reference_quietly(repr(value))
     assert repr(plainly(read_mapping(repr(value)))) == repr(expected)
 
 
-TOKENS = [
-    "{",
-    "}",
-    "[",
-    "]",
-    "(",
-    ")",
-    "'a'",
-    '"b"',
-    ":",
-    ",",
-    "1",
-    "-",
-    "+",
-    "2j",
-    "True",
-    "null",
-    "set()",
-    "\\",
-    "'''",
-    "r'x'",
-    "b'y'",
-    "f'z'",
-    "not",
-    "*",
-    "a",
-    ".",
-    "...",
-    "\\'",
-    "é",
-    "'",
-    '"',
-    "0x1f",
-]
-PIECES = st.lists(st.sampled_from([*TOKENS, " ", "\n", "\r", "#c\n"]), max_size=25).map("".join)
+BRACKETS = list("{}[](),:+- \n\r")
+TOKENS = ["'a'", '"b"', "1", "2j", "0x1f", "True", "null", "set()", "r'x'", "b'y'", "f'z'", "not", "*", "a", "..."]
+BITS = ["\\", "'''", ".", "\\'", "é", "'", '"', "#c\n"]
+PIECES = st.lists(st.sampled_from([*BRACKETS, *TOKENS, *BITS]), max_size=25).map("".join)
 
 
 @given(PIECES | PIECES.map(lambda inner: "{'a': " + inner + "}"))
@@ -150,7 +119,7 @@ def test_no_text_ends_in_an_exception(text: str) -> None:
 @given(st.dictionaries(st.text(alphabet="WTab\"' :,{}1é"), st.text(alphabet="WTab\"' :,{}1é")))
 def test_the_ordinary_case_takes_the_short_way_to_the_same_value(value: dict[str, str]) -> None:
     for text in (repr(value), json.dumps(value), repr(value).replace(", ", ","), repr(value).replace("}", ",}")):
-        assert plainly(read_mapping(text)) == by_the_reference(text)
+        assert plainly(read_mapping(text)) == by_the_reference_quietly(text)
 
 
 BOMBS = [
