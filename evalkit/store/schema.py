@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from evalkit.store.columns import column_of
 from evalkit.store.record import LedgerRecord, StepRecord
 
 FORMAT = 1
@@ -82,7 +83,7 @@ FEW_VALUES = (
 
 
 def steps_table(records: Sequence[StepRecord]) -> pa.Table:
-    """The rows as a table of schema STEPS. Refuses nothing: see `_column`."""
+    """The rows as a table of schema STEPS. Refuses nothing: see `columns.py`."""
     return _table(records, STEPS, _step_values)
 
 
@@ -107,25 +108,5 @@ _ledger_values: Callable[[LedgerRecord], tuple[Any, ...]] = attrgetter(*LEDGER.n
 
 def _table(records: Sequence[Any], schema: pa.Schema, values: Callable[[Any], tuple[Any, ...]]) -> pa.Table:
     columns = zip(*map(values, records), strict=True) if records else [()] * len(schema)
-    arrays = [_column(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    arrays = [column_of(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """One column. A value the format cannot hold (half a surrogate pair, an integer too large) is replaced by the
-    nearest it can: the reply was paid for, and one provider's oddity must not cost the rows beside it."""
-    try:
-        return pa.array(values, kind)
-    except (UnicodeEncodeError, OverflowError, pa.ArrowInvalid):
-        return pa.array([_nearest(value, kind) for value in values], kind)
-
-
-def _nearest(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, bytes) and pa.types.is_string(kind):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, int) and pa.types.is_integer(kind):
-        most = 2 ** (kind.bit_width - 1) - 1
-        return max(-most - 1, min(most, value))
-    return value

@@ -137,7 +137,8 @@ class Store:
         if self._timer is None:
             self._begin()
         if len(group.steps) >= PACK_ROWS:
-            group.pack()
+            with self._or_fail():
+                group.pack()
             if group.rows >= GROUP_ROWS:
                 self._want(self._loop.time())
 
@@ -241,11 +242,24 @@ class Store:
         """The group's time has come. While the writer is busy nothing happens: `_settle` looks again."""
         if self._writing is not None or self._failure is not None or self._closed:
             return
-        group, self._group, self._timer = self._group, _Group(), None
-        load = self._load(group)
+        group = self._group
+        with self._or_fail():
+            load = self._load(group)
+        self._group, self._timer = _Group(), None
         job = self._start(self._writer, partial(commit, self._run, load))
         self._writing = group, load, job
         job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settle))
+
+    @contextmanager
+    def _or_fail(self) -> Iterator[None]:
+        """A bug in here must not leave those hanging who wait for the log."""
+        sound = False
+        try:
+            yield
+            sound = True
+        finally:
+            if not sound:
+                self._fail(RuntimeError("rows could not be turned into columns"))
 
     def _load(self, group: _Group) -> Load:
         group.pack()
