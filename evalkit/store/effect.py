@@ -1,0 +1,66 @@
+"""Which rows of a log are in effect, and whether they are all there. Arrays in, arrays out.
+
+A row of take t at step s supersedes all rows of lower takes from the first step of take t on. What is left of each
+episode must be the steps 0 to n-1, each once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The rows in effect."""
+
+    order: Ints
+    """(m,) row numbers of the rows in effect, by episode and step."""
+    start: Ints
+    """(episodes + 1,) where each episode's rows begin in `order`."""
+    take: Ints
+    """(episodes,) highest take among all rows; -1 where there is none."""
+    gaps: tuple[tuple[int, int, str], ...]
+    """(episode, step, `missing` or `twice`): the first flaw of each episode that has one."""
+
+
+def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int) -> Effect:
+    """Sort out the rows of a log.
+
+    episode  (n,)  number of the row's episode, 0..episodes-1
+    take     (n,)  from 0
+    step     (n,)  from 0
+    """
+    highest = np.full(episodes, -1, np.int64)
+    np.maximum.at(highest, episode, take)
+    live = np.flatnonzero(_not_superseded(episode, take, step, episodes))
+    order = live[np.lexsort((step[live], episode[live]))]
+    start = np.searchsorted(episode[order], np.arange(episodes + 1))
+    return Effect(order=order, start=start, take=highest, gaps=_gaps(episode[order], step[order], start))
+
+
+def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Flags:
+    live = np.ones(len(episode), np.bool_)
+    cut = np.full(episodes, np.iinfo(np.int64).max)
+    for level in np.unique(take)[::-1]:
+        rows = np.flatnonzero(take == level)
+        live[rows] = step[rows] < cut[episode[rows]]
+        np.minimum.at(cut, episode[rows], step[rows])
+    return live
+
+
+def _gaps(episode: Ints, step: Ints, start: Ints) -> tuple[tuple[int, int, str], ...]:
+    """`episode` and `step` sorted by both."""
+    place = np.arange(len(step)) - start[episode]
+    wrong = np.flatnonzero(step != place)
+    if not len(wrong):
+        return ()
+    _, first = np.unique(episode[wrong], return_index=True)
+    found = []
+    for row in wrong[first]:
+        twice = step[row] < place[row]
+        found.append((int(episode[row]), int(step[row] if twice else place[row]), "twice" if twice else "missing"))
+    return tuple(found)

@@ -1,0 +1,262 @@
+"""What a run's log holds: the index that a resume needs, the rows to replay, tables for reports.
+
+All of it works while another process writes the run: where compaction has moved a file between listing and opening, the
+log is listed again. Page checksums are verified in every read. No loop over rows in Python but for rows asked for.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.effect import Effect, Ints, rows_in_effect
+from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import LEDGER, STEPS, ledger_records
+from evalkit.store.segment import REMEDY, Kind, Segment, lay_out, read_segment
+
+_LOOKS = 6
+_PAUSE_S = 0.05
+"""How often, and after which pause, a listing that lacks a file is taken for a file on its way."""
+
+Choose = Callable[[pa.Table], pa.Table]
+"""Applied to each segment's table as it is read."""
+
+_KEYS = ("episode", "take", "step")
+_LONG = {"reply": pa.large_string(), "raw": pa.large_binary(), "facts": pa.large_string()}
+_CODED = ("episode", "environment", "suite", "instance", "agent", "ending", "worker", "served_model", "finish")
+"""Columns that reading keeps as dictionaries."""
+_SUMS = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldEpisode:
+    """What the log holds of one episode."""
+
+    steps: int
+    """Rows in effect: the steps 0 to `steps` - 1."""
+    take: int
+    """The highest."""
+    ending: str
+    """Of the last row in effect; empty while the episode goes on."""
+    cost: int
+    """Of all its rows, superseded ones included, in pico-dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunIndex:
+    """A log in numbers."""
+
+    episodes: Mapping[str, HeldEpisode]
+    rows: int
+    """All rows, superseded ones included; so are the sums below, for that money was spent."""
+    totals: Mapping[str, int]
+    """`cost` in pico-dollars and the five `tokens_` columns."""
+    cost_by_agent: Mapping[str, int]
+    cost_by_worker: Mapping[str, int]
+    """By the session that wrote the rows."""
+    ledger: tuple[LedgerRecord, ...]
+    next_steps: int
+    """Numbers of the next segments."""
+    next_ledger: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRow:
+    """A row in effect, as far as replay needs it."""
+
+    step: int
+    take: int
+    period: int
+    turn: int
+    reply: bytes | None
+    facts: bytes
+    observation_digest: bytes
+    request_digest: bytes
+    step_digest: bytes
+    ending: str
+
+
+_REPLAY = tuple(ReplayRow.__dataclass_fields__)
+
+
+def read_index(run: Path) -> RunIndex:
+    """The index of a run's log; an empty or absent log gives an empty one.
+
+    Raises CorruptLogError for missing, damaged or swapped segments and for episodes that lack a step.
+    """
+    columns = (*_KEYS, "ending", "agent", "worker", *_SUMS)
+    table, next_steps = _read(run, "steps", columns)
+    ledger, next_ledger = _read(run, "ledger", LEDGER.names)
+    names, codes, effect = _effect(table)
+    cost = _ints(table, "cost")
+    endings, ending = _coded(table, "ending")
+    last = effect.order[effect.start[1:] - 1]
+    return RunIndex(
+        episodes=_Episodes(names, effect, [endings[code] for code in ending[last]], _sum(codes, cost, len(names))),
+        rows=table.num_rows,
+        totals={name: int(_ints(table, name).sum()) for name in _SUMS},
+        cost_by_agent=_sum_by(table, "agent", cost),
+        cost_by_worker=_sum_by(table, "worker", cost),
+        ledger=tuple(ledger_records(ledger)),
+        next_steps=next_steps,
+        next_ledger=next_ledger,
+    )
+
+
+def read_ledger(run: Path) -> list[LedgerRecord]:
+    """The money rows, in order. Raises CorruptLogError."""
+    return ledger_records(_read(run, "ledger", LEDGER.names)[0])
+
+
+def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[ReplayRow]]:
+    """The rows in effect of these episodes, in step order; an episode without rows is absent.
+
+    One pass over the log; what is found stays in Arrow until an episode is asked for. Raises CorruptLogError.
+    """
+    wanted = frozenset(episodes)
+    if not wanted:
+        return {}
+
+    def chosen(table: pa.Table) -> pa.Table:
+        names, codes = _coded(table, "episode")
+        keep = np.array([name in wanted for name in names], np.bool_)
+        return table if keep.all() else _take(table, np.flatnonzero(keep[codes]))
+
+    table, _ = _read(run, "steps", ("episode", *_REPLAY), chosen)
+    names, _, effect = _effect(table)
+    return _Rows(names, effect, table)
+
+
+def scan(run: Path, columns: Iterable[str]) -> pa.Table:
+    """These columns of the rows in effect, ordered by episode and step: the same table however the run went.
+
+    Long texts come as `large_string`, since a run may hold more than 2 GB of them. Raises CorruptLogError.
+    """
+    wanted = list(dict.fromkeys(columns))
+    table, _ = _read(run, "steps", tuple(dict.fromkeys((*_KEYS, *wanted))))
+    names, codes, effect = _effect(table)
+    rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
+    order = effect.order[np.argsort(rank[codes[effect.order]], kind="stable")]
+    kinds = {name: _LONG.get(name, STEPS.field(name).type) for name in wanted}
+    # Long texts are made long before they are put in order, since an ordered column is one piece.
+    made = {
+        name: table.column(name).cast(kind) if name in _LONG else table.column(name) for name, kind in kinds.items()
+    }
+    ordered = _take(pa.table(made), order)
+    return pa.table({name: ordered.column(name).cast(kind) for name, kind in kinds.items()})
+
+
+def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None = None) -> tuple[pa.Table, int]:
+    """All rows of the log, in order, and the number of the next segment."""
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_PAUSE_S)
+        layout = lay_out(run, kind)
+        if layout.flaws:
+            continue
+        try:
+            tables = [_one(segment, columns, chosen) for segment in layout.segments]
+        except FileNotFoundError:
+            continue
+        schema = (STEPS if kind == "steps" else LEDGER).empty_table().select(list(columns))
+        return pa.concat_tables(tables) if tables else schema, layout.next
+    where, what = layout.flaws[0] if layout.flaws else (kind, "keeps changing while it is read")
+    raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
+
+
+def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.Table:
+    coded = [name for name in columns if name in _CODED] if segment.kind == "steps" else []
+    table = read_segment(segment, columns, coded).select(list(columns))
+    return table if chosen is None else chosen(table)
+
+
+def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
+    """(names of the episodes, each row's episode, rows in effect). Raises CorruptLogError if a step is missing."""
+    names, codes = _coded(table, "episode")
+    effect = rows_in_effect(codes, _ints(table, "take"), _ints(table, "step"), len(names))
+    for episode, step, flaw in effect.gaps:
+        has = "lacks its" if flaw == "missing" else "has twice"
+        raise CorruptLogError(f"episode {names[episode]} {has} step {step}. {REMEDY}")
+    return names, codes, effect
+
+
+def _coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+    """(values, for each row the number of its value)."""
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
+        return [], np.zeros(0, np.int64)
+    codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
+    return chunks[-1].dictionary.to_pylist(), np.concatenate(codes).astype(np.int64)
+
+
+def _ints(table: pa.Table, name: str) -> Ints:
+    chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in table.column(name).chunks]
+    return np.concatenate([np.zeros(0, np.int64), *chunks]).astype(np.int64)
+
+
+def _take(table: pa.Table, rows: Ints) -> pa.Table:
+    # `pyarrow.array` would import pandas.
+    return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
+
+
+def _sum_by(table: pa.Table, name: str, amounts: Ints) -> dict[str, int]:
+    names, codes = _coded(table, name)
+    return dict(zip(names, _sum(codes, amounts, len(names)).tolist(), strict=True))
+
+
+def _sum(codes: Ints, amounts: Ints, groups: int) -> Ints:
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, codes, amounts)
+    return sums
+
+
+class _Episodes(Mapping[str, HeldEpisode]):
+    """Made into records one at a time: a run may have a million."""
+
+    def __init__(self, names: list[str], effect: Effect, endings: list[str], cost: Ints) -> None:
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._steps, self._take, self._endings, self._cost = np.diff(effect.start), effect.take, endings, cost
+
+    def __getitem__(self, episode: str) -> HeldEpisode:
+        number = self._numbers[episode]
+        return HeldEpisode(
+            steps=int(self._steps[number]),
+            take=int(self._take[number]),
+            ending=self._endings[number],
+            cost=int(self._cost[number]),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+class _Rows(Mapping[str, Sequence[ReplayRow]]):
+    """The rows of the chosen episodes, in Arrow until asked for."""
+
+    def __init__(self, names: list[str], effect: Effect, table: pa.Table) -> None:
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._effect = effect
+        kinds = {"reply": pa.large_binary(), "facts": pa.large_binary(), "ending": pa.string()}
+        columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in _REPLAY}
+        self._table = pa.table(columns).combine_chunks()
+
+    def __getitem__(self, episode: str) -> Sequence[ReplayRow]:
+        number = self._numbers[episode]
+        rows = self._effect.order[self._effect.start[number] : self._effect.start[number + 1]]
+        return [ReplayRow(**row) for row in _take(self._table, rows).to_pylist()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
