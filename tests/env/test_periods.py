@@ -299,9 +299,8 @@ def test_each_mistake_has_an_outcome_and_a_text(call: tuple[str, object], outcom
     assert talk.state.turn == 1
     restarted = Talk(restarts=True)
     seen = restarted.say(call)
-    restarts = outcome != "notes_full"
-    assert (seen.facts.get("period_end") == "restart") is restarts
-    assert seen.new_chat is restarts
+    assert seen.facts["period_end"] == "restart"
+    assert seen.new_chat
 
 
 def test_an_argument_that_is_a_mapping_already_is_taken_as_it_is() -> None:
