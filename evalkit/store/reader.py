@@ -15,7 +15,7 @@ import pyarrow as pa
 from evalkit.errors import CorruptLogError
 from evalkit.store.effect import Effect, Ints, rows_in_effect
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import LEDGER, STEPS, ledger_records
+from evalkit.store.schema import LEDGER, STEPS, ledger_records, ledger_table, steps_table
 from evalkit.store.segment import REMEDY, Kind, Segment, lay_out, read_segment
 
 _LOOKS = 6
@@ -162,8 +162,8 @@ def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None =
             tables = [_one(segment, columns, chosen) for segment in layout.segments]
         except FileNotFoundError:
             continue
-        schema = (STEPS if kind == "steps" else LEDGER).empty_table().select(list(columns))
-        return pa.concat_tables(tables) if tables else schema, layout.next
+        empty = steps_table([]) if kind == "steps" else ledger_table([])
+        return pa.concat_tables(tables) if tables else empty.select(list(columns)), layout.next
     where, what = layout.flaws[0] if layout.flaws else (kind, "keeps changing while it is read")
     raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
 
@@ -192,17 +192,23 @@ def _coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
     chunks = column.unify_dictionaries().chunks
     if not chunks:
         return [], np.zeros(0, np.int64)
-    codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
-    return chunks[-1].dictionary.to_pylist(), np.concatenate(codes).astype(np.int64)
+    return chunks[-1].dictionary.to_pylist(), np.concatenate([_integers(chunk.indices) for chunk in chunks])
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
-    chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in table.column(name).chunks]
-    return np.concatenate([np.zeros(0, np.int64), *chunks]).astype(np.int64)
+    return np.concatenate([np.zeros(0, np.int64), *map(_integers, table.column(name).chunks)])
+
+
+def _integers(array: pa.Array) -> Ints:
+    """An int32 or int64 array without nulls. Here as below, pyarrow's own conversion would import pandas."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(0, np.int64)
+    words = np.frombuffer(buffer, np.int32 if array.type.bit_width == 32 else np.int64)
+    return words[array.offset : array.offset + len(array)].astype(np.int64)
 
 
 def _take(table: pa.Table, rows: Ints) -> pa.Table:
-    # `pyarrow.array` would import pandas.
     return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
 
 
