@@ -117,7 +117,7 @@ def _feedback(world: World, matching: tuple[int, ...], pairs: list[Pair]) -> tup
             legacy = stream.freeze()
         else:
             name = ",".join(map(str, matching))
-            chosen = Stream(world.seed, "feedback", name).permutation(len(pairs))[: world.k]
+            chosen = distinct(Stream(world.seed, "feedback", name), len(pairs), world.k)
         told = tuple(pairs[i] for i in chosen)
     return replace(world, legacy=legacy, seen=world.seen.put(matching, told)), told
 

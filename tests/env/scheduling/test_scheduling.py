@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from itertools import permutations
@@ -9,10 +10,12 @@ import pytest
 
 from evalkit.env.environment import Kit
 from evalkit.env.legacy import LegacyStream
+from evalkit.env.scheduling.assignment import distinct
 from evalkit.env.scheduling.generate import DIFFICULTIES
 from evalkit.env.scheduling.market import stable_matching
 from evalkit.env.scheduling.scheduling import SCHEDULING
 from evalkit.policy.scheduling import read_history
+from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
 from tests.submitting import KIT, PACK, SMALL, Play, matched, replying, submitting
 
@@ -161,6 +164,14 @@ def test_shown_pairs_are_distinct_and_blocking_and_all_of_them_where_they_are_fe
     assert len(some["shown"]) == 2
     assert all(pair in everything["shown"] for pair in some["shown"])
     assert some["shown"][0] != some["shown"][1]
+
+
+def test_every_choice_of_pairs_is_equally_likely() -> None:
+    drawn = Counter(tuple(distinct(Stream(seed, "pairs"), 4, 2)) for seed in range(2400))
+    assert drawn.keys() == set(permutations(range(4), 2))
+    # 200 expected of each of the 12; sd 13.5
+    assert all(abs(count - 200) < 60 for count in drawn.values())
+    assert sorted(distinct(Stream(0, "all"), 5, 5)) == [0, 1, 2, 3, 4]
 
 
 def test_a_stable_assignment_ends_the_episode() -> None:
