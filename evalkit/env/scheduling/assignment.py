@@ -122,6 +122,17 @@ def _feedback(world: World, matching: tuple[int, ...], pairs: list[Pair]) -> tup
     return replace(world, legacy=legacy, seen=world.seen.put(matching, told)), told
 
 
+def distinct(stream: Stream, n: int, size: int) -> list[int]:
+    """`size` different integers of 0..n-1, every choice and order alike: the front of a shuffle, drawn alone."""
+    moved: dict[int, int] = {}
+    chosen = []
+    for i in range(size):
+        j = i + stream.below(n - i)
+        chosen.append(moved.get(j, j))
+        moved[j] = moved.get(i, i)
+    return chosen
+
+
 def _history(state: State[World], mapping: Mapping[str, str], matching: tuple[int, ...], told: Iterable[Pair]) -> str:
     """What the history tool appends for an assignment: the mapping in one line, and a line for each pair shown."""
     texts, market = state.setting.texts, state.world.market
