@@ -137,15 +137,15 @@ def encode_segment(table: pa.Table, kind: Kind, first: int, last: int, *, compac
     be 1.2 ms. A compacted file is written once and read often: zstd, dictionaries, statistics, units; 2 us a row.
     """
     facts = {"format": FORMAT, "kind": kind, "first": first, "last": last, "rows": table.num_rows}
-    schema = table.schema.with_metadata({f"evalkit.{name}": str(value) for name, value in facts.items()})
     sink = pa.BufferOutputStream()
     if compacted:
-        few = [name for name in FEW_VALUES if name in schema.names]
+        few = [name for name in FEW_VALUES if name in table.schema.names]
         settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few}
     else:
         settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
-    with pq.ParquetWriter(sink, schema, write_page_checksum=True, **settings) as writer:
+    with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata({f"evalkit.{name}": str(value) for name, value in facts.items()})
     return sink.getvalue()
 
 

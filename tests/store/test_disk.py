@@ -1,0 +1,89 @@
+import errno
+import os
+import re
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+
+import pytest
+
+from evalkit.errors import StorageError
+from evalkit.store import disk
+
+OPERATIONS = ("write", "sync_file", "rename", "sync_directory")
+
+
+class Shim:
+    """Records what is done to the disk; may leave one operation out, as a careless change would."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, without: str = "") -> None:
+        self.done: list[tuple[str, str]] = []
+        for name in OPERATIONS:
+            patch.setattr(disk, name, self._recording(name, getattr(disk, name), name == without))
+
+    def _recording(self, name: str, real: Callable[..., object], left_out: bool) -> Callable[..., object]:
+        def call(*args: object) -> object:
+            if left_out:
+                return FileIO(args[0], "w") if name == "write" else None
+            subject = args[-1] if name == "rename" else args[0]
+            self.done.append((name, Path(subject.name if isinstance(subject, FileIO) else str(subject)).name))
+            return real(*args)
+
+        return call
+
+
+def durable(done: list[tuple[str, str]], name: str, folder: str) -> bool:
+    """Whether a file was written aside, synced, given its name and its directory synced: in this order."""
+    aside = f".{name}.tmp"
+    wanted = [("write", aside), ("sync_file", aside), ("rename", name), ("sync_directory", folder)]
+    rest = iter(done)
+    return all(step in rest for step in wanted)
+
+
+def test_a_file_is_written_aside_synced_renamed_and_its_directory_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = Shim(monkeypatch)
+    disk.write_durably(tmp_path / "one", b"content")
+    assert durable(shim.done, "one", tmp_path.name)
+    assert (tmp_path / "one").read_bytes() == b"content"
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("left_out", OPERATIONS)
+def test_leaving_out_any_operation_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
+    shim = Shim(monkeypatch, without=left_out)
+    disk.write_durably(tmp_path / "one", b"content")
+    assert not durable(shim.done, "one", tmp_path.name)
+
+
+@pytest.mark.parametrize("broken", OPERATIONS)
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "writable"), (errno.EIO, "Look after")]
+)
+def test_a_refusing_disk_is_named_with_a_remedy_and_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, number: int, remedy: str
+) -> None:
+    disk.write_durably(tmp_path / "one", b"old")
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(disk, broken, refuse)
+    with pytest.raises(StorageError, match=rf"(?s){re.escape(str(tmp_path / 'one'))}.*{remedy}"):
+        disk.write_durably(tmp_path / "one", b"new")
+    assert (tmp_path / "one").read_bytes() == (b"new" if broken == "sync_directory" else b"old")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_new_directories_are_synced_into_their_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = Shim(monkeypatch)
+    disk.make_directories(tmp_path / "a" / "b")
+    assert shim.done == [("sync_directory", tmp_path.name), ("sync_directory", "a")]
+
+
+def test_half_a_line_left_by_a_crash_does_not_spoil_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"a":1}\n{"b"')
+    disk.append_lines(path, b'{"c":3}\n')
+    assert path.read_bytes() == b'{"a":1}\n{"b"\n{"c":3}\n'
