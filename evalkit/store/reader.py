@@ -93,7 +93,7 @@ def read_index(run: Path) -> RunIndex:
     ledger, next_ledger = _read(run, "ledger", LEDGER.names)
     names, codes, effect = _effect(table)
     cost = _ints(table, "cost")
-    endings, ending = _coded(table, "ending")
+    endings, ending = coded(table, "ending")
     last = effect.order[effect.start[1:] - 1]
     return RunIndex(
         episodes=_Episodes(names, effect, [endings[code] for code in ending[last]], _sum(codes, cost, len(names))),
@@ -122,7 +122,7 @@ def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[R
         return {}
 
     def chosen(table: pa.Table) -> pa.Table:
-        names, codes = _coded(table, "episode")
+        names, codes = coded(table, "episode")
         keep = np.array([name in wanted for name in names], np.bool_)
         return table if keep.all() else _take(table, np.flatnonzero(keep[codes]))
 
@@ -176,7 +176,7 @@ def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.
 
 def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
     """(names of the episodes, each row's episode, rows in effect). Raises CorruptLogError if a step is missing."""
-    names, codes = _coded(table, "episode")
+    names, codes = coded(table, "episode")
     effect = rows_in_effect(codes, _ints(table, "take"), _ints(table, "step"), len(names))
     for episode, step, flaw in effect.gaps:
         has = "lacks its" if flaw == "missing" else "has twice"
@@ -184,22 +184,22 @@ def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
     return names, codes, effect
 
 
-def _coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
-    """(values, for each row the number of its value)."""
+def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+    """(values, for each row the number of its value) of a column of texts."""
     column = table.column(name)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     chunks = column.unify_dictionaries().chunks
     if not chunks:
         return [], np.zeros(0, np.int64)
-    return chunks[-1].dictionary.to_pylist(), np.concatenate([_integers(chunk.indices) for chunk in chunks])
+    return chunks[-1].dictionary.to_pylist(), np.concatenate([integers(chunk.indices) for chunk in chunks])
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
-    return np.concatenate([np.zeros(0, np.int64), *map(_integers, table.column(name).chunks)])
+    return np.concatenate([np.zeros(0, np.int64), *map(integers, table.column(name).chunks)])
 
 
-def _integers(array: pa.Array) -> Ints:
+def integers(array: pa.Array) -> Ints:
     """An int32 or int64 array without nulls. Here as below, pyarrow's own conversion would import pandas."""
     buffer = array.buffers()[1]
     if buffer is None:
@@ -213,7 +213,7 @@ def _take(table: pa.Table, rows: Ints) -> pa.Table:
 
 
 def _sum_by(table: pa.Table, name: str, amounts: Ints) -> dict[str, int]:
-    names, codes = _coded(table, name)
+    names, codes = coded(table, name)
     return dict(zip(names, _sum(codes, amounts, len(names)).tolist(), strict=True))
 
 
@@ -250,7 +250,8 @@ class _Rows(Mapping[str, Sequence[ReplayRow]]):
     """The rows of the chosen episodes, in Arrow until asked for."""
 
     def __init__(self, names: list[str], effect: Effect, table: pa.Table) -> None:
-        self._numbers = {name: number for number, name in enumerate(names)}
+        # The dictionary still names episodes whose rows were not chosen.
+        self._numbers = {name: number for number, name in enumerate(names) if effect.take[number] >= 0}
         self._effect = effect
         kinds = {"reply": pa.large_binary(), "facts": pa.large_binary(), "ending": pa.string()}
         columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in _REPLAY}

@@ -180,6 +180,11 @@ class Store:
             await waiter
             self._refuse()
 
+    @property
+    def unwritten(self) -> int:
+        """Rows that are in memory only."""
+        return self._unwritten
+
     def pace(self, median_reply_s: float) -> None:
         """Set what a row waits for company, from the median reply time of the fastest lane, s."""
         self._share_s = min(SHARE_MOST_S, max(SHARE_LEAST_S, SHARE * median_reply_s))

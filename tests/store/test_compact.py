@@ -1,0 +1,109 @@
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from evalkit.errors import StorageError
+from evalkit.store import compactor, disk
+from evalkit.store.reader import read_index
+from evalkit.store.writer import open_store
+from tests.logs import a_step, rounds, write_run
+
+SECONDS = 2.5
+
+
+def read_in_a_loop(run: Path, stop: threading.Event, seen: dict[str, list[int]], flaws: list[str]) -> None:
+    steps = run / "steps"
+    while not stop.is_set():
+        if not any(steps.glob("*.parquet")):
+            time.sleep(0.01)
+            continue
+        with duckdb.connect() as connection:
+            query = f"select count(*), count(distinct (episode, step)) from '{steps}/*.parquet'"
+            total, distinct = connection.execute(query).fetchall()[0]
+        frame = pd.read_parquet(steps, columns=["episode", "step"])
+        for name, rows, unique in (
+            ("duckdb", total, distinct),
+            ("pandas", len(frame), len(frame.drop_duplicates())),
+            ("evalkit", read_index(run).rows, -1),
+        ):
+            seen[name].append(rows)
+            if unique not in (-1, rows):
+                flaws.append(f"{name}: {rows} rows, {unique} of them distinct")
+
+
+def test_readers_never_see_a_row_twice_and_never_see_fewer_than_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compactor, "LEAST_S", 0.05)
+    monkeypatch.setattr(compactor, "MOST_S", 0.05)
+    monkeypatch.setattr(compactor, "GRACE_S", 0.1)
+    run = tmp_path / "run"
+    seen: dict[str, list[int]] = {"duckdb": [], "pandas": [], "evalkit": []}
+    flaws: list[str] = []
+    written = 0
+
+    async def go() -> None:
+        nonlocal written
+        with open_store(run, session="s") as store:
+            end = time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                for number in range(20):
+                    store.append(a_step(f"e{number}", written))
+                written += 1
+                await store.durable()
+
+    stop = threading.Event()
+    reading = threading.Thread(target=read_in_a_loop, args=(run, stop, seen, flaws))
+    reading.start()
+    try:
+        asyncio.run(go())
+    finally:
+        stop.set()
+        reading.join()
+    assert flaws == []
+    assert len(list((run / "steps").iterdir())) > 5
+    for name, rows in seen.items():
+        assert len(set(rows)) > 3, name
+        assert rows == sorted(rows), name
+    assert read_index(run).rows == 20 * written
+    assert list((run / "tail").iterdir()) == []
+
+
+def test_a_compacted_file_reads_as_json_with_units_and_statistics(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(["a", "b"], 3))
+    with duckdb.connect() as connection:
+        query = (
+            f"select facts->>'$.calls[0].outcome', reply->>'$.text' from '{run}/steps/*.parquet' order by episode, step"
+        )
+        assert connection.execute(query).fetchall()[0] == ("ok", "answer 0 of a")
+    (path,) = (run / "steps").iterdir()
+    assert pq.read_schema(path).field("cost").metadata == {b"unit": b"1e-12 USD"}
+    assert pq.read_metadata(path).row_group(0).column(7).statistics.max == 2
+    assert pd.read_parquet(path)["reply"][0].startswith('{"calls"')
+
+
+def test_a_compaction_that_fails_stops_the_run_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    real = disk.write
+
+    def refuse(path: Path, data: memoryview) -> object:
+        if path.parent.name == "steps":
+            raise OSError(28, "No space left on device")
+        return real(path, data)
+
+    monkeypatch.setattr(disk, "write", refuse)
+    with pytest.raises(StorageError, match="steps"):
+        write_run(run, rounds(["a"], 2))
+    assert read_index(run).rows == 2
+    monkeypatch.undo()
+    write_run(run, rounds(["a"], 1, first=2))
+    assert read_index(run).rows == 3
+    assert len(list((run / "steps").iterdir())) == 1
