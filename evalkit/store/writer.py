@@ -7,6 +7,7 @@ under virtual time the same code is then deterministic.
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -245,7 +246,11 @@ class Store:
 
     def _ripe(self) -> None:
         """The group's time has come. While the writer is busy nothing happens: `_settle` looks again."""
-        if self._writing is not None or self._failure is not None or self._closed:
+        if self._writing is not None:
+            # Not by the clock: uvloop's timers may fire a moment early, and nobody would look again at the due time.
+            self._due = -math.inf
+            return
+        if self._failure is not None or self._closed:
             return
         group = self._group
         with self._or_fail():
