@@ -13,6 +13,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
 from evalkit.store.reader import read_index, replay_rows
+from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
 
 
@@ -30,6 +31,10 @@ class Held(Protocol):
     @property
     def ending(self) -> str:
         """Empty while the episode goes on."""
+
+    @property
+    def cost(self) -> int:
+        """Of all its rows, in pico-dollars."""
 
 
 class Row(Protocol):
@@ -65,6 +70,7 @@ class Holdings:
     """Of all steps, in pico-dollars."""
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
     """The same by the session that wrote them."""
+    ledger: tuple[LedgerRecord, ...] = ()
 
     def ended(self, episode: Episode) -> bool:
         """Whether an episode has an ending in the log."""
@@ -108,8 +114,9 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdi
             directory, {name for name, held in index.episodes.items() if not held.ending or held.ending in retry}
         ),
         broken=_broken(directory),
-        cost=index.cost,
+        cost=index.totals["cost"],
         cost_by_worker=index.cost_by_worker,
+        ledger=index.ledger,
     )
 
 

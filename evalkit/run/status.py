@@ -10,7 +10,6 @@ from evalkit.run.resume import Holdings, read_holdings
 from evalkit.run.universe import Choice, episodes
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest, read_manifest
-from evalkit.store.reader import read_ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ def read_status(directory: Path) -> Status:
     """The status of a run. Raises RunError if it is none, CorruptLogError if its log is damaged."""
     manifest = read_manifest(directory)
     holdings = read_holdings(directory)
-    books = accounts(read_ledger(directory), holdings.cost_by_worker)
+    books = accounts(holdings.ledger, holdings.cost_by_worker)
     return Status(
         directory=directory,
         name=manifest.name,

@@ -28,7 +28,6 @@ from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Choice, Episode, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
 from evalkit.store.manifest import FILE, Manifest, ManifestAgent, read_manifest, write_manifest
-from evalkit.store.reader import read_ledger
 from evalkit.store.writer import Store, open_store
 
 SHOW_EVERY_S = 0.25
@@ -90,7 +89,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         holdings = read_holdings(directory, options.retry)
         if old is None or manifest != old:
             write_manifest(directory, manifest)
-        ledger = accounts(read_ledger(directory), holdings.cost_by_worker)
+        ledger = accounts(holdings.ledger, holdings.cost_by_worker)
         session = Session(
             name=name,
             resolved=resolved,
