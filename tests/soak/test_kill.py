@@ -59,7 +59,7 @@ def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, f
             if code is not None:
                 assert code == 3, (torn / "out.log").read_text()[-2000:]
                 ran_out += 1
-                charged = int(evalkit_json(torn, "status", "run")["money"]["charges_pico_usd"])
+                charged = int(evalkit_json(torn, "status", "run")["money"]["crash_charges_pico_usd"])
                 assert charged > stated, "out of money without a charge to blame"
                 stated = charged
     assert killed == kills
