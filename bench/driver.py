@@ -13,24 +13,24 @@ from common import BASE_URL, CONC, EPISODES, MODEL, OUT, SYSTEM, TOOL_TEXT, TOOL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from lookup import LOOKUP, Instance  # noqa: E402
+from lookup import LOOKUP, Instance
 
-from evalkit.client.ask import Asker  # noqa: E402
-from evalkit.client.budget import Budget  # noqa: E402
-from evalkit.client.lane import Lane  # noqa: E402
-from evalkit.client.open import open_asker, open_transport  # noqa: E402
-from evalkit.dialogue import Tool  # noqa: E402
-from evalkit.env.environment import Kit, Pack  # noqa: E402
-from evalkit.money import PicoUsd, Price  # noqa: E402
-from evalkit.run.episode import Stop, Table  # noqa: E402
-from evalkit.run.money import open_row  # noqa: E402
-from evalkit.run.resume import Holdings  # noqa: E402
-from evalkit.run.scheduler import LaneJob, play_lanes  # noqa: E402
-from evalkit.run.universe import Cell, Episode  # noqa: E402
-from evalkit.spec.identity import episode_id, episode_key  # noqa: E402
-from evalkit.spec.model import Limits, Model, Provider  # noqa: E402
-from evalkit.store.manifest import ManifestAgent, ManifestInstance, ManifestSuite  # noqa: E402
-from evalkit.store.writer import Store, open_store  # noqa: E402
+from evalkit.client.ask import Asker
+from evalkit.client.budget import Budget
+from evalkit.client.lane import Lane
+from evalkit.client.open import open_asker, open_transport
+from evalkit.dialogue import Tool
+from evalkit.env.environment import Kit, Pack
+from evalkit.money import PicoUsd, Price
+from evalkit.run.episode import Stop, Table
+from evalkit.run.money import open_row
+from evalkit.run.resume import Holdings
+from evalkit.run.scheduler import LaneJob, play_lanes
+from evalkit.run.universe import Cell, Episode
+from evalkit.spec.identity import episode_id, episode_key
+from evalkit.spec.model import Limits, Model, Provider
+from evalkit.store.manifest import ManifestAgent, ManifestInstance, ManifestSuite
+from evalkit.store.writer import Store, open_store
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
 BUDGET = PicoUsd(10**16)

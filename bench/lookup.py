@@ -73,9 +73,9 @@ LOOKUP: Environment[Instance, State] = Environment(
     opening=_opening,
     tools=lambda state: state.tools,
     step=_step,
-    period=lambda state: 0,
+    period=lambda _: 0,
     ended=lambda state: state.ended,
     score=_score,
     generate=_generate,
-    stratum=lambda instance: "",
+    stratum=lambda _: "",
 )

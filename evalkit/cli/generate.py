@@ -66,7 +66,7 @@ def _value(name: str, text: str, parameter: Parameter) -> Any:
         raise UsageError(f"--{name}: {text!r} is no {parameter.kind.__name__}.") from None
     if parameter.choices and value not in parameter.choices:
         raise UsageError(f"--{name}: {text!r} is none of its values.{nearest(text, map(str, parameter.choices))}")
-    for bound, wrong in ((parameter.least, lambda b: value < b), (parameter.most, lambda b: value > b)):
-        if bound is not None and wrong(bound):
-            raise UsageError(f"--{name}: {text} is out of range ({parameter.least} to {parameter.most}).")
+    least, most = parameter.least, parameter.most
+    if (least is not None and value < least) or (most is not None and value > most):
+        raise UsageError(f"--{name}: {text} is out of range ({least} to {'any' if most is None else most}).")
     return value

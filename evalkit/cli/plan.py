@@ -90,9 +90,8 @@ def _summary(plan: Plan) -> list[str]:
         lines.append("-: played in this process, without a request.")
     if any(cell.played < cell.episodes for cell in plan.cells):
         lines.append("(n): only n of the episodes were played, the rest is estimated from them.")
-    lines.append(
-        "chain: the longest chain of requests, one after the other. Turns and bytes are those of the policy that played; four bytes are counted as a token."
-    )
+    lines.append("chain: the longest chain of requests, one after the other.")
+    lines.append("Turns and bytes are those of the policy that played; four bytes are counted as a token.")
     return lines
 
 

@@ -16,7 +16,7 @@ def verify(args: argparse.Namespace) -> int:
     if args.json:
         import orjson
 
-        print(orjson.dumps([finding.to_json() for finding in findings], option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps({"version": 1, "findings": findings}, option=orjson.OPT_INDENT_2).decode())
     else:
         for finding in findings[:SHOWN]:
             print(finding)

@@ -71,10 +71,9 @@ class LedgerRecord:
     """A movement of money that is no step."""
 
     kind: str
-    """`open`: a session began. `lease`: set aside before it may be spent. `charge`: an attempt whose true cost is unknown,
-    at its worst case.
-    `crash`: what a crashed session may have left in flight. `close`: a session ended and gave back what it had leased.
-    `release`: a charge taken back."""
+    """`open`: a session began. `lease`: set aside before it may be spent. `charge`: an attempt whose true cost is
+    unknown, at its worst case. `crash`: what a crashed session may have left in flight. `close`: a session ended and
+    gave back what it had leased. `release`: a charge taken back."""
     session: str
     """The process that wrote it, as one life of the run."""
     amount: PicoUsd
