@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evalkit.money import show_usd
 from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
@@ -73,12 +74,25 @@ class _Charges:
     crash: Counter[str] = field(default_factory=Counter)
 
 
-def money_table(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table", ledger: Iterable[LedgerRecord]) -> Table:
-    """By agent: requests, tokens, cost of replies, and charges for attempts that nobody saw the end of."""
+def money_table(
+    manifest: Manifest,
+    cells: Sequence[Cell],
+    steps: "pa.Table",
+    ledger: Iterable[LedgerRecord],
+    paid: Mapping[str, int],
+) -> Table:
+    """By agent: requests, tokens, cost of replies, and charges for attempts that nobody saw the end of.
+
+    `paid`: by agent, the cost of all replies, of those too that a later take supersedes; in pico-dollars.
+    """
     charges = _charges(ledger, manifest)
     agents = [*manifest.agents, *([NOBODY] if charges.known[NOBODY] or charges.crash[NOBODY] else [])]
     sums = _sums(steps)
     ended = _cost_of_ended(cells)
+    replayed = sum(max(0, cost - sums.get(agent, {}).get("cost", 0)) for agent, cost in paid.items())
+    for agent, found in sums.items():
+        # Of a run that is being written, the rows may have been read after the sums.
+        found["cost"] = max(found["cost"], paid.get(agent, 0))
     rows = [_money_row(agent, sums.get(agent, {}), ended.get(agent), charges) for agent in agents]
     if len(rows) > 1:
         rows.append(_all_row(rows, ended))
@@ -102,6 +116,7 @@ def money_table(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table", le
         notes=(
             "cost: replies, at the prices frozen when the agent joined; per episode: mean of those that ended",
             "charged: attempts of unknown cost, at their worst; unconfirmed: what crashes may have left unpaid",
+            *([f"cost includes {show_usd(replayed)} for replies of episodes played again"] if replayed else []),
             *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
         ),
     )

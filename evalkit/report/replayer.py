@@ -32,6 +32,8 @@ class Flaw:
     """`agent:suite:instance:replicate`."""
     step: int
     problem: str
+    gap: bool
+    """Whether rows are missing before the one that was looked at; where a file is damaged, that is a consequence."""
 
 
 @dataclass(slots=True)
@@ -65,9 +67,10 @@ class Replayer:
             if found is None:
                 continue
             step, problem = found
+            gap = step < row["step"]
             self._tracks[row["episode"]] = _Track(take=row["take"], position=None, flawed=True)
             place = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
-            yield Flaw(episode=row["episode"], place=place, step=step, problem=problem)
+            yield Flaw(episode=row["episode"], place=place, step=step, problem=problem, gap=gap)
 
     def _check(self, row: Row) -> tuple[int, str] | None:
         """(step, what is wrong), or None; moves the row's episode on."""

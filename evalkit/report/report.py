@@ -1,6 +1,6 @@
 """`evalkit report`: everything a reader asks of a run, as tables; computed from the log anew each time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,29 +104,41 @@ def report(run: Path) -> Report:
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.env.table import ENVIRONMENTS
-    from evalkit.store.reader import read_ledger, scan
+    from evalkit.store.reader import read_index, scan
 
     manifest = read_manifest(run)
-    return build_report(manifest, scan(run, COLUMNS), read_ledger(run), ENVIRONMENTS)
+    index = read_index(run)
+    return build_report(manifest, scan(run, COLUMNS), index.ledger, ENVIRONMENTS, paid=index.cost_by_agent)
 
 
 def build_report(
-    manifest: Manifest, steps: "pa.Table", ledger: Iterable[LedgerRecord], environments: Environments
+    manifest: Manifest,
+    steps: "pa.Table",
+    ledger: Iterable[LedgerRecord],
+    environments: Environments,
+    *,
+    paid: Mapping[str, int],
 ) -> Report:
-    """The report of a run's rows in effect (with `COLUMNS`) and its ledger."""
-    results = episode_results(steps, manifest, environments)
-    found = cells(manifest, results)
-    return Report(manifest=manifest, cells=tuple(found), tables=_tables(manifest, found, steps, ledger))
+    """The report of a run's rows in effect (with `COLUMNS`) and its ledger.
+
+    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars.
+    """
+    found = cells(manifest, episode_results(steps, manifest, environments))
+    return Report(manifest=manifest, cells=tuple(found), tables=_tables(manifest, found, steps, ledger, paid))
 
 
 def _tables(
-    manifest: Manifest, found: Sequence[Cell], steps: "pa.Table", ledger: Iterable[LedgerRecord]
+    manifest: Manifest,
+    found: Sequence[Cell],
+    steps: "pa.Table",
+    ledger: Iterable[LedgerRecord],
+    paid: Mapping[str, int],
 ) -> tuple[Table, ...]:
     return (
         scores_table(manifest, found),
         behaviour_table(found),
         refusals_table(manifest, found),
         completeness_table(found),
-        money_table(manifest, found, steps, ledger),
+        money_table(manifest, found, steps, ledger, paid),
         speed_table(manifest, found, steps),
     )

@@ -1,9 +1,9 @@
 """`evalkit show RUN EPISODE`: find one episode in a run and render its trajectory."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalkit.env.environment import Kit, Pack
 from evalkit.errors import RunError, nearest
@@ -11,12 +11,14 @@ from evalkit.money import show_usd
 from evalkit.report.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.report.episodes import Environments, EpisodeResult, episode_results
 from evalkit.report.tables import seconds
-from evalkit.report.trajectory import ROW, Trajectory, trajectory_parts
+from evalkit.report.trajectory import Trajectory, trajectory_parts
 from evalkit.report.visible import visible
 from evalkit.store.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from evalkit.store.reader import ReplayRow
 
 KEYS = ("episode", "agent", "suite", "instance", "replicate")
 NAMED = 8
@@ -48,14 +50,14 @@ def show(run: Path, episode: str, *, period: int | None = None) -> Trajectory:
     from pyarrow import compute
 
     from evalkit.env.table import ENVIRONMENTS
-    from evalkit.store.reader import scan
+    from evalkit.store.reader import replay_rows, scan
 
     manifest = read_manifest(run)
-    key = find_episode(_keys(scan(run, KEYS)), episode)
-    columns = tuple(dict.fromkeys((*RESULT_COLUMNS, *ROW)))
-    table = scan(run, columns)
-    steps = table.filter(compute.equal(table.column("episode"), key.id))
-    return build_trajectory(manifest, steps, ENVIRONMENTS, period=period)
+    log = scan(run, RESULT_COLUMNS)
+    key = find_episode(_keys(log.select(KEYS)), episode)
+    steps = log.filter(compute.equal(log.column("episode"), key.id))
+    # Replies are read of this one episode alone: a run may hold gigabytes of them.
+    return build_trajectory(manifest, steps, replay_rows(run, {key.id})[key.id], ENVIRONMENTS, period=period)
 
 
 def _keys(table: "pa.Table") -> list[EpisodeKey]:
@@ -85,13 +87,22 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
 
 
 def build_trajectory(
-    manifest: Manifest, steps: "pa.Table", environments: Environments, *, period: int | None = None
+    manifest: Manifest,
+    steps: "pa.Table",
+    replay: "Sequence[ReplayRow]",
+    environments: Environments,
+    *,
+    period: int | None = None,
 ) -> Trajectory:
-    """The trajectory of one episode's rows in effect. Raises RunError if it has no such period."""
+    """The trajectory of one episode's rows in effect. Raises RunError if it has no such period.
+
+    `steps` holds the columns that its result is made of, `replay` the rest of the same rows in step order.
+    """
     (result,) = episode_results(steps, manifest, environments)
     if period is not None and not 0 <= period < result.periods:
         raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {period} to show.")
-    rows: Sequence[Mapping[str, Any]] = steps.sort_by("step").select(list(ROW)).to_pylist()
+    numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s"]).to_pylist()
+    rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
     pack = manifest.packs[agent.packs[suite.environment]]
     kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)

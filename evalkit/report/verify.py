@@ -8,11 +8,15 @@ in the same episode is a consequence.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evalkit.errors import CorruptLogError
+from evalkit.errors import CorruptLogError, RunError
+from evalkit.report.episodes import Environments
 from evalkit.report.replayer import COLUMNS, Replayer
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifest import Manifest, read_manifest
+
+if TYPE_CHECKING:
+    from evalkit.store.segment import Segment
 
 BATCH = 4096
 """Rows that become Python values at once."""
@@ -29,46 +33,63 @@ class Finding:
     """Empty: the finding is about a file."""
     step: int = -1
     place: str = ""
-    """The episode as `agent:suite:instance:replicate`."""
+    """The episode as `agent:suite:instance:replicate`, where that is known."""
 
     def __str__(self) -> str:
-        where = self.segment
-        if self.episode:
-            where += f", episode {self.episode} ({self.place}), step {self.step}"
-        return f"{where}: {self.problem}"
+        if not self.episode:
+            return f"{self.segment}: {self.problem}"
+        place = f" ({self.place})" if self.place else ""
+        return f"{self.segment}: episode {self.episode}{place}, step {self.step}: {self.problem}"
 
 
 def verify(run: Path) -> list[Finding]:
-    """All findings of a run, files first; none: everything is as it was written.
+    """All findings of a run, those about files first; none: everything is as it was written.
 
-    Raises RunError if `run` is no run directory, CorruptLogError if its manifest cannot be read.
+    Raises RunError if `run` is no run directory or is being written, CorruptLogError if its manifest cannot be read.
     """
     from evalkit.env.table import ENVIRONMENTS
     from evalkit.store.check import check_log
-    from evalkit.store.segment import lay_out
 
     manifest = read_manifest(run)
-    found = [
-        Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
-        for flaw in check_log(run)
-    ]
-    replayer = Replayer(manifest, ENVIRONMENTS)
-    for segment in lay_out(run, "steps").segments:
-        for flaw in replayer.check(_rows(segment)):
-            found.append(
-                Finding(
-                    segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
-                )
-            )
+    try:
+        found = [
+            Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
+            for flaw in check_log(run)
+        ]
+        told = {(finding.episode, finding.step) for finding in found}
+        for finding in replay_findings(run, manifest, ENVIRONMENTS, gaps=not found):
+            if (finding.episode, finding.step) not in told:
+                found.append(finding)
+    except FileNotFoundError as moved:
+        raise RunError(
+            f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
+        ) from moved
     return found
 
 
-def _rows(segment: Any) -> Iterator[Mapping[str, Any]]:
+def replay_findings(run: Path, manifest: Manifest, environments: Environments, *, gaps: bool) -> Iterator[Finding]:
+    """What replaying the log's readable segments finds, in the log's order.
+
+    `gaps`: whether missing steps are told; where files are damaged or missing they are a consequence.
+    """
+    from evalkit.store.segment import lay_out
+
+    replayer = Replayer(manifest, environments)
+    for segment in lay_out(run, "steps").segments:
+        for flaw in replayer.check(_rows(segment)):
+            if gaps or not flaw.gap:
+                yield Finding(
+                    segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
+                )
+
+
+def _rows(segment: "Segment") -> Iterator[Mapping[str, Any]]:
     from evalkit.store.segment import read_segment
 
     try:
         table = read_segment(segment, COLUMNS)
     except CorruptLogError:
-        return  # `check_log` has named it; what it held is missed as a gap in its episodes
+        # The check of the files has named it; what it held is missed as a gap in its episodes.
+        return
     for batch in table.to_batches(max_chunksize=BATCH):
         yield from batch.to_pylist()

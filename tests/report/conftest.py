@@ -49,6 +49,10 @@ def ledger() -> list[LedgerRecord]:
     ]
 
 
+def paid(log: list[StepRecord]) -> dict[str, int]:
+    return {agent: sum(row.cost for row in log if row.agent == agent) for agent in ("good", "poor", "late")}
+
+
 @pytest.fixture(scope="session")
 def the_report(manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord]) -> Report:
-    return build_report(manifest, steps_table(log), ledger, ENVIRONMENTS)
+    return build_report(manifest, steps_table(log), ledger, ENVIRONMENTS, paid=paid(log))

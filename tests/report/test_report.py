@@ -113,6 +113,13 @@ def test_money_counts_replies_charges_and_crashes_apart(the_report: Report) -> N
     assert any("no price known" in note and "late" in note for note in the_report.table("money").notes)
 
 
+def test_replies_of_takes_that_were_played_again_are_paid_for(manifest: Manifest, log: list[StepRecord]) -> None:
+    report = build_report(manifest, steps_table(log), [], ENVIRONMENTS, paid={"poor": 10**12})
+    assert row(report, "money", "poor")["cost_pico_usd"] == 10**12
+    assert row(report, "money", "poor")["cost_per_episode_pico_usd"] == 5 * 720_000_000
+    assert "cost includes $0.9568 for replies of episodes played again" in report.table("money").notes
+
+
 def test_speed_counts_attempts_in_vain(the_report: Report) -> None:
     poor = row(the_report, "speed", "poor")
     assert (poor["requests"], poor["failed"], poor["failures"]) == (60, 60, {"rate_limit": 60})
@@ -167,12 +174,13 @@ def test_json_is_json_without_loss(the_report: Report) -> None:
 def test_a_report_repeats_exactly(
     manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord], the_report: Report
 ) -> None:
-    again = build_report(manifest, steps_table(log[::-1]), ledger[::-1], ENVIRONMENTS)
+    costs = {agent: sum(row.cost for row in log if row.agent == agent) for agent in manifest.agents}
+    again = build_report(manifest, steps_table(log[::-1]), ledger[::-1], ENVIRONMENTS, paid=costs)
     assert again.to_json() == the_report.to_json()
 
 
 def test_a_run_without_steps_has_a_report(manifest: Manifest) -> None:
-    report = build_report(manifest, steps_table([]), [], ENVIRONMENTS)
+    report = build_report(manifest, steps_table([]), [], ENVIRONMENTS, paid={})
     assert report.ended == 0
     assert row(report, "scores", "good", "game/basic")["score"] is None
     assert row(report, "money", "all")["cost_per_episode_pico_usd"] is None

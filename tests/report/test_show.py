@@ -9,6 +9,7 @@ from evalkit.errors import CorruptLogError, RunError
 from evalkit.report.show import EpisodeKey, build_trajectory, find_episode
 from evalkit.report.terminal import print_trajectory
 from evalkit.report.trajectory import Trajectory
+from evalkit.store.reader import ReplayRow
 from evalkit.store.record import StepRecord
 from evalkit.store.schema import steps_table
 from tests.guessing import calls, guess, hint, say
@@ -60,7 +61,9 @@ def test_an_empty_run_has_nothing_to_show() -> None:
 
 
 def trajectory(log: Sequence[StepRecord], period: int | None = None) -> Trajectory:
-    return build_trajectory(MANIFEST, steps_table(log), ENVIRONMENTS, period=period)
+    names = ReplayRow.__dataclass_fields__
+    replay = [ReplayRow(**{name: getattr(row, name) for name in names}) for row in log]
+    return build_trajectory(MANIFEST, steps_table(log), replay, ENVIRONMENTS, period=period)
 
 
 def texts(found: Trajectory, kind: str) -> list[tuple[str, str]]:
