@@ -2,8 +2,8 @@
 """`make bench`: what evalkit promises in figures, each beside a floor measured in the same run.
 
 Throughput runs in the harness beside the project (`../shared/bench`): its stub server, its bare aiohttp client as the
-floor, and evalkit's own driver, pinned to cores of their own. Without that folder this part is skipped, with the reason.
-Nothing is installed. Exits non-zero where a promise is not kept.
+floor, and evalkit's own driver, pinned to cores of their own. Without that folder this part is skipped, with the
+reason. Nothing is installed. Exits non-zero where a promise is not kept.
 """
 
 import json

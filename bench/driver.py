@@ -97,7 +97,7 @@ def _job(store: Store, asker: Asker) -> LaneJob:
         done_before=0,
         todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
         sit=nothing.seat,
-        asker=lambda episode: asker,
+        asker=lambda _: asker,
         table=table,
     )
 
