@@ -136,7 +136,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
             AGENT,
             *(Column(key=name, title=METRICS[name], kind="percent", unit="% of actions") for name in metrics),
             Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
-            Column(key="turns_per_period", title="Turns/period", kind="number"),
+            Column(key="turns_per_period", title="Turns", kind="number", unit="turns a period"),
             Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
             Column(key="episodes", title="Episodes", kind="count"),
         ),
@@ -144,7 +144,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         packs=packs_of(cells),
         notes=(
             "best so far: % of accepted actions better than all before; exploration: % that were new",
-            "no action: % of periods without an accepted action; unresponsive: episodes ended by those",
+            "no action: % of periods without an accepted one; unresponsive: episodes they ended; turns: a period",
         ),
     )
 

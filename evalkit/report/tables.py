@@ -109,19 +109,21 @@ def _hundred(value: float) -> str:
 
 
 def _tokens(value: int) -> str:
-    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if value >= 10 * size:
+    for least, size, letter in ((10**9, 10**9, "G"), (10**6, 10**6, "M"), (10**4, 10**3, "k")):
+        if value >= least:
             return f"{value / size:,.1f} {letter}"
     return f"{value:,}"
 
 
 def seconds(value: float) -> str:
-    """A time with a unit that fits: `850 ms`, `12.3 s`, `5.2 min`."""
+    """A time with a unit that fits: `0`, `850 ms`, `12.3 s`, `5.2 min`."""
     if value >= 120:
         return f"{value / 60:,.1f} min"
     if value >= 1:
         return f"{value:.1f} s"
-    return f"{value * 1000:.0f} ms" if value >= 0.0095 else f"{value * 1000:.1f} ms"
+    if value >= 0.0095:
+        return f"{value * 1000:.0f} ms"
+    return f"{value * 1000:.1f} ms" if value >= 0.00005 else "0"
 
 
 def markdown(table: Table) -> str:

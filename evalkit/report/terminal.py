@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from evalkit.report.report import Report
-from evalkit.report.tables import MISSING, Table, shown
+from evalkit.report.tables import MISSING, Column, Table, shown
 from evalkit.report.trajectory import Kind, Part, Trajectory
 from evalkit.report.visible import visible
 
@@ -56,8 +56,10 @@ def _grid(table: Table) -> Grid:
         grid.add_column(
             Text(visible(column.title), style="bold"),
             justify="right" if column.numeric else "left",
-            no_wrap=column.kind != "counts",
-            overflow="ellipsis",
+            no_wrap=column.numeric,
+            # Where the terminal is too narrow, names break before a number is cut.
+            min_width=_widest(table, column) if column.numeric else None,
+            overflow="fold",
         )
     above: Mapping[str, Any] = {}
     for row in table.rows:
@@ -66,6 +68,10 @@ def _grid(table: Table) -> Grid:
         grid.add_row(*_texts(table, row, above))
         above = row
     return grid
+
+
+def _widest(table: Table, column: Column) -> int:
+    return max(len(column.title), *(len(shown(column, row.get(column.key))) for row in table.rows), 0)
 
 
 def _group(table: Table, row: Mapping[str, Any]) -> list[Any]:

@@ -25,6 +25,14 @@ def test_the_score_table_fits_a_terminal_of_a_hundred_columns(the_report: Report
     assert body[1][0] == "poor"  # a suite's name stands once
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_no_number_is_cut_in_a_narrow_terminal(the_report: Report, width: int) -> None:
+    text = "\n".join(printed(width, the_report))
+    assert "…" not in text
+    assert "100.0 – 100.0" in text
+    assert "60,000" in text or "60.0 k" in text
+
+
 def test_numbers_stand_flush_right(the_report: Report) -> None:
     lines = printed(100, the_report, brief=True)
     head = next(line for line in lines if "Agent" in line)
