@@ -119,7 +119,7 @@ async def main() -> None:
                 budget=budget,
                 transport=transport,
             )
-            store.enter(open_row("bench", CONC))
+            store.enter(open_row("bench", CONC, budgeted=True))
             await store.durable()
             job = _job(store, asker)
             start()

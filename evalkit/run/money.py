@@ -39,9 +39,9 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
         account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
         if row.kind == "open":
             account.width = row.attempt
+            account.had_budget = row.reason == BUDGETED
         elif row.kind == "lease":
             account.leased += row.amount
-            account.had_budget = True
         elif row.kind == "charge":
             account.charged += row.amount
         elif row.kind == "crash":
@@ -53,9 +53,14 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
     return found
 
 
-def open_row(session: str, width: int) -> LedgerRecord:
+BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
+"""Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
+
+
+def open_row(session: str, width: int, *, budgeted: bool) -> LedgerRecord:
     """The row that begins a session; `attempt` holds the episodes it may have in flight."""
-    return LedgerRecord(kind="open", session=session, amount=PicoUsd(0), attempt=width, at=time.time())
+    reason = BUDGETED if budgeted else UNBUDGETED
+    return LedgerRecord(kind="open", session=session, amount=PicoUsd(0), attempt=width, reason=reason, at=time.time())
 
 
 def settle_crashes(ledger: Mapping[str, Account], worst_cases: Iterable[int]) -> Iterator[LedgerRecord]:

@@ -171,11 +171,11 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
         if desk.lanes:
             for row in settle_crashes(session.accounts, _worst_cases(session, desk)):
                 store.enter(row)
-            store.enter(open_row(session.name, session.resolved.sweep.width * len(desk.lanes)))
+            sweep = session.resolved.sweep
+            budgeted = sweep.budget is not None
+            store.enter(open_row(session.name, sweep.width * len(desk.lanes), budgeted=budgeted))
             await store.durable()
-            desk.budget = Budget(
-                budget=session.resolved.sweep.budget, spent=session.spent_before, ledger=store, session=session.name
-            )
+            desk.budget = Budget(budget=sweep.budget, spent=session.spent_before, ledger=store, session=session.name)
         session.stop.wake = lambda: _wake(session, desk)
         yield desk
         if desk.budget is not None:
