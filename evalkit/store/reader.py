@@ -124,7 +124,7 @@ def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[R
     def chosen(table: pa.Table) -> pa.Table:
         names, codes = coded(table, "episode")
         keep = np.array([name in wanted for name in names], np.bool_)
-        return table if keep.all() else _take(table, np.flatnonzero(keep[codes]))
+        return table if keep.all() else take_rows(table, np.flatnonzero(keep[codes]))
 
     table, _ = _read(run, "steps", ("episode", *_REPLAY), chosen)
     names, _, effect = _effect(table)
@@ -146,7 +146,7 @@ def scan(run: Path, columns: Iterable[str]) -> pa.Table:
     made = {
         name: table.column(name).cast(kind) if name in _LONG else table.column(name) for name, kind in kinds.items()
     }
-    ordered = _take(pa.table(made), order)
+    ordered = take_rows(pa.table(made), order)
     return pa.table({name: ordered.column(name).cast(kind) for name, kind in kinds.items()})
 
 
@@ -208,7 +208,8 @@ def integers(array: pa.Array) -> Ints:
     return words[array.offset : array.offset + len(array)].astype(np.int64)
 
 
-def _take(table: pa.Table, rows: Ints) -> pa.Table:
+def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
+    """The rows of these numbers, in this order."""
     return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
 
 
@@ -260,7 +261,7 @@ class _Rows(Mapping[str, Sequence[ReplayRow]]):
     def __getitem__(self, episode: str) -> Sequence[ReplayRow]:
         number = self._numbers[episode]
         rows = self._effect.order[self._effect.start[number] : self._effect.start[number + 1]]
-        return [ReplayRow(**row) for row in _take(self._table, rows).to_pylist()]
+        return [ReplayRow(**row) for row in take_rows(self._table, rows).to_pylist()]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._numbers)

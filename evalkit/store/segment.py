@@ -62,6 +62,8 @@ class Layout:
     """Those that make up the log, in order."""
     covered: tuple[Segment, ...]
     """Those whose rows lie in a compacted file as well; ignored."""
+    stray: tuple[Path, ...]
+    """Files that are no segments, or whose numbers other files hold in part."""
     flaws: tuple[tuple[str, str], ...]
     """(file, what is wrong): missing numbers, overlaps, files that are no segments."""
     next: int
@@ -78,7 +80,7 @@ _NAME = re.compile(r"(\d{9,})(?:-(\d{9,}))?\.parquet")
 
 def lay_out(run: Path, kind: Kind) -> Layout:
     """List the log's files. While a run is being written the answer may lack a file that moves: look again."""
-    found, flaws = [], []
+    found, flaws, stray = [], [], []
     for folder in FOLDERS[kind]:
         for path in sorted((run / folder).glob("*.parquet")):
             match = _NAME.fullmatch(path.name)
@@ -87,6 +89,7 @@ def lay_out(run: Path, kind: Kind) -> Layout:
                 found.append(Segment(kind=kind, path=path, first=first, last=int(match[2] or first)))
             elif not path.name.startswith("."):
                 flaws.append((f"{folder}/{path.name}", "is no segment of this run: move it elsewhere"))
+                stray.append(path)
     segments, covered, upto = [], [], 0
     for segment in sorted(found, key=lambda one: (one.first, -one.last)):
         if segment.last < upto:
@@ -94,6 +97,7 @@ def lay_out(run: Path, kind: Kind) -> Layout:
             continue
         if segment.first < upto:
             flaws.append((segment.name, "holds numbers that another file holds as well"))
+            stray.append(segment.path)
             continue
         if segment.first > upto:
             flaws.append(_missing(kind, upto, segment.first - 1))
@@ -103,7 +107,7 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     if marked > upto:
         flaws.append(_missing(kind, upto, marked - 1))
         upto = marked
-    return Layout(segments=tuple(segments), covered=tuple(covered), flaws=tuple(flaws), next=upto)
+    return Layout(segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws), next=upto)
 
 
 def _missing(kind: Kind, first: int, last: int) -> tuple[str, str]:
@@ -164,19 +168,24 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
     return table
 
 
-def open_segment(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> pq.ParquetFile:
+def open_segment(segment: Segment, dictionary: Iterable[str] = ()) -> pq.ParquetFile:
     """The file behind a segment, its name checked against its metadata. Raises as `read_segment` does."""
+    file = open_file(segment, dictionary)
+    problem = mismatch(segment, file)
+    if problem:
+        file.close(force=True)
+        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
+    return file
+
+
+def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> pq.ParquetFile:
+    """The file behind a segment, whatever it says of itself."""
     if not segment.path.exists():
         raise FileNotFoundError(segment.path)
     with storage_errors(segment.path):
         source = pa.OSFile(str(segment.path))
     with readable(segment):
-        file = pq.ParquetFile(source, page_checksum_verification=verify, read_dictionary=list(dictionary))
-    flaw_found = mismatch(segment, file)
-    if flaw_found:
-        file.close(force=True)
-        raise CorruptLogError(f"{segment.name} {flaw_found}. {REMEDY}")
-    return file
+        return pq.ParquetFile(source, page_checksum_verification=verify, read_dictionary=list(dictionary))
 
 
 def claim(file: pq.ParquetFile) -> dict[str, str]:
