@@ -54,7 +54,10 @@ class Trajectory:
         lines = [f"{name:<{width}}  {value}" for name, value in self.header.items()]
         for part in self.parts:
             lines += ["", *_plain(part)]
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.plain()
 
 
 def _plain(part: Part) -> Iterator[str]:
