@@ -176,6 +176,8 @@ class Store:
         """Wait while the disk is behind: more than MOST_UNWRITTEN rows in memory. Raises StorageError."""
         self._refuse()
         while self._unwritten > MOST_UNWRITTEN:
+            if self._group.rows:
+                self._want(self._loop.time())
             waiter = self._loop.create_future()
             self._squeezed.append(waiter)
             await waiter
