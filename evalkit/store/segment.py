@@ -159,33 +159,33 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
     Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or not what its name
     says, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
     """
-    file = open_segment(segment, dictionary)
-    with file, readable(segment):
-        table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+    with open_file(segment, dictionary) as file:
+        problem = mismatch(segment, file)
+        if problem:
+            raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
+        with readable(segment):
+            table = file.read(columns=None if columns is None else list(columns), use_threads=False)
     if columns is not None and set(table.schema.names) != set(columns):
         missing = ", ".join(sorted(set(columns) - set(table.schema.names)))
         raise CorruptLogError(f"{segment.name} has no column {missing}. {REMEDY}")
     return table
 
 
-def open_segment(segment: Segment, dictionary: Iterable[str] = ()) -> pq.ParquetFile:
-    """The file behind a segment, its name checked against its metadata. Raises as `read_segment` does."""
-    file = open_file(segment, dictionary)
-    problem = mismatch(segment, file)
-    if problem:
-        file.close(force=True)
-        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
-    return file
-
-
-def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> pq.ParquetFile:
-    """The file behind a segment, whatever it says of itself."""
+@contextmanager
+def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> Iterator[pq.ParquetFile]:
+    """The file behind a segment, whatever it says of itself. Raises as `read_segment` does."""
     if not segment.path.exists():
         raise FileNotFoundError(segment.path)
     with storage_errors(segment.path):
         source = pa.OSFile(str(segment.path))
-    with readable(segment):
-        return pq.ParquetFile(source, page_checksum_verification=verify, read_dictionary=list(dictionary))
+    try:
+        with readable(segment):
+            file = pq.ParquetFile(
+                source, page_checksum_verification=verify, read_dictionary=list(dictionary), pre_buffer=False
+            )
+        yield file
+    finally:
+        source.close()  # else a thread of pyarrow's may keep it open for a while
 
 
 def claim(file: pq.ParquetFile) -> dict[str, str]:
