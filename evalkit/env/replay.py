@@ -23,8 +23,6 @@ class Position:
     state: Any
     messages: list[Message]
     """The current chat, appended to in place; another list object once a new chat begins."""
-    fresh: int
-    """Index of the first message that its asker has not encoded yet; the asker's driver moves it, a new chat resets."""
     tools: tuple[Tool, ...]
     """What the next request offers; the same object as long as it is the same."""
     request_digest: bytes
@@ -68,7 +66,6 @@ def begin(env: Environment[Any, Any], instance: Any, kit: Kit) -> Position:
     return Position(
         state=state,
         messages=messages,
-        fresh=0,
         tools=tools,
         request_digest=chain_open(messages, tools),
         step=0,
@@ -114,7 +111,7 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
 
 def _open_chat(env: Environment[Any, Any], position: Position) -> tuple[Message, ...]:
     opening = env.opening(position.state).messages
-    position.messages, position.fresh = list(opening), 0
+    position.messages = list(opening)
     position.tools = env.tools(position.state)
     position.request_digest = chain_open(opening, position.tools)
     position.period, position.turn = env.period(position.state), 0

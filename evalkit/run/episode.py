@@ -5,6 +5,7 @@ await that follows it. The one `except Exception` of the code base stands here: 
 """
 
 import asyncio
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Question
+from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.env.replay import Position, Turn, advance
 from evalkit.errors import (
@@ -224,7 +226,7 @@ def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: 
         step=turn.step,
         period=turn.period,
         turn=turn.turn,
-        reply=reply_bytes,
+        reply=reply_bytes or None,
         raw=answer.raw,
         facts=turn.facts_bytes,
         observation_digest=turn.observation_digest,
@@ -251,43 +253,28 @@ def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: 
 
 async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> None:
     """The row of an ending that brought no reply: the provider refused the request for what it holds."""
-    episode, position = seat.episode, seat.position
-    facts = b"{}"
-    table.log.event("refused", episode=episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
-    table.log.append(
-        StepRecord(
-            episode=episode.id,
-            environment=episode.suite.environment,
-            suite=episode.suite.name,
-            instance=episode.target.id,
-            agent=episode.cell.agent.name,
-            replicate=episode.replicate,
-            take=seat.take,
-            step=position.step,
-            period=position.period,
-            turn=position.turn,
-            reply=None,
-            raw=None,
-            facts=facts,
-            observation_digest=NOTHING,
-            request_digest=position.request_digest,
-            step_digest=step_digest(position.request_digest, None, facts, NOTHING),
-            tokens_in=0,
-            tokens_out=0,
-            tokens_cached_read=0,
-            tokens_cached_write=0,
-            tokens_reasoning=0,
-            cost=PicoUsd(0),
-            latency_s=0.0,
-            queue_s=0.0,
-            attempts=flaw.ending,
-            started_at=0.0,
-            served_model="",
-            fingerprint="",
-            response_id="",
-            finish="",
-            ending=flaw.ending,
-            worker=table.worker,
-        )
+    position = seat.position
+    table.log.event("refused", episode=seat.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
+    nothing = Answer(
+        reply=Reply(finish=""),
+        cost=PicoUsd(0),
+        latency_s=0.0,
+        queue_s=0.0,
+        attempts=flaw.ending,
+        started_at=time.time(),
     )
+    turn = Turn(
+        step=position.step,
+        period=position.period,
+        turn=position.turn,
+        facts={},
+        facts_bytes=b"{}",
+        messages=(),
+        observation_digest=NOTHING,
+        request_digest=position.request_digest,
+        step_digest=step_digest(position.request_digest, None, b"{}", NOTHING),
+        new_chat=False,
+        ending=flaw.ending,
+    )
+    table.log.append(_record(seat, nothing, b"", turn, table.worker))
     await table.log.durable()
