@@ -9,7 +9,7 @@ from evalkit.errors import RunError, UsageError, nearest
 from evalkit.run.freeze import Resolved
 from evalkit.run.universe import Choice
 from evalkit.spec.model import Sweep
-from evalkit.spec.sweep import MAX_WIDTH, find_sweep, parse_budget, parse_deadline, read_sweep
+from evalkit.spec.sweep import MAX_WIDTH, checked_name, find_sweep, parse_budget, parse_deadline, read_sweep
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
@@ -27,7 +27,7 @@ def sweep_of(args: argparse.Namespace) -> Sweep:
             raise UsageError(f"--width: must be 1 to {MAX_WIDTH:,}, not {args.width}.")
         changes["width"] = args.width
     if getattr(args, "name", None) is not None:
-        changes["name"] = args.name
+        changes["name"] = checked_name(args.name, "--name", "/:")
     return replace(sweep, **changes)  # type: ignore[arg-type]
 
 

@@ -1,21 +1,28 @@
 """`evalkit generate`: a suite of fresh instances, streamed to a file, each with its optimum or denominator."""
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
-
-import orjson
 
 from evalkit.env.environment import Parameter
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 
-SHOW_EVERY = 50
+SHOW_EVERY = 500
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+KINDS = {int: "whole number", float: "number", str: "text", bool: "truth value (true or false)"}
+SEED = "seed"
+"""Each instance's own; made from the suite's `--seed`."""
 
 
 def generate(args: argparse.Namespace) -> int:
     """Write the suite; the file appears whole or not at all."""
+    import orjson
+
     from evalkit.store.disk import write_durably
 
     if args.environment not in ENVIRONMENTS:
@@ -32,13 +39,31 @@ def generate(args: argparse.Namespace) -> int:
     lines = bytearray()
     for made, line in enumerate(env.generate(parameters, args.instances, args.seed), 1):
         lines += orjson.dumps(dict(line)) + b"\n"
-        if made % SHOW_EVERY == 0 or made == args.instances:
-            print(f"\r{made} of {args.instances} instances", end="", flush=True)
-    print()
+        if made % SHOW_EVERY == 0:
+            print(f"{made:,} of {args.instances:,} instances", file=sys.stderr, flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_durably(out, bytes(lines))
-    print(f'Wrote {out}. Use it with `name = "{out}"` in a sweep\'s [[suites]] table.')
+    print(f'Wrote {args.instances:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Say in the command's help which parameters each environment has."""
+    width = min(100, get_terminal_size().columns - 1)
+    lines: list[str] = []
+    for name, env in ENVIRONMENTS.items():
+        lines.append(f"parameters of {name}:")
+        for key, parameter in env.parameters.items():
+            if key != SEED:
+                head = f"  --{key.replace('_', '-')} {parameter.kind.__name__.upper()}"
+                lines += wrap(f"{head:<24}  {_help(parameter)}", width, subsequent_indent=" " * 26)
+    parser.epilog = "\n".join([*lines, "", parser.epilog or ""])
+
+
+def _help(parameter: Parameter) -> str:
+    notes = [", ".join(map(str, parameter.choices))] if parameter.choices else []
+    notes += [f"default: {parameter.default}"] if parameter.default is not None else []
+    return f"{parameter.help} ({'; '.join(notes)})" if notes else parameter.help
 
 
 def parse_parameters(words: list[str], known: Mapping[str, Parameter], environment: str) -> dict[str, Any]:
@@ -61,9 +86,9 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
 
 def _value(name: str, text: str, parameter: Parameter) -> Any:
     try:
-        value = text.lower() in ("true", "yes", "1") if parameter.kind is bool else parameter.kind(text)
-    except ValueError:
-        raise UsageError(f"--{name}: {text!r} is no {parameter.kind.__name__}.") from None
+        value = TRUTH[text.lower()] if parameter.kind is bool else parameter.kind(text)
+    except (KeyError, ValueError):
+        raise UsageError(f"--{name}: {text!r} is no {KINDS[parameter.kind]}.") from None
     if parameter.choices and value not in parameter.choices:
         raise UsageError(f"--{name}: {text!r} is none of its values.{nearest(text, map(str, parameter.choices))}")
     least, most = parameter.least, parameter.most

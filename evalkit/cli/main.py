@@ -4,28 +4,36 @@ Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 in
 """
 
 import argparse
+import functools
 import importlib
+import os
+import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from evalkit import __version__
-from evalkit.errors import EvalkitError
+from evalkit.errors import EvalkitError, UsageError, nearest
 
 COULD_NOT_START = 2
 INTERRUPTED = 130
 
 DESCRIPTION = """\
-Evaluate language-model agents on economic environments whose optimum is known exactly: thousands of episodes at once,
-every step on disk before the next is asked for, never beyond the budget."""
+Evaluate language-model agents on economic environments whose optimum is known
+exactly: thousands of episodes at once, every step on disk before the next is
+asked for, never beyond the budget."""
 
 EPILOG = """\
 examples:
-  evalkit run quickstart                     several policies through a simulated provider; no key needed
-  evalkit plan runs/nightly.toml             what it will cost and how long it will take, without a request
-  evalkit run runs/nightly.toml              start, resume and extend: always the same command
-  evalkit report runs/nightly                scores with intervals
-  evalkit show runs/nightly knuth:scheduling/basic:seed-0:0
+  evalkit run quickstart            try it: policies over HTTP; no key, no cost
+  evalkit new runs/mine.toml        a commented sweep to start from
+  evalkit plan runs/mine.toml       what it will cost, without a request
+  evalkit run runs/mine.toml        start, resume, extend: always this command
+  evalkit report runs/mine          scores with intervals, behaviour, money
+  evalkit show runs/quickstart knuth:scheduling/basic:seed-0:0
+
+`evalkit COMMAND --help` has more of each.
 """
 
 
@@ -36,30 +44,66 @@ def entry() -> NoReturn:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    top = parser()
-    args, rest = top.parse_known_args(argv)
-    if rest and args.module not in OWN_OPTIONS:
-        top.error(f"unrecognized arguments: {' '.join(rest)}")
-    args.rest = rest
-    command = importlib.import_module(f"evalkit.cli.{args.module}")
-    call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
     try:
-        return call(args)
+        args = parse(argv)
+        command = importlib.import_module(f"evalkit.cli.{args.module}")
+        call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
+        code = call(args)
+        sys.stdout.flush()  # here, where a reader that has gone is no error
     except EvalkitError as error:
         print(f"evalkit: {error}", file=sys.stderr)
         return COULD_NOT_START
     except BrokenPipeError:
-        sys.stderr.close()  # the reader (`head`) has what it wanted
+        # The reader (`head`) has what it wanted; what is still buffered must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
+    return code
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line as values; what a command reads itself is in `rest`. Raises UsageError with the nearest name."""
+    word = next((word for word in argv if not word.startswith("-")), None)
+    if word is not None and word not in COMMANDS:
+        raise UsageError(f"There is no command {word!r}.{nearest(word, COMMANDS)}")
+    top, commands = parser()
+    if word is None and not {"-h", "--help", "--version"} & set(argv):
+        top.print_help()
+        raise UsageError("A command is missing.")
+    if word in OWN_OPTIONS:
+        importlib.import_module(f"evalkit.cli.{word}").add_options(commands[word])
+    args, rest = top.parse_known_args(argv)
+    if rest and args.module not in TAKES_ANY:
+        known = re.findall(r"--[\w-]+", commands[args.module].format_usage())
+        hint = nearest(rest[0].partition("=")[0], known)
+        hint = hint if "Did you mean" in hint else ""  # the whole list is for --help
+        raise UsageError(f"{args.module}: {rest[0]!r} means nothing here.{hint} See `evalkit {args.module} --help`.")
+    args.rest = rest
+    return args
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one message, as everything else does."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError instead of printing the usage and leaving."""
+        raise UsageError(f"{self.prog.removeprefix('evalkit').strip()}: {message}. See `{self.prog} --help`.")
+
+
+def whole_number(text: str) -> int:
+    """An option's value as an int; argparse says of which option it is."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Examples keep their lines; long options get room."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=100)
+        super().__init__(prog, max_help_position=26, width=min(100, shutil.get_terminal_size().columns - 1))
 
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -116,14 +160,26 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
 """Each command with what it does and examples; `evalkit/cli/NAME.py` holds a function of the same name."""
 
 OWN_OPTIONS = frozenset({"generate", "simulate"})
-"""Commands whose further options are read by the command itself: they come from what it loads."""
+"""Commands that add to their options and help by `add_options`, from what they load."""
+
+TAKES_ANY = frozenset({"generate"})
+"""Commands that read words which the parser does not know: an environment's parameters."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line. Building it imports nothing but argparse."""
-    top = argparse.ArgumentParser(prog="evalkit", description=DESCRIPTION, epilog=EPILOG, formatter_class=_Help)
+def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """(the whole command line, each command's part of it). Building it imports nothing but argparse."""
+    listed = "\n".join(f"  {name:<11}{summary}" for name, (summary, _) in COMMANDS.items())
+    top = Parser(
+        prog="evalkit",
+        usage="evalkit COMMAND ...",
+        description=f"{DESCRIPTION}\n\ncommands:\n{listed}",
+        epilog=EPILOG,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
     top.add_argument("--version", action="version", version=f"evalkit {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    # The commands are listed by ourselves: argparse breaks the line after its longest name.
+    commands = top.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="evalkit")
     arguments: dict[str, Callable[[argparse.ArgumentParser], None]] = {
         "run": _run,
         "plan": _plan,
@@ -138,19 +194,18 @@ def parser() -> argparse.ArgumentParser:
         "prompts": _prompts,
         "conform": _conform,
     }
+    made: dict[str, argparse.ArgumentParser] = {}
     for name, (summary, examples) in COMMANDS.items():
-        made = commands.add_parser(
+        one = made[name] = commands.add_parser(
             name,
-            help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
             epilog="examples:\n" + "\n".join(f"  {example}" for example in examples),
             formatter_class=_Help,
-            add_help=name != "simulate",
             allow_abbrev=False,
         )
-        made.set_defaults(module=name, call=name)
-        arguments[name](made)
-    return top
+        one.set_defaults(module=name, call=name)
+        arguments[name](one)
+    return top, made
 
 
 def _run(sub: argparse.ArgumentParser) -> None:
@@ -160,13 +215,15 @@ def _run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
     )
-    sub.add_argument("--limit", metavar="N", type=int, help="end at most N episodes a lane, then stop")
+    sub.add_argument("--limit", metavar="N", type=whole_number, help="end at most N episodes a lane, then stop")
     sub.add_argument("--retry", metavar="ENDING", action="append", default=[], help="play episodes that ended so again")
     sub.add_argument(
         "--budget", metavar="USD", help="instead of the spec's: the ceiling of the whole run, not of this call"
     )
     sub.add_argument("--deadline", metavar="SPAN", help="instead of the spec's: stop after this time (90m, 8h)")
-    sub.add_argument("--width", metavar="N", type=int, help="instead of the spec's: episodes in flight in each lane")
+    sub.add_argument(
+        "--width", metavar="N", type=whole_number, help="instead of the spec's: episodes in flight in each lane"
+    )
     sub.add_argument("--repair", action="store_true", help="give up what a damaged log has lost, and go on")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 
@@ -189,7 +246,7 @@ def _report(sub: argparse.ArgumentParser) -> None:
 def _show(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
     sub.add_argument("episode", metavar="EPISODE", help="an id or the start of one, or agent:suite:instance:replicate")
-    sub.add_argument("--period", metavar="N", type=int, help="only this period, from 0")
+    sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, from 0")
 
 
 def _nothing(sub: argparse.ArgumentParser) -> None:
@@ -203,8 +260,8 @@ def _new(sub: argparse.ArgumentParser) -> None:
 def _generate(sub: argparse.ArgumentParser) -> None:
     sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
     sub.add_argument("environment", metavar="ENVIRONMENT", help="scheduling")
-    sub.add_argument("--instances", metavar="N", type=int, default=12, help="how many (default: 12)")
-    sub.add_argument("--seed", metavar="SEED", type=int, default=0, help="of the whole suite (default: 0)")
+    sub.add_argument("--instances", metavar="N", type=whole_number, default=12, help="how many (default: 12)")
+    sub.add_argument("--seed", metavar="SEED", type=whole_number, default=0, help="of the whole suite (default: 0)")
     sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
 
 
@@ -214,8 +271,9 @@ def _providers(sub: argparse.ArgumentParser) -> None:
 
 def _prompts(sub: argparse.ArgumentParser) -> None:
     actions = sub.add_subparsers(metavar="ACTION", required=True)
-    actions.add_parser("list", help="the packs that can be named").set_defaults(call="list_packs")
-    bring = actions.add_parser("import", help="build a pack from a copy of the reference repository")
+    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=_Help, allow_abbrev=False)
+    action("list", help="the packs that can be named").set_defaults(call="list_packs")
+    bring = action("import", help="build a pack from a copy of the reference repository")
     bring.add_argument("repository", metavar="DIR", help="the copy's top folder")
     bring.add_argument("--out", metavar="FILE", required=True, help="the pack's file, ending in .toml")
     bring.set_defaults(call="import_pack")

@@ -48,11 +48,12 @@ def new(args: argparse.Namespace) -> int:
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a sweep's file ends in .toml.")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE)
     except FileExistsError:
         raise UsageError(f"{path} exists already; nothing was written. Choose another name.") from None
     except OSError as flaw:
-        raise UsageError(f"{path} cannot be written: {flaw}") from flaw
+        raise UsageError(f"{path} cannot be written: {flaw.strerror or flaw}.") from flaw
     print(f"Wrote {path}. Next: evalkit plan {path}")
     return 0

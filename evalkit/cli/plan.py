@@ -2,7 +2,8 @@
 
 import argparse
 import asyncio
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 
 from evalkit.cli.choosing import choice_of, sweep_of
 from evalkit.money import show_usd
@@ -25,6 +26,7 @@ def plan(args: argparse.Namespace) -> int:
         print(orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2).decode())
     else:
         _print(made)
+        print(f"\nNext: evalkit run {shlex.quote(args.sweep)}")
     return 0
 
 
@@ -41,24 +43,24 @@ def simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
 
 
 def _print(plan: Plan) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    title = f"Plan of {plan.name}"
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), title=title, title_justify="left")
+    from evalkit.report.terminal import console as console_of
+
+    console = console_of()
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for column in ("suite", "agent"):
-        table.add_column(column, no_wrap=True)
-    for column in ("episodes", "requests", "tok in", "tok out", "cost", "chain"):
+        table.add_column(column, overflow="fold")
+    for column in ("episodes", "requests", "tok in", "tok out", "cost", "longest"):
         table.add_column(column, justify="right", no_wrap=True)
     above = ""
     for cell in plan.cells:
         free = not cell.requests
-        part = "" if cell.played == cell.episodes else f" ({cell.played})"
+        part = "" if cell.played == cell.episodes else f" ({cell.played:,})"
         table.add_row(
             cell.suite if cell.suite != above else "",
-            (cell.agent if cell.stand_in == cell.agent else f"{cell.agent} as {cell.stand_in}") + part,
-            f"{cell.episodes:,}",
+            cell.agent,
+            f"{cell.episodes:,}{part}",
             "-" if free else f"{cell.requests:,.0f}",
             "" if free else _short(cell.tokens_in),
             "" if free else _short(cell.tokens_out),
@@ -69,30 +71,45 @@ def _print(plan: Plan) -> None:
     console.print(table)
     console.print()
     for line in _summary(plan):
-        console.print(line, highlight=False)
+        console.print(line, markup=False)
+    for line in _notes(plan):
+        console.print(line, markup=False, style="dim")
 
 
 def _summary(plan: Plan) -> list[str]:
+    totals = [round(sum(getattr(cell, key) for cell in plan.cells)) for key in ("episodes", "requests")]
+    tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
     low, high = (round(sum(getattr(cell, f"cost_{end}") for cell in plan.cells)) for end in ("low", "high"))
-    cost = show_usd(round(plan.cost))
-    spread = f" ({show_usd(low)} to {show_usd(high)})" if high > low else ""
-    lines = [f"Cost: {cost}{spread}." + _budget_words(plan, high)]
+    spread = f" ({show_usd(low)} to {show_usd(high)})" if show_usd(low) != show_usd(high) else ""
+    lines = [
+        f"{totals[0]:,} episodes, {totals[1]:,} requests, {tokens[0]} tokens in, {tokens[1]} out.",
+        f"Cost: {show_usd(round(plan.cost))}{spread}.{_budget_words(plan, high)}",
+    ]
     for lane in plan.lanes:
         if lane.requests:
             reply_s = plan.reply_s[lane.lane]
             assumed = " (assumed)" if reply_s == ASSUMED_REPLY_S else ""
             lines.append(
-                f"{lane.lane}: about {_span(lane.seconds)}, bound by {lane.bound}, at {reply_s * 1000:,.0f} ms a reply"
-                f"{assumed}."
+                f"{lane.lane}: about {_span(lane.seconds)} at {reply_s * 1000:,.0f} ms a reply{assumed}; "
+                f"what limits it: {lane.bound}."
             )
     lines += [f"{agent}: {mark}." for agent, marks in plan.marks.items() for mark in marks]
-    if any(not cell.requests for cell in plan.cells):
-        lines.append("-: played in this process, without a request.")
-    if any(cell.played < cell.episodes for cell in plan.cells):
-        lines.append("(n): only n of the episodes were played, the rest is estimated from them.")
-    lines.append("chain: the longest chain of requests, one after the other.")
-    lines.append("Turns and bytes are those of the policy that played; four bytes are counted as a token.")
     return lines
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    if any(not cell.requests for cell in plan.cells):
+        yield "-: played in this process, without a request"
+    if any(cell.played < cell.episodes for cell in plan.cells):
+        yield "episodes (n): only n of them were played, the rest is estimated from these"
+    yield "longest: requests of the longest episode, which follow one another"
+    stand_ins: dict[str, dict[str, None]] = {}
+    for cell in plan.cells:
+        if cell.stand_in != cell.agent:
+            stand_ins.setdefault(cell.stand_in, {})[cell.agent] = None
+    for stand_in, agents in stand_ins.items():
+        yield f"turns of {', '.join(agents)} are those of the policy {stand_in}; a model's may differ (`stand_in`)"
+    yield "four bytes are counted as a token"
 
 
 def _budget_words(plan: Plan, high: int) -> str:

@@ -25,6 +25,6 @@ def import_pack(args: argparse.Namespace) -> int:
     except FileExistsError:
         raise UsageError(f"{out} exists already; nothing was written. Choose another name.") from None
     except OSError as flaw:
-        raise UsageError(f"{out} cannot be written: {flaw}") from flaw
+        raise UsageError(f"{out} cannot be written: {flaw.strerror or flaw}.") from flaw
     print(f'Wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
     return 0

@@ -2,28 +2,34 @@
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
 from evalkit.money import PICO_PER_USD, Price
 from evalkit.spec.catalogue import provider_names, read_provider
 from evalkit.spec.model import Provider
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 def providers(args: argparse.Namespace) -> int:
     """A table of all providers, or of one provider's models."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from evalkit.report.terminal import console as console_of
+
+    console = console_of()
     if args.name:
-        console.print(_models(read_provider(args.name)))
+        _print_models(read_provider(args.name), console)
         return 0
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for column in ("provider", "dialect", "models", "key", "endpoint"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for name in provider_names():
         provider = read_provider(name)
-        models = f"{len(provider.models)}{' and any other' if provider.any_model else ''}"
-        table.add_row(name, provider.dialect, models, _key(provider), provider.url or "started by evalkit")
+        models = "any" if provider.any_model and not provider.models else f"{len(provider.models)}"
+        more = ", any" if provider.any_model and provider.models else ""
+        table.add_row(name, provider.dialect, models + more, _key(provider), provider.url or "started by evalkit")
     console.print(table)
     console.print("\nModels and prices of one: evalkit providers NAME", style="dim")
     return 0
@@ -32,22 +38,27 @@ def providers(args: argparse.Namespace) -> int:
 def _key(provider: Provider) -> str:
     if not provider.key_env:
         return "none needed"
-    return f"{provider.key_env} {'is set' if os.environ.get(provider.key_env) else 'is not set'}"
+    return f"{provider.key_env} {'(set)' if os.environ.get(provider.key_env) else '(not set)'}"
 
 
-def _models(provider: Provider) -> "object":
+def _print_models(provider: Provider, console: "Console") -> None:
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False, title=f"{provider.name} ({provider.dialect})")
-    table.title_justify = "left"
-    table.add_column("model")
-    for column in ("context", "input $/Mtok", "output $/Mtok", "cached $/Mtok"):
-        table.add_column(column, justify="right")
-    table.add_column("price source")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("model", overflow="fold")
+    for column in ("context", "input", "output", "cached"):
+        table.add_column(column, justify="right", no_wrap=True)
     for model in provider.models.values():
         context = f"{model.context_tokens:,}" if model.context_tokens else "?"
-        table.add_row(model.name, context, *_prices(model.price), model.price_source)
-    return table
+        table.add_row(model.name, context, *_prices(model.price))
+    if provider.any_model:
+        table.add_row("any other" if provider.models else "any", "?", *_prices(provider.default_price))
+    console.print(f"{provider.name}: {provider.dialect}, {provider.url or 'started by evalkit'}")
+    console.print(f"key: {_key(provider)}\n")
+    console.print(table)
+    console.print("\nPrices in USD per million tokens; context in tokens.", style="dim")
+    for source in dict.fromkeys(model.price_source for model in provider.models.values() if model.price_source):
+        console.print(f"Prices from {source}", style="dim", soft_wrap=True)
 
 
 def _prices(price: Price | None) -> tuple[str, str, str]:

@@ -2,8 +2,9 @@
 
 import argparse
 import asyncio
+import shlex
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from evalkit.cli.choosing import choice_of, sweep_of
 from evalkit.errors import UsageError
 from evalkit.money import show_usd
 from evalkit.run.freeze import resolve
-from evalkit.run.outcome import INTERRUPTED, Outcome
+from evalkit.run.outcome import Outcome
 from evalkit.run.sweep import RunOptions, run_sweep
 from evalkit.spec.model import Provider
 
@@ -28,14 +29,21 @@ def run(args: argparse.Namespace) -> int:
         directory=Path(args.dir) if args.dir else Path("runs") / sweep.name,
         choice=choice_of(args.only, resolved),
         limit=args.limit,
-        retry=frozenset(word for words in args.retry for word in words.split(",")),
+        retry=frozenset(word for words in args.retry for word in words.split(",") if word),
         repair=args.repair,
         launch=_launch,
+        announce=_announce,
     )
     with display(json_lines=args.json) as show:
         outcome = _loop_run(run_sweep(resolved, options, show))
-    _tell(outcome, args)
+    providers = [endpoint.provider for endpoint in resolved.endpoints.values()]
+    _tell(outcome, args, made_up=bool(providers) and all(one.simulate is not None for one in providers))
     return outcome.exit_code
+
+
+def _announce(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _loop_run(coroutine: Coroutine[None, None, Outcome]) -> Outcome:
@@ -55,7 +63,7 @@ def _launch(provider: Provider, run_directory: Path) -> AbstractContextManager[s
     return simulated({**bill, **provider.simulate}, where=f"providers/{provider.name}.toml: simulate")
 
 
-def _tell(outcome: Outcome, args: argparse.Namespace) -> None:
+def _tell(outcome: Outcome, args: argparse.Namespace, *, made_up: bool) -> None:
     from evalkit.report.report import report
     from evalkit.report.terminal import print_report
 
@@ -66,15 +74,18 @@ def _tell(outcome: Outcome, args: argparse.Namespace) -> None:
         return
     if outcome.ended:
         print_report(report(outcome.directory), brief=True)
-    print(_summary(outcome))
+        print()
+    print(_summary(outcome, made_up=made_up))
     for line in outcome.messages:
-        print(f"  {line}", file=sys.stderr)
+        print(line)
     print(_next(outcome, args))
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: Outcome, *, made_up: bool) -> str:
     spent = show_usd(outcome.spent)
     money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
+    if made_up:
+        money += " (simulated money)"
     if outcome.unconfirmed:
         money += f", {show_usd(outcome.unconfirmed)} of it unconfirmed crash charges"
     done = f"{outcome.ended:,} of {outcome.episodes:,} episodes ended"
@@ -82,15 +93,45 @@ def _summary(outcome: Outcome) -> str:
 
 
 def _next(outcome: Outcome, args: argparse.Namespace) -> str:
-    where = outcome.directory
-    if outcome.exit_code == INTERRUPTED:
-        return f"Interrupted; everything is on disk in {where}. Go on with: evalkit run {args.sweep}"
+    where = shlex.quote(str(outcome.directory))
     if outcome.owed:
-        return f"{outcome.owed:,} episodes are owed ({outcome.reason}). Go on with: evalkit run {args.sweep}"
-    return (
-        f"The run lies in {where}. Next:\n"
-        f"  evalkit report {where}          all tables: scores, behaviour, money\n"
-        f"  evalkit show {where} {outcome.example}\n"
-        "                                 one trajectory, step by step\n"
-        f"  evalkit verify {where}          replay every episode against the log"
-    )
+        why, more = WHY.get(outcome.reason, ("", ""))
+        if outcome.owed == outcome.broken:
+            why, more = "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
+        owed = f"{outcome.owed:,} episode{'s are' if outcome.owed > 1 else ' is'} owed{why and f': {why}'}."
+        return f"{owed} Everything so far is on disk in {where}. Go on with:\n  {_again(args)}{more}"
+    hints = [
+        (f"evalkit report {where}", "every table"),
+        (f"evalkit show {where} {shlex.quote(outcome.example)}", "one trajectory"),
+        (f"evalkit verify {where}", "replay the log"),
+    ]
+    if Path(args.sweep).stem == FIRST_SWEEP:
+        hints.append(("evalkit new runs/mine.toml", "begin a sweep of your own"))
+    room = max(len(command) for command, _ in hints) + 2
+    return f"The run lies in {where}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
+
+
+FIRST_SWEEP = "quickstart"
+
+WHY = {
+    "interrupt": ("interrupted", ""),
+    "limit": ("--limit was reached", ""),
+    "budget": ("the next request does not fit the budget", " --budget MORE"),
+    "deadline": ("the deadline has passed", ""),
+    "storage": ("the disk refused a write", ""),
+    "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
+    "lane": ("a provider could not go on", ""),
+    "parked": ("their provider did not answer", ""),
+}
+"""By the reason of an outcome: why episodes are owed, and what the next call needs in addition."""
+
+
+def _again(args: argparse.Namespace) -> str:
+    """The command that goes on with this very run."""
+    words = ["evalkit", "run", args.sweep]
+    for option in ("name", "dir", "budget", "deadline", "width"):
+        if getattr(args, option) is not None:
+            words += [f"--{option}", str(getattr(args, option))]
+    for choice in args.only:
+        words += ["--only", choice]
+    return shlex.join(words)

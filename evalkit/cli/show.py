@@ -8,6 +8,7 @@ from evalkit.cli.choosing import run_directory
 def show(args: argparse.Namespace) -> int:
     """Print the episode."""
     from evalkit.report.show import show as render
+    from evalkit.report.terminal import print_trajectory
 
-    print(render(run_directory(args.run), args.episode, period=args.period))
+    print_trajectory(render(run_directory(args.run), args.episode, period=args.period))
     return 0

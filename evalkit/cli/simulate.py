@@ -2,9 +2,16 @@
 
 import argparse
 
-from evalkit.serve.server import main
+from evalkit.serve.options import add_arguments
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All flags of the provider."""
+    add_arguments(parser)
 
 
 def simulate(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    return main(args.rest)
+    from evalkit.serve.server import simulate as serve
+
+    return serve(args)

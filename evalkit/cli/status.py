@@ -20,22 +20,25 @@ def status(args: argparse.Namespace) -> int:
 
 
 def _print(found: Status) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from evalkit.report.terminal import NO_BREAK
+    from evalkit.report.terminal import console as console_of
+
+    console = console_of()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("suite", no_wrap=True)
-    table.add_column("agent", no_wrap=True)
+    table.add_column("suite", overflow="fold")
+    table.add_column("agent", overflow="fold")
     for column in ("planned", "ended", "begun", "steps", "spent"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("endings")
+    above = ""
     for cell in found.cells:
-        endings = ", ".join(f"{name} {count}" for name, count in cell.endings.items())
-        table.add_row(
-            cell.suite, cell.agent, f"{cell.planned:,}", f"{cell.ended:,}", f"{cell.started:,}", f"{cell.steps:,}",
-            show_usd(cell.cost), endings,
-        )  # fmt: skip
+        endings = ", ".join(f"{name}{NO_BREAK}{count:,}" for name, count in cell.endings.items())
+        counts = (cell.planned, cell.ended, cell.started, cell.steps)
+        suite = cell.suite if cell.suite != above else ""
+        table.add_row(suite, cell.agent, *(f"{count:,}" for count in counts), show_usd(cell.cost), endings)
+        above = cell.suite
     console.print(table)
     console.print()
     for line in _words(found):

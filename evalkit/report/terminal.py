@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rich import box
@@ -12,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from evalkit.report.report import Report
-from evalkit.report.tables import MISSING, Column, Table, shown
+from evalkit.report.tables import MISSING, PROMPTS, Column, Table, shown
 from evalkit.report.trajectory import Kind, Part, Trajectory
 from evalkit.report.visible import visible
 
@@ -42,7 +43,9 @@ def print_report(report: Report, *, brief: bool = False, to: Console | None = No
 
 
 def print_table(table: Table, to: Console) -> None:
-    """Print one table: title, rows, notes below."""
+    """Print one table: title, rows, notes below. A prompt pack that all rows share is a note, not a column."""
+    if len(table.packs) == 1:
+        table = replace(table, columns=tuple(column for column in table.columns if column.key != PROMPTS))
     to.print()
     to.print(Text(visible(table.title), style="bold"))
     to.print(_grid(table))

@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evalkit.client.budget import Budget
 from evalkit.client.file_limit import make_room
-from evalkit.errors import LaneClosed, RunError
+from evalkit.errors import LaneClosed, RunError, nearest
 from evalkit.money import PicoUsd
 from evalkit.run.askers import Desk, Launch, check_keys, open_desk
 from evalkit.run.episode import LEFT_OWED, Stop, Table
@@ -47,6 +47,8 @@ class RunOptions:
     """Give up what a damaged log has lost, and go on."""
     launch: Launch | None = None
     """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
+    announce: Callable[[Sequence[str]], None] | None = None
+    """Is told what a repair gives up, before anything is changed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +87,10 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     manifest = resolved.manifest if old is None else merge(old, resolved.manifest, str(directory))
     loop = asyncio.get_running_loop()
     name = f"{worker_name()}:{time.time():.3f}"
+    repaired = _repair(options) if options.repair and old is not None else ()
     with open_store(directory, session=name) as store:
+        for line in repaired:
+            store.event("repaired", detail=line)
         holdings = read_holdings(directory, options.retry)
         if old is None or manifest != old:
             write_manifest(directory, manifest)
@@ -137,6 +142,27 @@ def _existing(directory: Path) -> Manifest | None:
     if directory.exists() and not directory.is_dir():
         raise RunError(f"{directory} is a file. Choose another place with --dir.")
     return None
+
+
+def _repair(options: RunOptions) -> tuple[str, ...]:
+    """Mend the log; what was given up, in sentences. Raises RunError if another process writes the run."""
+    from evalkit.store.repair import Repair, repair
+
+    def announce(found: Repair) -> None:
+        if options.announce is not None:
+            options.announce(found.lines())
+
+    found = repair(options.directory, announce)
+    return tuple(found.lines()) if found.flaws else ()
+
+
+def _in_vain(session: Session) -> Iterator[str]:
+    """What was asked for and is not there: endings to be retried that no episode has."""
+    held = session.holdings
+    endings = {one.ending for one in held.episodes.values() if one.ending}
+    endings |= {"internal_error"} if held.broken else set()
+    for word in sorted(session.options.retry - endings):
+        yield f"--retry {word}: no episode of this run had ended so.{nearest(word, endings)}"
 
 
 def _log_start(session: Session) -> None:
@@ -313,7 +339,11 @@ def _outcome(session: Session) -> Outcome:
     return Outcome(
         directory=session.options.directory,
         reason=_reason(session, owed, bool(lane_words)),
-        messages=tuple([stop.message] if stop.reason not in ("", "interrupt") else []) + tuple(lane_words),
+        messages=(
+            *_in_vain(session),
+            *([stop.message] if stop.reason not in ("", "interrupt") else []),
+            *lane_words,
+        ),
         episodes=total,
         ended=ended,
         owed=owed,
@@ -339,7 +369,10 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
 
 def _example(session: Session) -> str:
     """An episode that is worth a look, as `show` takes it."""
-    for suite in session.resolved.manifest.suites.values():
+    choice = session.options.choice
+    for suite in filter(choice.takes_suite, session.resolved.manifest.suites.values()):
         for agent in session.resolved.manifest.agents.values():
+            if choice.agents and agent.name not in choice.agents:
+                continue
             return f"{agent.name}:{suite.name}:{suite.instances[0].id}:0"
     return ""

@@ -106,10 +106,11 @@ def options_from(values: Mapping[str, Any], where: str = "simulate") -> Simulato
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each option; read them back with `given_flags`."""
+    """One flag for each option, read back with `given_flags`; and `--until-eof`, which is the program's own."""
     for key, option in OPTIONS.items():
         flag = "--" + key.replace("_", "-")
         parser.add_argument(flag, dest=f"option_{key}", metavar=option.metavar, help=option.help)
+    parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
 
 
 def given_flags(arguments: argparse.Namespace) -> dict[str, str]:

@@ -169,14 +169,8 @@ def _wait_for_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     loop.call_soon_threadsafe(stop.set)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """All flags of `evalkit simulate`."""
-    add_arguments(parser)
-    parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
-
-
 def simulate(arguments: argparse.Namespace) -> int:
-    """`evalkit simulate`: serve as the flags of `add_flags` say. Raises UsageError before anything is served."""
+    """`evalkit simulate`: serve as the flags of `add_arguments` say. Raises UsageError before anything is served."""
     options = options_from(given_flags(arguments))
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(serve(options, until_eof=arguments.until_eof))
@@ -195,7 +189,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 def main(argv: Sequence[str] | None = None) -> int:
     """The simulated provider as a program of its own: `python -m evalkit.serve.server`."""
     parser = argparse.ArgumentParser(prog="evalkit simulate", description=_DESCRIPTION, allow_abbrev=False)
-    add_flags(parser)
+    add_arguments(parser)
     try:
         return simulate(parser.parse_args(argv))
     except EvalkitError as flaw:

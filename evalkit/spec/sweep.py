@@ -91,7 +91,7 @@ def read_sweep(path: Path) -> Sweep:
         if lane not in lanes:
             raise UsageError(f"{where}: limits: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
     return Sweep(
-        name=_checked_name(file.name or path.stem, f"{where}: name", "/:"),
+        name=checked_name(file.name or path.stem, f"{where}: name", "/:"),
         source=where,
         agents=agents,
         suites=suites,
@@ -138,7 +138,7 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
     if overrides and file.policy:
         raise UsageError(f"{where}.{min(overrides)}: a policy in this process has no sampling settings.")
     return AgentSpec(
-        name=_checked_name(file.name or file.policy or file.model, f"{where}.name", ""),
+        name=checked_name(file.name or file.policy or file.model, f"{where}.name", ""),
         provider=file.provider,
         model=file.model,
         policy=file.policy,
@@ -185,7 +185,8 @@ def _unique(names: list[str], where: str) -> None:
             raise UsageError(f"{where}: the name {name!r} is given twice; give each agent a name of its own.")
 
 
-def _checked_name(name: str, where: str, forbidden: str) -> str:
+def checked_name(name: str, where: str, forbidden: str) -> str:
+    """The name, if it is one for a run or an agent. Raises UsageError."""
     wrong = sorted(set(name) - _NAME | set(name) & set(forbidden))
     if not name or wrong or name.startswith((".", "/", "-")):
         raise UsageError(f"{where}: {name!r} is no good name: use letters, digits and . _ - +")
