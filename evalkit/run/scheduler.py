@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evalkit.client.ask import Asker
+from evalkit.run.collecting import seldom_collected
 from evalkit.run.episode import Seat, Table, play
 from evalkit.run.universe import Episode
 
@@ -41,10 +42,11 @@ async def play_lanes(jobs: Sequence[LaneJob]) -> None:
     A player ends when its lane has no episode left or is told to stop. If we are cancelled, so are the players; the
     caller's `with store:` then drains.
     """
-    async with asyncio.TaskGroup() as group:
-        for job in jobs:
-            for number in range(job.width):
-                group.create_task(_player(job), name=f"{job.name} {number}")
+    with seldom_collected():
+        async with asyncio.TaskGroup() as group:
+            for job in jobs:
+                for number in range(job.width):
+                    group.create_task(_player(job), name=f"{job.name} {number}")
 
 
 async def _player(job: LaneJob) -> None:
