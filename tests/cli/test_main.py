@@ -1,0 +1,115 @@
+import json
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalkit import __version__
+from evalkit.cli.main import COMMANDS, parse
+from tests.cli.calling import Call
+
+HEAVY = ("numpy", "numba", "scipy", "pyarrow", "duckdb", "aiohttp", "rich", "pandas", "msgspec", "asyncio")
+MEASURE = """
+import json, sys
+from evalkit.cli.main import main
+for command in {commands!r}:
+    try:
+        main([command, "--help"])
+    except SystemExit:
+        pass
+print(json.dumps([name for name in {heavy!r} if name in sys.modules]), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_shows_examples_and_fits_the_terminal(call: Call, command: str) -> None:
+    said = call(command, "--help")
+    assert said.code == 0
+    examples = said.out.partition("examples:\n")[2]
+    assert f"evalkit {command}" in examples
+    prose = said.out.partition("examples:")[0].partition("\n\n")[2]
+    assert max(map(len, prose.splitlines())) <= 80
+
+
+def test_examples_parse() -> None:
+    lines = [example for _, examples in COMMANDS.values() for example in examples]
+    words = [line.split(" > ")[0].split() for line in lines if line.startswith("evalkit ")]
+    assert len(words) >= len(COMMANDS)
+    for line in words:
+        assert parse(line[1:]).module == line[1]
+
+
+def test_help_lists_every_command_within_80_columns(call: Call) -> None:
+    said = call("--help")
+    assert said.code == 0
+    for command, (summary, _) in COMMANDS.items():
+        assert re.search(rf"^  {command} +{re.escape(summary)}$", said.out, re.MULTILINE)
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+def test_help_loads_nothing_heavy() -> None:
+    # `simulate` and `generate` describe what they load, so their options may cost a little more.
+    light = [command for command in COMMANDS if command not in ("simulate", "generate")]
+    for commands, heavy in ((light, HEAVY), (["simulate", "generate"], tuple(set(HEAVY) - {"msgspec"}))):
+        code = MEASURE.format(commands=commands, heavy=heavy)
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        assert json.loads(ran.stderr) == []
+
+
+def test_help_starts_at_once() -> None:
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    times = []
+    for _ in range(3):
+        before = spent()
+        subprocess.run([sys.executable, "-m", "evalkit", "--help"], capture_output=True, timeout=60, check=True)
+        times.append(spent() - before)
+    assert min(times) < 0.5  # promised: 0.15 s on an idle machine
+
+
+def test_version(call: Call) -> None:
+    assert call("--version").out.strip() == f"evalkit {__version__}"
+
+
+def test_no_command_prints_the_help_and_fails(call: Call) -> None:
+    said = call()
+    assert said.code == 2
+    assert said.out == call("--help").out
+    assert said.err == "evalkit: A command is missing.\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["rnu"], "There is no command 'rnu'. Did you mean 'run'?"),
+        (["run"], "run: the following arguments are required: SPEC"),
+        (["run", "mine", "--bugdet", "5"], "Did you mean '--budget'?"),
+        (["run", "mine", "--limit", "few"], "--limit: 'few' is no whole number"),
+        (["run", "mine", "theirs"], "'theirs' means nothing here"),
+        (["run", "mine", "--budget"], "--budget: expected one argument"),
+        (["report", "x", "--json", "--markdwon"], "Did you mean '--markdown'?"),
+        (["report", "x", "--markdown", "--csv", "d"], "not allowed with"),
+        (["simulate", "--fault-4229", "1"], "Did you mean '--fault-429'?"),
+        (["simulate", "--latency", "soon"], "latency: 'soon' is no span of time"),
+        (["prompts"], "ACTION"),
+        (["prompts", "imprt"], "invalid choice: 'imprt'"),
+        (["--quiet"], "A command is missing"),
+    ],
+)
+def test_a_wrong_word_gets_one_message(call: Call, argv: list[str], words: str) -> None:
+    said = call(*argv)
+    assert said.code == 2
+    assert words in said.err.splitlines()[-1]
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("argv", ["prompts list", "--help", "providers"])
+def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> None:
+    late = f"(sleep 0.3; {sys.executable} -m evalkit {argv}) | true"
+    ran = subprocess.run(["bash", "-c", late], capture_output=True, text=True, timeout=60, check=True)
+    assert (ran.stdout, ran.stderr) == ("", "")
