@@ -3,6 +3,9 @@
 One line, first come, first served, and one timer. The head is decided anew at every wake, so that a later `Retry-After`
 is obeyed, a window that was cut holds, and a waiter that was cancelled leaves no booking behind. When nobody waits and
 everything allows it, admission costs no await and no future.
+
+Episodes are let in as the window opens (`join`): one that is begun while the window is still narrow would only stand in
+line with all others, each of its first steps a round trip late.
 """
 
 import asyncio
@@ -67,6 +70,9 @@ class Lane:
         self._in_flight = 0
         self._probes = 0
         self._line: deque[_Waiter] = deque()
+        self._players = 0
+        self._hall: deque[asyncio.Future[None]] = deque()
+        """Players that have no episode yet."""
         self._resting: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
@@ -75,6 +81,26 @@ class Lane:
         self._end: EvalkitError | None = None
         self._tokens_per_byte = FIRST_TOKENS_PER_BYTE
         self._output: float | None = None
+
+    async def join(self) -> None:
+        """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
+        lane lets everybody in, to hear of it when they ask."""
+        if self._hall or not self._seats():
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._hall.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.cancelled():
+                    self._players += 1  # never let in: what `part` takes off is put on first
+                raise
+        else:
+            self._players += 1
+
+    def part(self) -> None:
+        """An episode has left the lane."""
+        self._players -= 1
+        self._usher()
 
     def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
         """A ticket if one is to be had at once and nobody waits."""
@@ -119,7 +145,11 @@ class Lane:
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
         """A reply came. Returns the seconds it took."""
         now = self._loop.time()
-        self._window.succeeded(sent_at=ticket.sent_at, now=now, full=self._in_flight >= int(self._window.size))
+        # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
+        full = self._in_flight >= int(self._window.size) or (bool(self._hall) and not self._line)
+        self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
+        if self._hall:
+            self._usher()
         if self._health.answered():
             self._window.restart()
             self._reopen(now)
@@ -250,6 +280,17 @@ class Lane:
             head.ticket = self._admit(need, now, head.body_bytes)
             head.turn.set_result(head.ticket)
 
+    def _seats(self) -> bool:
+        """Whether one more episode may begin. A window at its bound can be kept full only by those who wait."""
+        return self._players < int(self._window.size) or self._window.size >= self._window.most or self._end is not None
+
+    def _usher(self) -> None:
+        while self._hall and self._seats():
+            turn = self._hall.popleft()
+            if not turn.done():  # a cancelled player waits no more
+                self._players += 1
+                turn.set_result(None)
+
     def _reopen(self, now: float) -> None:
         self._shut = self._end is not None or self._health.down or now < self._paused_until
 
@@ -290,6 +331,7 @@ class Lane:
                 waiter.turn.set_exception(copy.copy(error))
         for woken in self._resting:
             _wake(woken)
+        self._usher()
 
 
 def _wake(woken: "asyncio.Future[None]") -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evalkit.client.ask import Asker
+from evalkit.client.lane import Lane
 from evalkit.run.collecting import seldom_collected
 from evalkit.run.episode import Seat, Table, play
 from evalkit.run.universe import Episode
@@ -29,6 +30,8 @@ class LaneJob:
     sit: Callable[[Episode], Seat]
     asker: Callable[[Episode], Asker]
     table: Table
+    lane: Lane | None = None
+    """Lets episodes in as its window opens; None: nothing holds them back."""
     limit: int | None = None
     """End after so many episodes; None: play all."""
     taken: int = 0
@@ -50,9 +53,28 @@ async def play_lanes(jobs: Sequence[LaneJob]) -> None:
 
 
 async def _player(job: LaneJob) -> None:
-    while not job.table.stopping and (job.limit is None or job.taken < job.limit):
-        episode = next(job.todo, None)
-        if episode is None:
-            return
-        job.taken += 1
-        await play(episode, job.sit, job.asker(episode), job.table)
+    while not _over(job):
+        if job.lane is None:
+            if not await _play_next(job):
+                return
+            continue
+        try:
+            await job.lane.join()
+            if _over(job) or not await _play_next(job):
+                return
+        finally:
+            job.lane.part()
+
+
+def _over(job: LaneJob) -> bool:
+    return job.table.stopping or (job.limit is not None and job.taken >= job.limit)
+
+
+async def _play_next(job: LaneJob) -> bool:
+    """Whether there was an episode left to play."""
+    episode = next(job.todo, None)
+    if episode is None:
+        return False
+    job.taken += 1
+    await play(episode, job.sit, job.asker(episode), job.table)
+    return True

@@ -269,6 +269,7 @@ def _job(session: Session, desk: Desk, name: str, agents: list[ManifestAgent], w
             lane_stop=Stop(),
             deadline=None if sweep.deadline_s is None else now + sweep.deadline_s,
         ),
+        lane=desk.lanes.get(name),
         limit=options.limit,
     )
 
