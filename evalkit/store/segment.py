@@ -144,7 +144,8 @@ def encode_segment(table: pa.Table, kind: Kind, first: int, last: int, *, compac
     sink = pa.BufferOutputStream()
     if compacted:
         few = [name for name in FEW_VALUES if name in table.schema.names]
-        settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few}
+        # Statistics lie outside the pages' checksums and repeat values in full: only of columns that readers filter by.
+        settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few, "write_statistics": few}
     else:
         settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
     with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as writer:
