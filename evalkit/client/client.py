@@ -1,4 +1,4 @@
-"""A model behind HTTP as something that answers: budget, lane, transport, verdict, reply, settlement, in that order.
+"""A model behind HTTP as something that answers: lane, budget, transport, verdict, reply, settlement, in that order.
 
 Every request is bounded before it is sent and settled when it comes back. An attempt whose usage nobody knows is
 charged at its bound, and the charge is on disk before the next attempt leaves. Between a paid reply and its return to
@@ -126,13 +126,12 @@ class ModelAsker:
 
     async def _attempt(self, asking: _Asking) -> Answer | Verdict:
         """One attempt: an answer, or the verdict that another one may be made. Raises where none may."""
-        bound = asking.bound
-        if bound and not self._budget.take(bound):
-            await self._budget.reserve(bound)
-        lane, body = self._lane, asking.body
+        lane, body, bound = self._lane, asking.body, asking.bound
         ticket = lane.try_enter(len(body), self._max_tokens)
         if ticket is None:
             ticket = await self._stand_in_line(asking)
+        if bound and not self._budget.take(bound):
+            ticket = await self._wait_for_money(asking, ticket)
         if asking.tries is None:
             asking.tries = Tries(ticket.sent_at)
             asking.started_at = time.time()
@@ -154,13 +153,24 @@ class ModelAsker:
 
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
         since = self._clock()
-        try:
-            ticket = await self._lane.enter(len(asking.body), self._max_tokens)
-        except BaseException:
-            self._budget.settle(asking.bound, 0)
-            raise
+        ticket = await self._lane.enter(len(asking.body), self._max_tokens)
         asking.queue_s += ticket.sent_at - since
         return ticket
+
+    async def _wait_for_money(self, asking: _Asking, ticket: Ticket) -> Ticket:
+        """Reserve, holding a place in the lane. The other way round a lane that is paused or down would hold the money
+        of all who stand in its line, and other lanes would starve beside it."""
+        while True:
+            try:
+                await self._budget.reserve(asking.bound)
+            except BaseException:
+                self._lane.abandon(ticket, sent=False)
+                raise
+            if self._lane.renew(ticket):
+                return ticket
+            self._budget.settle(asking.bound, 0)
+            self._lane.abandon(ticket, sent=False)
+            ticket = await self._stand_in_line(asking)
 
     def _accept(self, asking: _Asking, ticket: Ticket, response: HttpResponse) -> Answer:
         """A 200 body as an answer, settled. Raises MalformedReplyError where it holds none; nothing is settled then."""

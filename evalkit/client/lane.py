@@ -179,6 +179,14 @@ class Lane:
             self._give_up()
         self._leave(ticket)
 
+    def renew(self, ticket: Ticket) -> bool:
+        """Whether a request that was admitted a while ago may still go; it then counts as sent now."""
+        now = self._loop.time()
+        if self._end is not None or now < self._paused_until or (self._health.down and not ticket.probe):
+            return False
+        ticket.sent_at = now
+        return True
+
     def abandon(self, ticket: Ticket, *, sent: bool = True) -> None:
         """The attempt was cancelled. What was not even sent gives its whole booking back."""
         if not sent:

@@ -333,8 +333,36 @@ def test_time_in_the_line_is_measured_apart() -> None:
     async def play() -> None:
         scene = Scene(OK, limits=Limits(requests_per_minute=6.0))
         answer = await scene.asker.ask(scene.question)
-        # The bucket filled for a second while the lease was written.
-        assert (answer.queue_s, answer.latency_s) == (pytest.approx(9.0), 0.5)
+        # The lease that was written afterwards took a second, and is time of neither kind.
+        assert (answer.queue_s, answer.latency_s) == (pytest.approx(10.0), 0.5)
+        assert scene.script.sent[0][0] == pytest.approx(11.0)
+
+    played(play)
+
+
+def test_whoever_stands_in_the_line_of_a_paused_lane_holds_no_money() -> None:
+    async def play() -> None:
+        scene = Scene(OK)
+        scene.lane.pause(60.0)
+        asking = asyncio.create_task(scene.asker.ask(scene.question))
+        await asyncio.sleep(30.0)
+        assert scene.budget.stats().reserved == 0
+        assert (await asking).reply.text == "42"
+        assert scene.script.sent[0][0] == pytest.approx(61.0)
+
+    played(play)
+
+
+def test_a_pause_that_begins_while_money_is_waited_for_is_obeyed() -> None:
+    async def play() -> None:
+        scene = Scene(OK)
+        asking = asyncio.create_task(scene.asker.ask(scene.question))
+        await asyncio.sleep(0.5)  # a lease is being written
+        scene.lane.pause(60.0)
+        answer = await asking
+        assert scene.script.sent[0][0] == pytest.approx(60.0)
+        assert (answer.queue_s, answer.latency_s) == (pytest.approx(59.0), 0.5)
+        assert (scene.lane.stats().in_flight, scene.budget.stats().reserved) == (0, 0)
 
     played(play)
 
