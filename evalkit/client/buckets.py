@@ -35,7 +35,8 @@ class Bucket:
 
     def wait_s(self, need: float, now: float) -> float:
         """Seconds until `need` is there; 0 when it is."""
-        short = need - self.level_at(now, need)
+        # Without the bucket's bound: it is never below `need`, so it cannot change whether that is there.
+        short = need - (self.level + (now - self.at_s) * self.per_s)
         # A timer may fire a rounding error early; nobody should be made to wait a picosecond for that.
         return short / self.per_s if short > 1e-9 * need else 0.0
 
@@ -77,7 +78,7 @@ def open_buckets(limits: Limits, now: float) -> dict[str, Bucket]:
 
 def wait_s(buckets: dict[str, Bucket], need: Need, now: float) -> float:
     """Seconds until every bucket has what the request needs."""
-    return max((bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()), default=0.0)
+    return max([bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()], default=0.0)
 
 
 def heed(buckets: dict[str, Bucket], name: str, said: Allowance, now: float) -> None:

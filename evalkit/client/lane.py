@@ -314,9 +314,10 @@ class Lane:
     def _correct(self, ticket: Ticket, usage: Usage) -> None:
         """The booking was an estimate: put it right, and learn."""
         if usage.input:
+            used = Need(input=usage.input, output=usage.output)
             for name, bucket in self._buckets.items():
                 if name != "requests":
-                    bucket.give(ticket.need.of(name) - Need(input=usage.input, output=usage.output).of(name))
+                    bucket.give(ticket.need.of(name) - used.of(name))
             ratio = usage.input / ticket.body_bytes
             self._tokens_per_byte += _LEARN * (ratio - self._tokens_per_byte)
             before = usage.output if self._output is None else self._output
