@@ -19,7 +19,7 @@ LINE_EVERY_S = 5.0
 BAR_LEAST, BAR_MOST = 6, 24
 """Columns of a progress bar; where there is no room for the least there is none."""
 GAP = 2
-NAMES_MOST = 30
+NAMES_LEAST, NAMES_MOST = 4, 30
 
 
 @contextmanager
@@ -54,10 +54,11 @@ def render(view: View, width: int) -> Group:
         titles.append("waiting")
         rows = [[*row, f"{lane.waiting:,}"] for row, lane in zip(rows, view.lanes, strict=True)]
     taken = [max(len(row[place]) for row in [titles, *rows]) for place in range(len(titles))]
-    taken[0] = min(taken[0], NAMES_MOST)
-    bar = min(BAR_MOST, width - sum(taken) - GAP * len(titles))
+    room = width - sum(taken[1:]) - GAP * len(taken[1:])
+    taken[0] = max(NAMES_LEAST, min(taken[0], NAMES_MOST, room))
+    bar = min(BAR_MOST, room - taken[0] - GAP)
     table = Table(box=None, header_style="dim", padding=(0, GAP, 0, 0), pad_edge=False)
-    table.add_column(titles[0], no_wrap=True, overflow="ellipsis", max_width=taken[0])
+    table.add_column(titles[0], no_wrap=True, overflow="ellipsis", width=taken[0])
     if bar >= BAR_LEAST:
         table.add_column("", width=bar)
     for title, columns in zip(titles[1:], taken[1:], strict=True):

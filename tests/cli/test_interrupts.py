@@ -1,0 +1,149 @@
+"""Signals and locks, with real processes: what was paid for is on disk, and nothing is asked for twice."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalkit.serve.launch import simulated
+from tests.cli.calling import Call, await_requests, bill_lines, finish, interrupt, lab, start
+
+LATENCY_S = 0.1
+FLIGHT = 24
+"""Requests in flight: two agents on 12 instances, all at once."""
+REQUESTS = 3 * FLIGHT
+"""What the provider has seen when a signal comes."""
+
+
+@pytest.fixture
+def slow(here: Path) -> Iterator[Path]:
+    """A sweep whose replies take a tenth of a second each, and the provider's bill."""
+    bill = here / "bill.jsonl"
+    with simulated({"bill": str(bill), "latency": f"{LATENCY_S}s"}) as url:
+        lab(here, url, width=12, periods=4)
+        yield bill
+
+
+def asked(bill: Path) -> list[str]:
+    """`episode/step` of every request that has arrived."""
+    return [line["request_id"].rpartition("/")[0] for line in bill_lines(bill)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothing_twice(
+    call: Call, here: Path, slow: Path, number: int
+) -> None:
+    process = start(here, "run", "sweep.toml")
+    await_requests(process, slow, REQUESTS)
+    interrupt(process, number)
+    said = finish(process)
+    assert said.code == 130, said.err
+    # Every reply that was paid for is on disk.
+    paid = len(asked(slow))
+    status = json.loads(call("status", "sweep", "--json").out)
+    assert status["steps"] == paid
+    assert status["money"]["spent_pico_usd"] == sum(line["cost"] for line in bill_lines(slow))
+    assert not status["running"]
+    # It says how to go on.
+    assert "interrupted" in said.out
+    assert "evalkit run sweep.toml" in said.out
+
+    rest = call("run", "sweep.toml", "--json")
+    assert rest.code == 0, rest.err
+    everything = asked(slow)
+    assert len(set(everything)) == len(everything) > paid
+    assert json.loads(rest.out)["unconfirmed_usd"] == 0
+    assert json.loads(rest.out)["spent_usd"] == pytest.approx(sum(line["cost"] for line in bill_lines(slow)) / 1e12)
+    assert call("verify", "sweep").code == 0
+
+
+def test_a_second_signal_stops_at_once_and_what_came_back_is_kept(call: Call, here: Path) -> None:
+    bill = here / "bill.jsonl"
+    with simulated({"bill": str(bill), "latency": f"{LATENCY_S}s"}) as url:
+        lab(here, url, width=12, periods=4)
+        process = start(here, "run", "sweep.toml", "--budget", "5")
+        await_requests(process, bill, REQUESTS)
+        before = len(bill_lines(bill))
+        interrupt(process)
+        time.sleep(LATENCY_S / 2)
+        interrupt(process)
+        assert finish(process).code == 130
+        seen = asked(bill)
+        status = json.loads(call("status", "sweep", "--json").out)
+        assert before - FLIGHT <= status["steps"] <= len(seen)
+        assert not status["running"]
+        lost = len(seen) - status["steps"]
+        rest = call("run", "sweep.toml", "--json", "--budget", "5")
+        assert rest.code == 0, rest.err
+    everything = asked(bill)
+    again = len(everything) - len(set(everything))
+    assert again <= lost <= FLIGHT  # at most what was in flight, once
+    # What was cut off may have been billed: the run counts at least as much as the provider does.
+    assert json.loads(rest.out)["spent_usd"] >= sum(line["cost"] for line in bill_lines(bill)) / 1e12 - 1e-9
+    assert call("verify", "sweep").code == 0
+
+
+def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call, here: Path) -> None:
+    bill = here / "bill.jsonl"
+    with simulated({"bill": str(bill), "latency": "600s"}) as url:
+        lab(here, url)
+        process = start(here, "run", "sweep.toml")
+        await_requests(process, bill, 12)
+        interrupt(process)
+        time.sleep(0.4)
+        assert process.poll() is None  # it waits for what is in flight
+        second = interrupt(process)
+        said = finish(process, 20)
+        assert said.code == 130
+        assert time.monotonic() - second < 5
+        # Whoever sent the first was told that it was heard.
+        assert any(json.loads(line)["stopping"] == "interrupt" for line in said.err.splitlines())
+    assert json.loads(call("status", "sweep", "--json").out)["steps"] == 0
+
+
+def test_a_second_run_is_refused_and_names_the_first(call: Call, here: Path, slow: Path) -> None:
+    process = start(here, "run", "sweep.toml", "--json")
+    await_requests(process, slow, 1)
+    for options in ([], ["--repair"]):
+        said = call("run", "sweep.toml", *options)
+        assert said.code == 2
+        assert str(process.pid) in said.message
+        assert socket.gethostname() in said.message
+    status = json.loads(call("status", "sweep", "--json").out)
+    assert status["running"]
+    assert status["written_by"] == f"{socket.gethostname()}:{process.pid}"
+    first = finish(process)
+    assert first.code == 0, first.err
+    assert json.loads(first.out)["reason"] == "complete"
+    assert len(set(asked(slow))) == len(asked(slow))
+
+
+def test_nobody_finds_a_key_in_what_a_run_wrote_or_printed(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-planted-5b1f0c77e2"
+    monkeypatch.setenv("LAB_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", key + "-other")
+    printed = []
+    for wanted, code in ((key, 0), ("another", 3)):
+        folder = here / wanted[:7]
+        folder.mkdir()
+        faults = {"fault_500": 0.02, "fault_truncated": 0.02}
+        with simulated({"key": wanted, "retry_after": "0s", **faults}) as url:
+            lab(folder, url, width=12, periods=2, more='key_env = "LAB_KEY"')
+            said = finish(start(folder, "run", "sweep.toml"))
+            assert said.code == code, said.err
+            monkeypatch.chdir(folder)
+            looks = (["providers"], ["status", "sweep"], ["report", "sweep"], ["plan", "sweep.toml"])
+            after = [call(*argv) for argv in looks]
+        printed += [one.out + one.err for one in (said, *after)]
+    assert not [text for text in printed if "planted" in text]
+    files = [path for path in here.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert not [path for path in files if b"planted" in path.read_bytes()]
+    assert os.environ["LAB_KEY"] == key
