@@ -1,0 +1,202 @@
+"""Thousands of episodes under virtual time: the engine's own players, lanes, budget and log, and a provider that is a
+function in this process. An episode is `length` steps, one a period, whatever it is answered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evalkit.client.budget import Budget
+from evalkit.client.lane import Lane
+from evalkit.client.open import open_asker
+from evalkit.dialogue import Message, Reply, Sampling, Usage
+from evalkit.env.environment import Environment, Kit, Observation, Opening, Pack, Score
+from evalkit.money import PicoUsd, Price
+from evalkit.run.episode import Seat, Stop, Table
+from evalkit.run.resume import Holdings
+from evalkit.run.scheduler import LaneJob, play_lanes
+from evalkit.run.universe import Cell, Episode
+from evalkit.spec.identity import episode_id
+from evalkit.spec.model import Limits, Model, Provider
+from evalkit.store.manifest import ManifestInstance, ManifestSuite
+from evalkit.store.record import StepRecord
+from evalkit.store.writer import Store, open_store
+from evalkit.wire.http import HttpResponse
+from evalkit.wire.openai_chat import OPENAI_CHAT
+from tests.clock import run_virtual
+from tests.playing import an_agent
+
+LATENCY_S = 0.2
+USAGE = Usage(input=60, output=5)
+OK = HttpResponse(
+    status=200, headers={}, body=OPENAI_CHAT.encode_reply(Reply(text="on", usage=USAGE, model="m", response_id="r"))
+)
+PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
+SAMPLING = Sampling(max_tokens=8192)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climb:
+    """How far an episode has come."""
+
+    length: int
+    height: int = 0
+
+
+def _step(state: Climb, reply: Reply) -> tuple[Climb, Observation]:
+    del reply
+    over = state.height + 1 == state.length
+    return replace(state, height=state.height + 1), Observation(messages=(), facts={}, new_chat=not over)
+
+
+LADDER: Environment[int, Climb] = Environment(
+    name="ladder",
+    version=1,
+    defaults=SAMPLING,
+    parameters={},
+    texts={},
+    load=lambda line: line["length"],
+    describe=lambda length: {"length": length},
+    start=lambda length, kit: Climb(length=length),
+    opening=lambda state: Opening(messages=(Message(role="user", text=f"Rung {state.height}."),)),
+    tools=lambda state: (),
+    step=_step,
+    period=lambda state: state.height,
+    ended=lambda state: "complete" if state.height == state.length else "",
+    score=lambda length, facts: Score(value=1.0, solved=True),
+    generate=lambda parameters, count, seed: iter(()),
+    stratum=lambda length: "",
+)
+
+
+class _Given(Episode):
+    """An episode whose instance is at hand."""
+
+    @property
+    def instance(self) -> int:
+        length: int = self.target.line["length"]
+        return length
+
+
+Provides = Callable[[float], Awaitable[HttpResponse]]
+"""Answers a request that was sent at the given time."""
+
+
+async def steady(now: float) -> HttpResponse:
+    """A provider that takes its time and answers."""
+    del now
+    await asyncio.sleep(LATENCY_S)
+    return OK
+
+
+@dataclass(slots=True)
+class Fleet:
+    """One lane: what it has to do, and what happened."""
+
+    name: str
+    episodes: int
+    width: int
+    length: int
+    provides: Provides = steady
+    limits: Limits = field(default_factory=Limits)
+    sent: list[float] = field(default_factory=list)
+    """When each request was sent; all times in virtual seconds."""
+    answered: list[float] = field(default_factory=list)
+    """When each step was taken into the log."""
+    queue_s: list[float] = field(default_factory=list)
+    """What each step waited for the lane's limits."""
+    began: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
+    built: int = 0
+    most_at_once: int = 0
+    """Episodes that were taken from the list and had not ended, at the worst moment."""
+    table: Table | None = None
+
+    @property
+    def durations(self) -> list[float]:
+        """Of all episodes that ended, from their start, queue included."""
+        return [end - self.began[name] for name, end in self.ended.items()]
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        """The lane's transport."""
+        now = asyncio.get_running_loop().time()
+        self.sent.append(now)
+        return await self.provides(now)
+
+
+class _Noted:
+    """The store, with a note of every step."""
+
+    def __init__(self, store: Store, fleet: Fleet) -> None:
+        self._store, self._fleet = store, fleet
+        self.durable, self.room, self.event = store.durable, store.room, store.event
+
+    def append(self, record: StepRecord) -> None:
+        self._store.append(record)
+        now = asyncio.get_running_loop().time()
+        self._fleet.answered.append(now)
+        self._fleet.queue_s.append(record.queue_s)
+        if record.ending:
+            self._fleet.ended[record.episode] = now
+
+
+def sail(run: Path, *fleets: Fleet, budget: int | None = None) -> None:
+    """Play all lanes at once, in virtual time."""
+    run_virtual(_sail(run, fleets, budget))
+
+
+async def _sail(run: Path, fleets: tuple[Fleet, ...], limit: int | None) -> None:
+    with open_store(run, session="s", inline=True) as store:
+        budget = Budget(budget=None if limit is None else PicoUsd(limit), spent=PicoUsd(0), ledger=store, session="s")
+        store.pace(LATENCY_S)
+        stop = Stop()
+        await play_lanes([_job(fleet, store, budget, stop) for fleet in fleets])
+
+
+def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop) -> LaneJob:
+    lane = Lane(fleet.name, limits=fleet.limits, width=fleet.width)
+    asker = open_asker(
+        fleet.name,
+        provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
+        model=Model(name="m", price=PRICE, limits=fleet.limits),
+        sampling=SAMPLING,
+        price=PRICE,
+        lane=lane,
+        budget=budget,
+        transport=fleet,
+    )
+    table = Table(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop())
+    fleet.table = table
+    nothing = Holdings(episodes={}, rows={})
+
+    def sit(episode: Episode) -> Seat:
+        fleet.began[episode.id] = asyncio.get_running_loop().time()
+        return nothing.seat(episode)
+
+    return LaneJob(
+        name=fleet.name,
+        width=min(fleet.width, fleet.episodes),
+        episodes=fleet.episodes,
+        done_before=0,
+        todo=_episodes(fleet),
+        sit=sit,
+        asker=lambda _: asker,
+        table=table,
+        lane=lane,
+    )
+
+
+def _episodes(fleet: Fleet) -> Iterator[Episode]:
+    agent: Any = an_agent(fleet.name, lane=fleet.name)
+    kit = Kit(pack=Pack(name="none", digest="", texts={}))
+    cell = Cell(agent=agent, env=LADDER, kit=kit, sampling=SAMPLING, key=fleet.name)
+    suite = ManifestSuite(
+        name="ladder", base="ladder", axes={}, environment="ladder", environment_version=1, digest="", instances=()
+    )
+    for number in range(fleet.episodes):
+        target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"length": fleet.length})
+        fleet.built += 1
+        gone = sum(fleet.table.ended.values()) if fleet.table is not None else 0
+        fleet.most_at_once = max(fleet.most_at_once, fleet.built - gone)
+        yield _Given(id=episode_id(cell.key, target.digest, 0), cell=cell, suite=suite, target=target, replicate=0)
