@@ -106,7 +106,7 @@ def _next(outcome: Outcome, args: argparse.Namespace) -> str:
         (f"evalkit verify {where}", "replay the log"),
     ]
     if Path(args.sweep).stem == FIRST_SWEEP:
-        hints.append(("evalkit new runs/mine.toml", "begin a sweep of your own"))
+        hints.append(("evalkit new runs/mine.toml", "your own sweep"))
     room = max(len(command) for command, _ in hints) + 2
     return f"The run lies in {where}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
 
