@@ -28,6 +28,7 @@ from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Choice, Episode, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
 from evalkit.store.manifest import FILE, Manifest, ManifestAgent, read_manifest, write_manifest
+from evalkit.store.reader import read_through
 from evalkit.store.writer import Store, open_store
 
 SHOW_EVERY_S = 0.25
@@ -91,6 +92,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     with open_store(directory, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
+        read_through(directory)
         holdings = read_holdings(directory, options.retry)
         if old is None or manifest != old:
             write_manifest(directory, manifest)

@@ -56,16 +56,15 @@ class View:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the end at the present pace, or None while it cannot be told."""
+        """Seconds to the end if episodes go on ending as they have, or None while none has ended."""
         slowest = 0.0
         for lane in self.lanes:
             owed = lane.episodes - lane.done
-            ended = sum(lane.left.values())
-            if owed <= 0:
-                continue
-            if not ended or not lane.rate:
-                return None
-            slowest = max(slowest, owed * (lane.steps / ended) / lane.rate)
+            ended = sum(count for why, count in lane.left.items() if why not in LEFT_OWED)
+            if owed > 0:
+                if not ended:
+                    return None
+                slowest = max(slowest, self.elapsed_s * owed / ended)
         return slowest
 
     def to_json(self) -> dict[str, Any]:

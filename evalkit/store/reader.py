@@ -150,6 +150,17 @@ def scan(run: Path, columns: Iterable[str]) -> pa.Table:
     return pa.table({name: ordered.column(name).cast(kind) for name, kind in kinds.items()})
 
 
+def read_through(run: Path) -> None:
+    """Read every page of the log once: what is damaged is refused before money is spent on top of it.
+
+    For the run's only writer: nothing moves meanwhile. Raises CorruptLogError naming the segment.
+    """
+    kinds: tuple[Kind, ...] = ("steps", "ledger")
+    for kind in kinds:
+        for segment in lay_out(run, kind).segments:
+            read_segment(segment)
+
+
 def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None = None) -> tuple[pa.Table, int]:
     """All rows of the log, in order, and the number of the next segment."""
     for look in range(_LOOKS):

@@ -3,9 +3,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from evalkit.errors import EpisodeUnavailable, RunError
+from evalkit.errors import CorruptLogError, EpisodeUnavailable, RunError
 from evalkit.run.status import read_status
 from evalkit.run.universe import Choice
 from evalkit.store.reader import scan
@@ -215,3 +216,16 @@ def test_a_conflict_is_refused_before_anything_is_written(tmp_path: Path) -> Non
     with pytest.raises(RunError, match="agent 'random' is now another"):
         go(resolved(tmp_path, other), tmp_path / "run")
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_page_is_refused_even_where_its_episode_has_ended(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path)
+    go(sweep, tmp_path / "run")
+    (path,) = (tmp_path / "run" / "steps").glob("*.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    column = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == "reply")
+    raw = bytearray(path.read_bytes())
+    raw[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(CorruptLogError, match=rf"steps/{path.name}.*--repair"):
+        go(sweep, tmp_path / "run")
