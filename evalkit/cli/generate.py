@@ -3,11 +3,11 @@
 import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
+from evalkit.cli.files import new_file
 from evalkit.env.environment import Parameter
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
@@ -28,11 +28,7 @@ def generate(args: argparse.Namespace) -> int:
     if args.environment not in ENVIRONMENTS:
         raise UsageError(f"There is no environment {args.environment!r}.{nearest(args.environment, ENVIRONMENTS)}")
     env = ENVIRONMENTS[args.environment]
-    out = Path(args.out)
-    if out.suffix != ".jsonl":
-        raise UsageError(f"{out}: a suite's file ends in .jsonl.")
-    if out.exists():
-        raise UsageError(f"{out} exists already; a suite is frozen once made. Choose another name.")
+    out = new_file(args.out, ".jsonl", "a suite's file")
     if args.instances < 1:
         raise UsageError("--instances: must be at least 1.")
     parameters = parse_parameters(args.rest, env.parameters, args.environment)

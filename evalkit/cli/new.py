@@ -1,9 +1,8 @@
 """`evalkit new`: a commented sweep spec to start from."""
 
 import argparse
-from pathlib import Path
 
-from evalkit.errors import UsageError
+from evalkit.cli.files import new_file, write_new
 
 TEMPLATE = """\
 # A sweep: agents x suites x replicates. It describes a desired state: `evalkit run` asks only for what is missing, so
@@ -44,16 +43,7 @@ name = "scheduling/basic"
 
 def new(args: argparse.Namespace) -> int:
     """Write the template; never over an existing file."""
-    path = Path(args.file)
-    if path.suffix != ".toml":
-        raise UsageError(f"{path}: a sweep's file ends in .toml.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE)
-    except FileExistsError:
-        raise UsageError(f"{path} exists already; nothing was written. Choose another name.") from None
-    except OSError as flaw:
-        raise UsageError(f"{path} cannot be written: {flaw.strerror or flaw}.") from flaw
+    path = new_file(args.file, ".toml", "a sweep's file")
+    write_new(path, TEMPLATE)
     print(f"Wrote {path}. Next: evalkit plan {path}")
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from evalkit.errors import UsageError
+from evalkit.cli.files import new_file, write_new
 from evalkit.spec.packs import import_reference, pack_names
 
 
@@ -15,16 +15,7 @@ def list_packs(_: argparse.Namespace) -> int:
 
 def import_pack(args: argparse.Namespace) -> int:
     """Build a pack from the reference's own texts; never over an existing file."""
-    out = Path(args.out)
-    if out.suffix != ".toml":
-        raise UsageError(f"{out}: a prompt pack's file ends in .toml.")
-    text = import_reference(Path(args.repository).expanduser())
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{out} exists already; nothing was written. Choose another name.") from None
-    except OSError as flaw:
-        raise UsageError(f"{out} cannot be written: {flaw.strerror or flaw}.") from flaw
+    out = new_file(args.out, ".toml", "a prompt pack's file")
+    write_new(out, import_reference(Path(args.repository).expanduser()))
     print(f'Wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
     return 0
