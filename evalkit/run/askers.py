@@ -14,15 +14,16 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import open_asker, open_transport, read_key
-from evalkit.client.transport import HttpTransport
+from evalkit.client.transport import HttpTransport, Transport
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.run.episode import Seat, first_question
 from evalkit.run.freeze import Resolved, lane_limits
 from evalkit.run.universe import Choice, Episode
-from evalkit.spec.model import Provider
+from evalkit.spec.model import Limits, Provider
 from evalkit.store.manifest import Manifest
+from evalkit.wire.http import HttpResponse
 
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
@@ -34,12 +35,20 @@ def check_keys(resolved: Resolved, choice: Choice) -> None:
             read_key(endpoint.provider)
 
 
+class _Nowhere:
+    """A transport for askers that are only asked what a request would cost."""
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        raise AssertionError(f"{request_id}: {len(body)} bytes were to be bounded, not sent")
+
+
 @dataclass(slots=True, kw_only=True)
 class Desk:
     """What answers."""
 
     resolved: Resolved
     manifest: Manifest
+    """The run's: its prices are those that were frozen when an agent joined it."""
     lanes: dict[str, Lane] = field(default_factory=dict)
     """Of models; policies need none."""
     transports: dict[str, HttpTransport] = field(default_factory=dict)
@@ -60,8 +69,9 @@ class Desk:
         return self.askers[place]
 
     def worst_case(self, seat: Seat, unfunded: Budget) -> PicoUsd:
-        """The most that the next request of an episode can cost; `unfunded` is not drawn upon."""
-        asker = self._model(seat.episode, unfunded)
+        """The most that the next request of an episode can cost; `unfunded` is not drawn upon, nothing is sent."""
+        lane = Lane(seat.episode.cell.agent.lane, limits=Limits(), width=1)
+        asker = self._open(seat.episode, unfunded, lane, _Nowhere())
         return asker.worst_case(first_question(seat, asker))
 
     def _policy(self, episode: Episode) -> Asker:
@@ -76,16 +86,20 @@ class Desk:
 
     def _model(self, episode: Episode, budget: Budget) -> ModelAsker:
         agent = episode.cell.agent
-        endpoint = self.resolved.endpoints[agent.name]
+        return self._open(episode, budget, self.lanes[agent.lane], self.transports[agent.provider])
+
+    def _open(self, episode: Episode, budget: Budget, lane: Lane, transport: Transport) -> ModelAsker:
+        agent = episode.cell.agent
+        endpoint, price = self.resolved.endpoints[agent.name], self.manifest.agents[agent.name].price
         return open_asker(
             agent.name,
             provider=endpoint.provider,
             model=endpoint.model,
             sampling=episode.cell.sampling,
-            price=FREE if agent.price is None else Price(**agent.price),
-            lane=self.lanes[agent.lane],
+            price=FREE if price is None else Price(**price),
+            lane=lane,
             budget=budget,
-            transport=self.transports[agent.provider],
+            transport=transport,
         )
 
 

@@ -27,6 +27,8 @@ class Account:
     """What was charged for its crash."""
     released: int = 0
     had_budget: bool = False
+    partial: bool = False
+    """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
     closed: bool = False
     width: int = 0
     """Episodes it could have in flight in all its lanes."""
@@ -39,7 +41,8 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
         account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
         if row.kind == "open":
             account.width = row.attempt
-            account.had_budget = row.reason == BUDGETED
+            account.had_budget = row.reason.startswith(BUDGETED)
+            account.partial = row.reason.endswith(PARTLY)
         elif row.kind == "lease":
             account.leased += row.amount
         elif row.kind == "charge":
@@ -55,29 +58,39 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
 
 BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
 """Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
+PARTLY = "; plays a part"
 
 
-def open_row(session: str, width: int, *, budgeted: bool) -> LedgerRecord:
+def open_row(session: str, width: int, *, budgeted: bool, partial: bool = False) -> LedgerRecord:
     """The row that begins a session; `attempt` holds the episodes it may have in flight."""
-    reason = BUDGETED if budgeted else UNBUDGETED
+    reason = (BUDGETED if budgeted else UNBUDGETED) + (PARTLY if partial else "")
     return LedgerRecord(kind="open", session=session, amount=PicoUsd(0), attempt=width, reason=reason, at=time.time())
 
 
-def settle_crashes(ledger: Mapping[str, Account], worst_cases: Iterable[int]) -> Iterator[LedgerRecord]:
+def settle_crashes(
+    ledger: Mapping[str, Account], worst_cases: Iterable[int], *, all_known: bool = True
+) -> Iterator[LedgerRecord]:
     """The rows that charge and close every session that has crashed.
 
     `worst_cases`: of the next request of each episode that was or may have been begun, read only as far as needed.
+    `all_known`: whether none of them is missing. Where one may be (a session that played a part may have begun other
+    episodes than those next in order), all that is left of the leases is charged.
     """
+    known, more = list[int](), iter(worst_cases)
     for account in ledger.values():
         if account.closed:
             continue
         left = max(0, account.leased - account.settled - account.charged) if account.had_budget else None
-        charge = crash_charge(
-            leased=account.leased if account.had_budget else None,
-            settled=account.settled,
-            charged=account.charged,
-            worst_cases=_until(worst_cases, left),
-        )
+        if left is not None and (account.partial or not all_known):
+            charge = PicoUsd(left)
+        else:
+            _read_until(left, known, more)
+            charge = crash_charge(
+                leased=account.leased if account.had_budget else None,
+                settled=account.settled,
+                charged=account.charged,
+                worst_cases=known,
+            )
         account.crashed, account.closed = charge, True
         if charge:
             yield LedgerRecord(
@@ -90,16 +103,15 @@ def settle_crashes(ledger: Mapping[str, Account], worst_cases: Iterable[int]) ->
         yield LedgerRecord(kind="close", session=account.session, amount=PicoUsd(0), reason="crashed", at=time.time())
 
 
-def _until(amounts: Iterable[int], enough: int | None) -> list[int]:
-    """The amounts up to the one that makes their sum `enough`; all of them if None."""
-    if enough is None:
-        return list(amounts)
-    taken: list[int] = []
-    for amount in amounts:
-        if sum(taken) >= enough:
-            break
-        taken.append(amount)
-    return taken
+def _read_until(enough: int | None, known: list[int], more: Iterator[int]) -> None:
+    """Add to the known amounts until their sum is `enough`; all there are if None."""
+    total = sum(known)
+    while enough is None or total < enough:
+        amount = next(more, None)
+        if amount is None:
+            return
+        known.append(amount)
+        total += amount
 
 
 def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:

@@ -197,11 +197,17 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
             directory=options.directory,
         )
         if desk.lanes:
-            for row in settle_crashes(session.accounts, _worst_cases(session, desk)):
+            for row in settle_crashes(session.accounts, _worst_cases(session, desk), all_known=not _strangers(session)):
                 store.enter(row)
-            sweep = session.resolved.sweep
-            budgeted = sweep.budget is not None
-            store.enter(open_row(session.name, sweep.width * len(desk.lanes), budgeted=budgeted))
+            sweep, choice = session.resolved.sweep, options.choice
+            store.enter(
+                open_row(
+                    session.name,
+                    sweep.width * len(desk.lanes),
+                    budgeted=sweep.budget is not None,
+                    partial=bool(choice.agents or choice.suites or options.retry),
+                )
+            )
             await store.durable()
             desk.budget = Budget(budget=sweep.budget, spent=session.spent_before, ledger=store, session=session.name)
         session.stop.wake = lambda: _wake(session, desk)
@@ -223,17 +229,23 @@ def _worst_cases(session: Session, desk: Desk) -> Iterator[int]:
     """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
 
     Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order.
+    All of the run counts, whatever this call was asked to play: money is the run's.
     """
     width = max((one.width for one in session.accounts.values() if not one.closed), default=0)
     unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
-    manifest, choice = session.resolved.manifest, session.options.choice
-    for name, agents in lanes(manifest, choice).items():
-        if name not in desk.lanes:
-            continue
+    manifest, everything = session.manifest, Choice()
+    for agents in lanes(manifest, everything).values():
+        known = [agent for agent in agents if agent.name in session.resolved.endpoints]
         for started in (True, False):
-            some = order(episodes(manifest, agents, choice), session.holdings, frozenset(), started=started)
+            some = order(episodes(manifest, known, everything), session.holdings, frozenset(), started=started)
             for episode in some if started else islice(some, width):
                 yield desk.worst_case(session.holdings.seat(episode), unfunded)
+
+
+def _strangers(session: Session) -> bool:
+    """Whether the run has models that the spec no longer names, so that nobody knows what their requests cost."""
+    agents = session.manifest.agents.values()
+    return any(agent.provider and agent.name not in session.resolved.endpoints for agent in agents)
 
 
 def _jobs(session: Session, desk: Desk) -> list[LaneJob]:

@@ -1,8 +1,7 @@
 """Nothing is sent before what it depends on is on the disk: the trace of a run, and of runs that cheat."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -11,14 +10,13 @@ import pytest
 
 from evalkit.client import retry
 from evalkit.client.budget import Budget
-from evalkit.client.transport import HttpTransport
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.run.outcome import Outcome
 from evalkit.store import disk
 from evalkit.store.record import LedgerRecord
 from evalkit.store.writer import Store
-from evalkit.wire.http import HttpResponse
 from tests.run.running import go_served, served, with_budget
+from tests.run.snapshot import snapshot_at
 from tests.run.sweeps import resolved
 from tests.run.tracing import Event, recording, rows_in, rules, surviving, violations
 
@@ -40,23 +38,6 @@ def traced(work: Path, run: Path) -> tuple[Outcome, list[Event]]:
     with recording(PRICE_IN, PRICE_OUT, MAX_TOKENS) as trace:
         outcome, _ = go_served(sweep, run, FAULTY)
     return outcome, trace
-
-
-@contextmanager
-def snapshot_at(run: Path, copy: Path, sends: int) -> Iterator[None]:
-    """Copy the run's directory as it lies there when so many requests have been sent: what kill -9 would leave."""
-    plain, seen = HttpTransport.send, 0
-
-    async def send(self: HttpTransport, body: bytes, request_id: str) -> HttpResponse:
-        nonlocal seen
-        seen += 1
-        if seen == sends:
-            shutil.copytree(run, copy, ignore=shutil.ignore_patterns(".*", "lock"))
-        return await plain(self, body, request_id)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HttpTransport, "send", send)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,28 @@
+"""A run's directory as kill -9 would leave it, taken without killing anybody."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from evalkit.client.transport import HttpTransport
+from evalkit.wire.http import HttpResponse
+
+
+@contextmanager
+def snapshot_at(run: Path, copy: Path, sends: int) -> Iterator[None]:
+    """Copy the run's directory as it lies there just before so many requests have been sent."""
+    plain, seen = HttpTransport.send, 0
+
+    async def send(self: HttpTransport, body: bytes, request_id: str) -> HttpResponse:
+        nonlocal seen
+        seen += 1
+        if seen == sends:
+            shutil.copytree(run, copy, ignore=shutil.ignore_patterns(".*", "lock"))
+        return await plain(self, body, request_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HttpTransport, "send", send)
+        yield
