@@ -119,6 +119,7 @@ WHY = {
     "budget": ("the next request does not fit the budget", " --budget MORE"),
     "deadline": ("the deadline has passed", ""),
     "storage": ("the disk refused a write", ""),
+    "corrupt": ("the log is not as it was written", " --repair"),
     "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
     "lane": ("a provider could not go on", ""),
     "parked": ("their provider did not answer", ""),

@@ -132,7 +132,7 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, t
             table.lane_stop.set("lane", str(flaw))
         left = "stopped"
     except (StorageError, CorruptLogError) as flaw:
-        table.stop.set("storage", str(flaw))
+        table.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         left = "stopped"
     except Exception as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
         left = _park(episode, table, "internal_error", "".join(traceback.format_exception(bug)))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COMPLETE, FAILED, INCOMPLETE, INTERRUPTED = 0, 1, 3, 130
+COMPLETE, FAILED, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,8 @@ class Outcome:
 
     directory: Path
     reason: str
-    """Why it stopped: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `errors`, `lane`, `parked`."""
+    """Why it stopped: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`, `errors`, `lane`,
+    `parked`."""
     messages: tuple[str, ...]
     """What went wrong, in sentences with remedies."""
     episodes: int
@@ -35,9 +36,14 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 complete; 1 complete with failed episodes; 3 incomplete; 130 interrupted."""
+        """0 complete; 1 complete with failed episodes; 2 the log was changed; 3 incomplete; 130 interrupted.
+
+        An episode is compared with the log when it is taken up, so other episodes may have gone on before a 2.
+        """
         if self.reason == "interrupt":
             return INTERRUPTED
+        if self.reason == "corrupt":
+            return REFUSED
         if not self.owed:
             return COMPLETE
         return FAILED if self.owed == self.broken else INCOMPLETE

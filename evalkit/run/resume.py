@@ -15,6 +15,7 @@ from evalkit.run.universe import Episode
 from evalkit.store.reader import read_index, replay_rows
 from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
+from evalkit.store.segment import REMEDY
 
 
 class Held(Protocol):
@@ -51,6 +52,10 @@ class Row(Protocol):
     @property
     def reply(self) -> bytes | None:
         """The reply's JSON, or None for an ending that brought none."""
+
+    @property
+    def facts(self) -> bytes:
+        """What replay must reproduce, byte by byte."""
 
     @property
     def step_digest(self) -> bytes:
@@ -144,11 +149,11 @@ def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
         if row.reply is None:
             raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
         turn = advance(episode.cell.env, position, decode_reply(row.reply), row.reply)
-        if turn.step_digest != row.step_digest:
+        if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
             raise CorruptLogError(
-                f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed "
-                "(`evalkit verify` tells), or this evalkit plays the environment differently (run.json names the one "
-                "that began the run)."
+                f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "
+                f"{REMEDY} Or this evalkit plays the environment differently: run.json names the one that began the "
+                "run."
             )
 
 
