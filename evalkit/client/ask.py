@@ -2,18 +2,21 @@
 
 The engine hands messages over once, when they join the chat, and keeps what `encode` made of them; so the cost of a
 turn does not grow with the chat.
+
+Both are made for every request: as msgspec's records, which are frozen from the outset, they cost a fifth of what
+frozen dataclasses do.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.money import PicoUsd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One request of one episode, its parts encoded already."""
 
     episode: str
@@ -23,8 +26,7 @@ class Question:
     messages: Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A reply with what it took to get it."""
 
     reply: Reply

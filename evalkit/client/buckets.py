@@ -6,6 +6,8 @@ more: so it is never ahead of its rate by more than a second or one request, and
 
 from dataclasses import dataclass
 
+import msgspec
+
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
@@ -50,8 +52,7 @@ class Bucket:
         self.level += amount
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Need:
+class Need(msgspec.Struct, frozen=True, kw_only=True):
     """What one request takes of each limit, as estimated when it is admitted."""
 
     input: float

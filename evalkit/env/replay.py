@@ -9,6 +9,7 @@ place, so that a turn costs the bytes it adds: messages are appended, digests ch
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from evalkit.dialogue import Message, Reply, Tool
@@ -36,8 +37,8 @@ class Position:
     """Why the episode is over; empty while it goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+# Made for every reply: msgspec's frozen records cost a fifth of what dataclasses do.
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What one reply brought about."""
 
     step: int
