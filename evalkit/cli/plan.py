@@ -118,6 +118,11 @@ def _budget_words(plan: Plan, high: int) -> str:
     budget = show_usd(plan.budget)
     if plan.cost > plan.budget:
         return f" The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
+    if plan.needed > plan.budget:
+        dearest = show_usd(round(plan.needed - plan.cost))
+        return (
+            f" The budget of {budget} will not do: a request may cost up to {dearest}, and the last one must fit too."
+        )
     return f" The budget of {budget} is {'enough' if high <= plan.budget else 'probably enough'}."
 
 

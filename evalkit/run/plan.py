@@ -42,6 +42,8 @@ class Sample:
     cost: int
     longest_prompt: int
     """Input tokens of its largest request."""
+    dearest: int
+    """Pico-dollars that its largest request may cost at most: what must be left of a budget for it to be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class CellPlan:
     chain: int
     """The longest chain of sequential calls among the played episodes."""
     longest_prompt: int
+    dearest: int
+    """Pico-dollars: the worst case of a single request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,11 @@ class Plan:
     def cost(self) -> float:
         """Expected pico-dollars of the whole sweep."""
         return sum(cell.cost for cell in self.cells)
+
+    @property
+    def needed(self) -> float:
+        """Pico-dollars that a budget must hold: the cost, and room for the last request's worst case."""
+        return self.cost + max((cell.dearest for cell in self.cells), default=0)
 
     def to_json(self) -> dict[str, Any]:
         """The plan with a stable schema: `version` 1, money in USD, times in seconds."""
@@ -155,7 +164,7 @@ class _Meter:
     ) -> None:
         self._name, self._play, self._dialect, self._head = name, play, dialect, head
         self._sampling, self._price = sampling, price
-        self.requests = self.tokens_in = self.tokens_out = self.cost = self.longest_prompt = 0
+        self.requests = self.tokens_in = self.tokens_out = self.cost = self.longest_prompt = self.dearest = 0
 
     def encode(self, message: Message) -> tuple[Message, bytes]:
         return message, self._dialect.encode_message(message)
@@ -174,6 +183,12 @@ class _Meter:
         self.tokens_in += usage.input
         self.tokens_out += usage.output
         self.longest_prompt = max(self.longest_prompt, usage.input)
+        self.dearest = max(
+            self.dearest,
+            self._price.worst(
+                input_tokens=len(body) + self._dialect.overhead_tokens, output_tokens=self._sampling.max_tokens
+            ),
+        )
         cost = self._price.of(usage)
         self.cost += cost
         return Answer(reply=reply, cost=cost, latency_s=0.0, queue_s=0.0, attempts="ok", started_at=0.0)
@@ -251,6 +266,7 @@ async def _plan_cell(resolved: Resolved, agent: ManifestAgent, suite: ManifestSu
         cost_high=cost + spread,
         chain=max(one.requests for one in samples),
         longest_prompt=max(one.longest_prompt for one in samples),
+        dearest=max(one.dearest for one in samples),
     )
 
 
@@ -300,6 +316,7 @@ async def _play_one(resolved: Resolved, episode: Episode, stand_in: str) -> Samp
         tokens_out=0 if free else meter.tokens_out,
         cost=meter.cost,
         longest_prompt=meter.longest_prompt,
+        dearest=meter.dearest,
     )
 
 
