@@ -167,8 +167,9 @@ class Life:
 
     @property
     def untraced(self) -> int:
-        """Bounds of the requests that a death at this moment leaves without a trace."""
-        return sum(self.world.bounds[episode] for episode in {*self.out, *self.steps, *self.charges})
+        """What a death at this moment leaves without a trace: bounds of what is in flight, costs of what was heard."""
+        in_flight = sum(self.world.bounds[episode] for episode in self.out)
+        return in_flight + sum(self.steps.values()) + sum(charge.amount for charge in self.charges.values())
 
     def close(self) -> None:
         """A clean end: everything comes back."""
