@@ -294,3 +294,78 @@ def test_statistics_show_rates_and_latency() -> None:
         assert stats.median_latency_s == 0.5
 
     run_virtual(main())
+
+
+async def seated(lane: Lane, players: int) -> list[asyncio.Task[None]]:
+    """So many players who want an episode."""
+    tasks = [asyncio.create_task(lane.join()) for _ in range(players)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def joined(tasks: list[asyncio.Task[None]]) -> int:
+    return sum(task.done() and not task.cancelled() for task in tasks)
+
+
+def test_episodes_begin_as_the_window_opens_and_none_has_to_stand_in_line() -> None:
+    async def main() -> None:
+        lane = Lane("p/m", limits=Limits(), width=400)
+        tasks = await seated(lane, 400)
+        counts = []
+        for _ in range(4):
+            counts.append(joined(tasks))
+            tickets = [lane.try_enter(1, 1) for _ in range(joined(tasks))]
+            assert None not in tickets
+            await asyncio.sleep(1.0)
+            for ticket in tickets:
+                assert ticket is not None
+                lane.succeeded(ticket, USAGE)
+            await asyncio.sleep(0)
+        assert counts == [FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
+        assert joined(tasks) == 400
+
+    run_virtual(main())
+
+
+def test_at_its_bound_a_lane_lets_in_everybody_who_may_keep_it_full() -> None:
+    async def main() -> None:
+        tasks = await seated(Lane("p/m", limits=Limits(in_flight=3), width=400), 50)
+        assert joined(tasks) == 50
+
+    run_virtual(main())
+
+
+def test_whoever_leaves_makes_room_for_one_and_whoever_is_cancelled_takes_none() -> None:
+    async def main() -> None:
+        lane = Lane("p/m", limits=Limits(), width=400)
+
+        async def player() -> None:
+            try:
+                await lane.join()
+                await asyncio.sleep(10.0)
+            finally:
+                lane.part()
+
+        tasks = [asyncio.create_task(player()) for _ in range(FIRST + 20)]
+        await asyncio.sleep(5.0)
+        for task in tasks[FIRST : FIRST + 15]:
+            task.cancel()
+        await asyncio.sleep(6.0)
+        late = await seated(lane, FIRST)
+        assert joined(late) == FIRST - 5
+        await asyncio.sleep(10.0)
+        assert joined(late) == FIRST
+
+    run_virtual(main())
+
+
+def test_a_lane_that_ends_lets_everybody_in_to_hear_of_it() -> None:
+    async def main() -> None:
+        lane = Lane("p/m", limits=Limits(), width=400)
+        tasks = await seated(lane, 100)
+        assert joined(tasks) == FIRST
+        lane.end(LaneClosed("no"))
+        await asyncio.sleep(0)
+        assert joined(tasks) == 100
+
+    run_virtual(main())
