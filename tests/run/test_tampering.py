@@ -22,14 +22,14 @@ from tests.run.sweeps import resolved
 Change = Callable[[list[dict[str, Any]], int], list[dict[str, Any]]]
 """(rows of a segment, which of them) -> the rows as they are put back."""
 
-SPEC = served(periods=4, width=3)
+SPEC = served(periods=4, width=4, replicates=2)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`whole` has ended and is compacted; `torn` died when most of its episodes were under way."""
+    """`whole` has ended and is compacted; `torn` died when half its episodes had ended and the others were well under way."""
     work = tmp_path_factory.mktemp("runs")
-    with snapshot_at(work / "whole", work / "torn", 50):
+    with snapshot_at(work / "whole", work / "torn", 104):
         outcome, _ = go_served(resolved(work, SPEC), work / "whole", {"latency": "uniform:1ms:9ms"})
     assert outcome.exit_code == 0
     return work
