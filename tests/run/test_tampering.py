@@ -27,7 +27,7 @@ SPEC = served(periods=4, width=4, replicates=2)
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`whole` has ended and is compacted; `torn` died when half its episodes had ended and the others were well under way."""
+    """`whole` has ended and is compacted; `torn` died with half its episodes ended, the others under way."""
     work = tmp_path_factory.mktemp("runs")
     with snapshot_at(work / "whole", work / "torn", 104):
         outcome, _ = go_served(resolved(work, SPEC), work / "whole", {"latency": "uniform:1ms:9ms"})
