@@ -12,20 +12,14 @@ from evalkit.wire.http import HttpResponse
 
 
 @contextmanager
-def snapshot_at(run: Path, copy: Path, sends: int, *, of: int | None = None) -> Iterator[None]:
-    """Copy the run's directory as it lies there just before so many requests have been sent.
-
-    `of`: count those of the episode alone that begins as the so-manieth.
-    """
-    plain, seen, begun = HttpTransport.send, 0, list[str]()
+def snapshot_at(run: Path, copy: Path, sends: int) -> Iterator[None]:
+    """Copy the run's directory as it lies there just before so many requests have been sent."""
+    plain, seen = HttpTransport.send, 0
 
     async def send(self: HttpTransport, body: bytes, request_id: str) -> HttpResponse:
         nonlocal seen
-        episode = request_id.split("/")[0]
-        if episode not in begun:
-            begun.append(episode)
-        seen += of is None or begun.index(episode) + 1 == of
-        if seen == sends and not copy.exists():
+        seen += 1
+        if seen == sends:
             shutil.copytree(run, copy, ignore=shutil.ignore_patterns(".*", "lock"))
         return await plain(self, body, request_id)
 
