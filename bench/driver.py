@@ -81,7 +81,7 @@ def _episode(number: int, cell: Cell, suite: ManifestSuite, tool: Tool) -> Episo
     return _Given(id=episode_id(cell.key, str(number), 0), cell=cell, suite=suite, target=target, replicate=0)
 
 
-def _job(store: Store, asker: Asker) -> LaneJob:
+def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
     function = TOOLS[0]["function"]
     tool = Tool(name=function["name"], description=function["description"], parameters=function["parameters"])
     cell = _cell()
@@ -99,6 +99,7 @@ def _job(store: Store, asker: Asker) -> LaneJob:
         sit=nothing.seat,
         asker=lambda _: asker,
         table=table,
+        lane=lane,
     )
 
 
@@ -121,7 +122,7 @@ async def main() -> None:
             )
             store.enter(open_row("bench", CONC, budgeted=True))
             await store.durable()
-            job = _job(store, asker)
+            job = _job(store, asker, lane)
             start()
             pacing = asyncio.create_task(_pace(store, lane))
             await play_lanes([job])
