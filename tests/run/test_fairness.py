@@ -28,7 +28,7 @@ def shares(values: list[float]) -> tuple[float, float, float]:
     [
         (Limits(), False),
         (Limits(requests_per_minute=240_000, input_tokens_per_minute=60_000_000), True),
-        (Limits(in_flight=800), True),
+        (Limits(in_flight=500), True),
     ],
 )
 def test_two_thousand_episodes_in_flight_share_fairly(tmp_path: Path, limits: Limits, waits: bool) -> None:
