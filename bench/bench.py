@@ -19,13 +19,16 @@ HARNESS = HERE.parent.parent / "shared" / "bench"
 MOST_CPU = 1.6
 """Times the floor's CPU a request."""
 LEAST_RATE = 0.7
-"""Of the floor's requests a second."""
+"""Of the floor's requests a second, once a lane has opened."""
 MOST_MB = 250.0
+SHORT, LONG = 512, 2048
+"""Episodes of 10 requests each, 512 in flight. The short run lasts about a second, and four round trips of it are the
+slow start of a lane that does not know its provider; so the rate's promise is for the long one, the others for both."""
 ROUNDS = 3
 
 
 def throughput(folder: Path) -> bool:
-    """512 episodes of 10 requests, all in flight, beside the floor; the median of the rounds counts."""
+    """Both runs beside the floor; the median of the rounds counts."""
     if not (HARNESS / "bench.py").is_file():
         print(f"skipped: throughput: no harness at {HARNESS.relative_to(HERE.parent.parent)}")
         return True
@@ -34,7 +37,11 @@ def throughput(folder: Path) -> bool:
     if missing:
         print(f"skipped: throughput: the harness needs {' and '.join(missing)}")
         return True
-    rows = _harness(folder)
+    return all([_compare(folder, SHORT, least_rate=0.0), _compare(folder, LONG, least_rate=LEAST_RATE)])
+
+
+def _compare(folder: Path, episodes: int, *, least_rate: float) -> bool:
+    rows = _harness(folder, episodes)
     floors = [row for row in rows if row["system"] == "floor"]
     ours = [row for row in rows if row["system"] == "evalkit"]
     if any(row["ok"] != row["episodes"] for row in ours):
@@ -42,18 +49,21 @@ def throughput(folder: Path) -> bool:
         return False
     floor_cpu, floor_rate = (_median(floors, key) for key in ("work_cpu_ms_per_req", "rps"))
     cpu, rate, memory = (_median(ours, key) for key in ("work_cpu_ms_per_req", "rps", "peak_rss_mb"))
-    print(f"{'512 in flight':24}{'floor':>12}{'evalkit':>12}{'ratio':>8}{'promise':>12}")
+    rate_promise = f">= {least_rate}" if least_rate else "-"
+    print(f"\n{f'{episodes:,} episodes x 10':24}{'floor':>12}{'evalkit':>12}{'ratio':>8}{'promise':>12}")
     print(f"{'CPU ms a request':24}{floor_cpu:12.3f}{cpu:12.3f}{cpu / floor_cpu:8.2f}{f'<= {MOST_CPU}':>12}")
-    print(f"{'requests/s':24}{floor_rate:12,.0f}{rate:12,.0f}{rate / floor_rate:8.2f}{f'>= {LEAST_RATE}':>12}")
-    print(f"{'peak memory, MB':24}{_median(floors, 'peak_rss_mb'):12.0f}{memory:12.0f}{'':8}{f'<= {MOST_MB:.0f}':>12}")
-    return cpu / floor_cpu <= MOST_CPU and rate / floor_rate >= LEAST_RATE and memory <= MOST_MB
+    print(f"{'requests/s':24}{floor_rate:12,.0f}{rate:12,.0f}{rate / floor_rate:8.2f}{rate_promise:>12}")
+    print(
+        f"{'peak memory, MB':24}{_median(floors, 'peak_rss_mb'):12.0f}{memory:12.0f}{'':8}{f'<= {MOST_MB:.0f}':>12}\n"
+    )
+    return cpu / floor_cpu <= MOST_CPU and rate / floor_rate >= least_rate and memory <= MOST_MB
 
 
-def _harness(folder: Path) -> list[dict[str, object]]:
-    results = folder / "results.jsonl"
+def _harness(folder: Path, episodes: int) -> list[dict[str, object]]:
+    results = folder / f"results-{episodes}.jsonl"
     systems = ",".join(["floor", *["evalkit,floor"] * ROUNDS])
     command = [sys.executable, str(HARNESS / "bench.py"), "--more", str(HERE / "systems.json"), "--systems", systems]
-    command += ["--conc", "512", "--episodes", "512", "--turns", "10", "--json", str(results)]
+    command += ["--conc", "512", "--episodes", str(episodes), "--turns", "10", "--json", str(results)]
     command += ["--stub-python", sys.executable]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(command, check=True, env={**os.environ, "PATH": path}, cwd=folder)
