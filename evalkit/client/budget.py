@@ -91,6 +91,7 @@ class Budget:
             return
         waiter = _Waiter(amount)
         self._queue.append(waiter)
+        reserved = False
         try:
             while not waiter.granted:
                 if self._end is not None:
@@ -99,13 +100,18 @@ class Budget:
                     await self._advance(waiter)
                 else:
                     await waiter.woken()
-        except BaseException:
-            if waiter.granted:
-                self._purse.settle(amount, 0)
-            else:
-                self._queue.remove(waiter)
-            self._serve()
-            raise
+            reserved = True
+        finally:
+            if not reserved:
+                self._withdraw(waiter)
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """A waiter that failed or was cancelled leaves nothing behind, be it in the queue or served already."""
+        if waiter.granted:
+            self._purse.settle(waiter.amount, 0)
+        else:
+            self._queue.remove(waiter)
+        self._serve()
 
     async def _advance(self, head: _Waiter) -> None:
         """The head's next step: a lease for itself and those behind it, a wait, or the end."""

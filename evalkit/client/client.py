@@ -137,12 +137,13 @@ class ModelAsker:
             asking.started_at = time.time()
         attempt, question = asking.attempt, asking.question
         asking.attempt = attempt + 1
+        response = None
         try:
             response = await self._transport.send(body, f"{question.episode}/{question.step}/{attempt}")
-        except BaseException:
-            lane.abandon(ticket)
-            self._charge(asking, attempt, "cancelled")
-            raise
+        finally:
+            if response is None:
+                lane.abandon(ticket)
+                self._charge(asking, attempt, "cancelled")
         verdict = self._judge(response)
         if verdict.action == "accept":
             try:
@@ -161,11 +162,13 @@ class ModelAsker:
         """Reserve, holding a place in the lane. The other way round a lane that is paused or down would hold the money
         of all who stand in its line, and other lanes would starve beside it."""
         while True:
+            reserved = False
             try:
                 await self._budget.reserve(asking.bound)
-            except BaseException:
-                self._lane.abandon(ticket, sent=False)
-                raise
+                reserved = True
+            finally:
+                if not reserved:
+                    self._lane.abandon(ticket, sent=False)
             if self._lane.renew(ticket):
                 return ticket
             self._budget.settle(asking.bound, 0)
