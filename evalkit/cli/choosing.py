@@ -1,6 +1,9 @@
 """What several commands read from the command line in the same way: a sweep, a run directory, a part of a sweep."""
 
 import argparse
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import msgspec
@@ -64,3 +67,11 @@ def run_directory(name: str) -> Path:
             return path
     there = [path.parent.name for path in Path("runs").glob("*/run.json")]
     raise RunError(f"There is no run {name!r}: no such directory, here or in runs/.{nearest(name, there)}")
+
+
+def program() -> str:
+    """How the user calls evalkit: by its name, or by its path where the shell would not find it (`make run`)."""
+    called = sys.argv[0]
+    if Path(called).name != "evalkit" or shutil.which("evalkit") is not None:
+        return "evalkit"
+    return shlex.quote(called)

@@ -2,6 +2,7 @@
 
 import argparse
 
+from evalkit.cli.choosing import program
 from evalkit.cli.files import new_file, write_new
 
 TEMPLATE = """\
@@ -45,5 +46,5 @@ def new(args: argparse.Namespace) -> int:
     """Write the template; never over an existing file."""
     path = new_file(args.file, ".toml", "a sweep's file")
     write_new(path, TEMPLATE)
-    print(f"Wrote {path}. Next: evalkit plan {path}")
+    print(f"Wrote {path}. Next: {program()} plan {path}")
     return 0

@@ -5,7 +5,7 @@ import asyncio
 import shlex
 from collections.abc import Iterator, Mapping
 
-from evalkit.cli.choosing import choice_of, sweep_of
+from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.money import show_usd
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.plan import ASSUMED_REPLY_S, Plan, plan_sweep
@@ -26,7 +26,7 @@ def plan(args: argparse.Namespace) -> int:
         print(orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2).decode())
     else:
         _print(made)
-        print(f"\nNext: evalkit run {shlex.quote(args.sweep)}")
+        print(f"\nNext: {program()} run {shlex.quote(args.sweep)}")
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from evalkit.cli.choosing import choice_of, sweep_of
+from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.errors import UsageError
 from evalkit.money import show_usd
 from evalkit.run.freeze import resolve
@@ -93,7 +93,7 @@ def _summary(outcome: Outcome, *, made_up: bool) -> str:
 
 
 def _next(outcome: Outcome, args: argparse.Namespace) -> str:
-    where = shlex.quote(str(outcome.directory))
+    where, evalkit = shlex.quote(str(outcome.directory)), program()
     if outcome.owed:
         why, more = WHY.get(outcome.reason, ("", ""))
         if outcome.owed == outcome.broken:
@@ -101,12 +101,12 @@ def _next(outcome: Outcome, args: argparse.Namespace) -> str:
         owed = f"{outcome.owed:,} episode{'s are' if outcome.owed > 1 else ' is'} owed{why and f': {why}'}."
         return f"{owed} Everything so far is on disk in {where}. Go on with:\n  {_again(args)}{more}"
     hints = [
-        (f"evalkit report {where}", "every table"),
-        (f"evalkit show {where} {shlex.quote(outcome.example)}", "one trajectory"),
-        (f"evalkit verify {where}", "replay the log"),
+        (f"{evalkit} report {where}", "every table"),
+        (f"{evalkit} show {where} {shlex.quote(outcome.example)}", "one trajectory"),
+        (f"{evalkit} verify {where}", "replay the log"),
     ]
     if Path(args.sweep).stem == FIRST_SWEEP:
-        hints.append(("evalkit new runs/mine.toml", "your own sweep"))
+        hints.append((f"{evalkit} new runs/mine.toml", "your own sweep"))
     room = max(len(command) for command, _ in hints) + 2
     return f"The run lies in {where}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
 
@@ -129,10 +129,10 @@ WHY = {
 
 def _again(args: argparse.Namespace) -> str:
     """The command that goes on with this very run."""
-    words = ["evalkit", "run", args.sweep]
+    words = ["run", args.sweep]
     for option in ("name", "dir", "budget", "deadline", "width"):
         if getattr(args, option) is not None:
             words += [f"--{option}", str(getattr(args, option))]
     for choice in args.only:
         words += ["--only", choice]
-    return shlex.join(words)
+    return f"{program()} {shlex.join(words)}"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
+from evalkit.cli.choosing import program
 from evalkit.client.local import PolicyAsker
 from evalkit.serve.launch import simulated
 from tests.cli.calling import POLICIES, Call, Said, bill_lines, lab, tree
@@ -167,3 +168,11 @@ def test_repairing_a_whole_log_changes_nothing(call: Call, spec: Path) -> None:
     assert said.code == 0
     assert "nothing to repair" in said.err
     assert call("run", "mine.toml", "--repair", "--name", "new").code == 0  # where there is no log yet
+
+
+def test_what_to_do_next_names_evalkit_as_it_was_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [".venv/bin/evalkit", "run", "quickstart"])
+    assert program() == ".venv/bin/evalkit"
+    (tmp_path / "evalkit").touch(0o755)
+    assert program() == "evalkit"
