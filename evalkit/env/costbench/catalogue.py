@@ -1,0 +1,218 @@
+"""A domain as data: tasks, dimensions with their values, the steps of a chain, or any typed tools.
+
+`travel` is the benchmark's own domain, `delivery` a second one. Another domain is another file of the same form: nothing
+in the environment knows a word of travel. Where a text holds `{T}`, the task's title stands there: `dining` gives
+`Dining`, `code_review` gives `CodeReview`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import orjson
+
+from evalkit.errors import UsageError, nearest
+
+SPLITS = ("test", "train")
+
+NAME_KEYS = (
+    "first_second",  # first and second
+    "second_last",  # second and last, where there is no step between
+    "step_last",  # step s and last
+    "second_step",  # second and step 1
+    "step_step",  # step e-1 and step e
+    "first_to_step",  # first .. step e, three or more
+    "second_to_step",  # second .. step e, three or more
+    "steps",  # step s .. step e, three or more
+    "whole",  # first .. last; {N}: their number
+    "second_to_last",  # second .. last, three or more; {n}: their number
+    "step_to_last",  # step s .. last, three or more; {n}: their number
+)
+"""How composites of a chain are named: the keys of `Chain.names`."""
+
+
+class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One preference dimension; all tasks of a catalogue have the same ones."""
+
+    key: str
+    suffix: str
+    """Its type is the task's title and this: `Category` gives `DiningCategory`."""
+    about: str
+    """For the description of an argument: `kind of place`."""
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of atomic tool in a chain. Texts may hold `{T}`, `{k}` (the step's number), `{word}`, `{criterion}`."""
+
+    tool: str
+    output: str
+    """The type it gives."""
+    label: str
+    """How ids of that type begin: `{T}CandidateSet` gives `<DiningCandidateSet00012>`."""
+    inputs: tuple[str, ...]
+    """In declared order: `previous` (what the tool before gives), `dimensions`, `constants`, `context`."""
+    text: str
+    """What it does, for its description."""
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The steps of every task that has no graph of its own: first, second, steps 1..L, last. Length N = L + 3."""
+
+    first: Link
+    second: Link
+    step: Link
+    last: Link
+    step_one_inputs: tuple[str, ...]
+    """Step 1's inputs, where they are not those of the other steps."""
+    words: tuple[str, ...]
+    """`{word}` of steps 1, 2, ...; behind the last one, `more_word`."""
+    more_word: str
+    criteria: tuple[str, ...]
+    """`{criterion}` of steps 1, 2, ...; behind the last one, `more_criterion`, which may hold `{k}`."""
+    more_criterion: str
+    stages: tuple[str, str, str, str]
+    """What first, second, steps and last are called in the instructions."""
+    names: dict[str, str]
+    """Composites' names by `NAME_KEYS`, with `{T}`, `{s}`, `{e}`, `{n}`, `{N}`."""
+
+
+class GraphTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A typed tool of a graph."""
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+    text: str
+    components: tuple[str, ...] = ()
+    """Names of the atomic tools it stands for; empty: it is atomic."""
+
+
+class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tools that are no chain."""
+
+    start: tuple[str, ...]
+    """Types held before any call, dimension types and constants among them."""
+    goal: str
+    tools: tuple[GraphTool, ...]
+    labels: dict[str, str] = {}
+    """How ids of a type begin, where not with the type's own name."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One task of a domain."""
+
+    about: str
+    """What the user wants, for the instructions: `a place to eat`."""
+    test: dict[str, tuple[str, ...]]
+    """By dimension: the values of the test split, in the order that ids count."""
+    train: dict[str, tuple[str, ...]] = {}
+    phrases: dict[str, dict[str, tuple[str, ...]]] = {}
+    """By dimension and value: ways in which people hint at it."""
+    conflicts: tuple[dict[str, tuple[str, ...]], ...] = ()
+    """Combinations nobody asks for: a query conflicts where each dimension named has one of the values named."""
+    graph: Graph | None = None
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a user's text is made. Each entry of a list is one way to say it."""
+
+    openings: tuple[str, ...]
+    """First sentences, with `{about}`."""
+    joins: tuple[str, ...]
+    """Frames around a phrase, with `{phrase}`."""
+    closings: tuple[str, ...]
+    request: str
+    """The whole message, with `{ids}` and `{requirements}`."""
+    given: dict[str, str]
+    """By type of id in the text (constants, and `context`): how it is said, with `{id}`."""
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, eq=False):
+    """One domain."""
+
+    name: str
+    purpose: str
+    """What the agent helps with, for the instructions: `planning a journey`."""
+    digits: dict[str, int]
+    """By split: how many digits an id has."""
+    constants: tuple[str, ...]
+    """Types of which every user's text holds an id."""
+    context: str = ""
+    """The task whose preference is given in all others; empty: none."""
+    dimensions: tuple[Dimension, ...]
+    """In the order in which the first tool declares them."""
+    chain: Chain | None = None
+    words: Words
+    tasks: dict[str, Task]
+    """In the order in which costs are drawn and queries numbered."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The dimensions' keys in alphabetical order, in which ids count."""
+        return tuple(sorted(dimension.key for dimension in self.dimensions))
+
+
+def title(task: str) -> str:
+    """A task's name in type and tool names: `code_review` gives `CodeReview`."""
+    return "".join(word.capitalize() for word in task.split("_"))
+
+
+def shipped_names() -> list[str]:
+    """The catalogues that evalkit brings."""
+    return sorted(
+        path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml")
+    )
+
+
+@lru_cache(maxsize=16)
+def shipped(name: str) -> Catalogue:
+    """A catalogue that evalkit brings. Raises UsageError with the nearest name."""
+    if name not in shipped_names():
+        raise UsageError(f"catalogue: there is no catalogue {name!r}.{nearest(name, shipped_names())}")
+    return read_catalogue((_folder() / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
+
+
+def _folder() -> Any:
+    return files("evalkit.env.costbench") / "catalogues"
+
+
+def read_catalogue(text: str, where: str) -> Catalogue:
+    """A catalogue from TOML text. Raises UsageError naming what is wrong in it."""
+    import tomllib
+
+    try:
+        return parse_catalogue(tomllib.loads(text), where)
+    except tomllib.TOMLDecodeError as flaw:
+        raise UsageError(f"{where}: not valid TOML: {flaw}") from flaw
+
+
+def parse_catalogue(value: Mapping[str, Any], where: str) -> Catalogue:
+    """A catalogue from plain values (a TOML file's, or those in a suite's line). Raises UsageError."""
+    try:
+        found = msgspec.convert(value, Catalogue)
+    except msgspec.ValidationError as flaw:
+        raise UsageError(f"{where}: {flaw}.") from flaw
+    check_catalogue(found, where)
+    return found
+
+
+def check_catalogue(found: Catalogue, where: str) -> None:
+    """What no field says alone. Raises UsageError."""
+    raise NotImplementedError(where, found)
+
+
+def only_task(catalogue: Catalogue, task: str) -> dict[str, Any]:
+    """The catalogue as plain values with only what an instance of one task needs: as a suite's line holds it.
+
+    The context's task stays (costs are drawn in the order of the tasks, so all tasks keep their place and values);
+    phrases, conflicts and training values of the others go.
+    """
+    raise NotImplementedError(catalogue, task)
+
+
+def digest_of(catalogue: Catalogue) -> str:
+    """Hex digest of a catalogue's content."""
+    return hashlib.sha256(orjson.dumps(msgspec.to_builtins(catalogue), option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
