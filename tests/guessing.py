@@ -122,6 +122,7 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[M
 
 
 GUESSING: Environment[Secret, State] = Environment(
+    offers=lambda _: 1,
     name="guessing",
     version=1,
     defaults=Sampling(),

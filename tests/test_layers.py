@@ -39,6 +39,7 @@ PLACES = {
     "numba": ("env/", "report/"),
     "scipy": ("env/", "report/"),
     "networkx": ("env/",),
+    "rapidfuzz": ("env/", "report/", "conform/"),
     "genai_prices": ("spec/",),
     "random": (),
 }

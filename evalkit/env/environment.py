@@ -110,6 +110,8 @@ class Environment(Generic[InstanceT, StateT]):
     """(parameters, count, seed) -> suite lines of the native generator, lazily."""
     stratum: Callable[[InstanceT], str]
     """The group an instance belongs to, for balanced order and stratified intervals."""
+    offers: Callable[[InstanceT], int]
+    """How many tools a request of the instance offers at most: providers bound it."""
 
 
 def fill(template: str, **values: object) -> str:

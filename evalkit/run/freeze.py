@@ -46,7 +46,8 @@ class Resolved:
 
 def resolve(sweep: Sweep) -> Resolved:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing."""
-    suites = {suite.name: suite for suite in _suites(sweep)}
+    offers: dict[str, int] = {}
+    suites = {suite.name: suite for suite in _suites(sweep, offers)}
     environments = sorted({suite.environment for suite in suites.values()})
     endpoints: dict[str, Endpoint] = {}
     agents: dict[str, ManifestAgent] = {}
@@ -55,6 +56,7 @@ def resolve(sweep: Sweep) -> Resolved:
         endpoint = _endpoint(spec, sweep)
         if endpoint:
             endpoints[spec.name] = endpoint
+            _check_tools(spec, endpoint, offers)
         agents[spec.name] = _agent(spec, endpoint, environments, packs)
     manifest = Manifest(
         format=FORMAT,
@@ -69,7 +71,8 @@ def resolve(sweep: Sweep) -> Resolved:
     return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
-def _suites(sweep: Sweep) -> Iterator[ManifestSuite]:
+def _suites(sweep: Sweep, offers: dict[str, int]) -> Iterator[ManifestSuite]:
+    """The sweep's suites, expanded; `offers` is told how many tools a request of each may offer."""
     seen: set[str] = set()
     for use in sweep.suites:
         for name, axes, instances in expand(use):
@@ -79,6 +82,7 @@ def _suites(sweep: Sweep) -> Iterator[ManifestSuite]:
             env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
             if any(one.environment != env.name for one in instances):
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
+            offers[name] = max(env.offers(one.instance) for one in instances)
             yield ManifestSuite(
                 name=name,
                 base=use.name,
@@ -146,6 +150,16 @@ def _agent(
         price=None if price is None else price_fields(price),
         price_source="" if endpoint is None else endpoint.model.price_source,
     )
+
+
+def _check_tools(spec: AgentSpec, endpoint: Endpoint, offers: Mapping[str, int]) -> None:
+    most = endpoint.provider.most_tools
+    for suite, count in offers.items():
+        if most is not None and count > most:
+            raise UsageError(
+                f"agent {spec.name!r}: a request of suite {suite!r} offers up to {count} tools, and the provider "
+                f"{endpoint.provider.name!r} takes {most}. Leave the suite or the agent out, or choose shorter instances."
+            )
 
 
 def _check_sampling(spec: AgentSpec, endpoint: Endpoint, sampling: Sampling) -> list[str]:

@@ -64,6 +64,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 600.0
     seed: bool = True
     any_model: bool = False
+    most_tools: int | None = None
     limits: LimitsFile = LimitsFile()
     models: dict[str, ModelFile] = {}
     usd_per_mtok: PriceFile | None = None
@@ -119,6 +120,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         any_model=file.any_model,
         simulate=file.simulate,
         seed=file.seed,
+        most_tools=file.most_tools,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
     )
 

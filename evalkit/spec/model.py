@@ -60,6 +60,8 @@ class Provider:
     """Whether requests carry a `seed`."""
     default_price: Price | None = None
     """For models that the file does not list."""
+    most_tools: int | None = None
+    """Tools a request may offer; None: no such limit is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ def _step(state: Climb, reply: Reply) -> tuple[Climb, Observation]:
 
 
 LADDER: Environment[int, Climb] = Environment(
+    offers=lambda _: 1,
     name="ladder",
     version=1,
     defaults=SAMPLING,

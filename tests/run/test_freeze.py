@@ -124,3 +124,16 @@ def test_what_is_no_part_of_identity_may_change(tmp_path: Path) -> None:
     other = 'width = 3\nbudget_usd = "1"\ndeadline = "1h"\n' + SERVED + '[limits."simulated/knuth"]\nin_flight = 2\n'
     new = resolved(tmp_path, other).manifest
     assert merge(old, new, "run") == old
+
+
+def test_a_provider_that_takes_fewer_tools_is_an_error_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "providers").mkdir()
+    provider = 'dialect = "openai_chat"\nany_model = true\nmost_tools = {most}\n[simulate]\n'
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "providers" / "simulated.toml").write_text(provider.format(most=6))
+    with pytest.raises(UsageError, match=r"'scheduling/basic' offers up to 7 tools.* takes 6"):
+        resolved(tmp_path, "unpriced = true\n" + SERVED)
+    (tmp_path / "providers" / "simulated.toml").write_text(provider.format(most=7))
+    assert list(resolved(tmp_path, "unpriced = true\n" + SERVED).manifest.agents) == ["m"]

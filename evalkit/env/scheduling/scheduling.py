@@ -61,4 +61,5 @@ SCHEDULING: Environment[Instance, State[World]] = Environment(
     score=score.score,
     generate=instance.generate,
     stratum=instance.stratum,
+    offers=lambda _: len(RULES.tools),
 )
