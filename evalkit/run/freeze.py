@@ -120,9 +120,10 @@ def _agent(
     marks: list[str] = []
     pack_name = spec.prompts
     for name in environments:
+        if not _plays(spec, endpoint, name):
+            marks.append(f"does not play {name}")
+            continue
         env: Environment[Any, Any] = ENVIRONMENTS[name]
-        if spec.policy and not POLICIES[spec.policy].plays(name):
-            raise UsageError(f"agent {spec.name!r}: the policy {spec.policy!r} does not play {name}.")
         pack = read_pack(spec.prompts, name, variant(spec))
         packs[pack.digest] = ManifestPack(name=pack.name, digest=pack.digest, texts=dict(pack.texts))
         chosen[name], pack_name = pack.digest, pack.name
@@ -130,6 +131,8 @@ def _agent(
         if endpoint:
             marks += [mark for mark in _check_sampling(spec, endpoint, in_force) if mark not in marks]
         sampling[name] = sampling_fields(in_force)
+    if not chosen:
+        raise UsageError(f"agent {spec.name!r}: the policy {spec.policy or spec.model!r} plays none of the suites.")
     price = FREE if endpoint is None else endpoint.model.price
     return ManifestAgent(
         name=spec.name,
@@ -150,6 +153,13 @@ def _agent(
         price=None if price is None else price_fields(price),
         price_source="" if endpoint is None else endpoint.model.price_source,
     )
+
+
+def _plays(spec: AgentSpec, endpoint: Endpoint | None, environment: str) -> bool:
+    """Whether an agent plays an environment: models play all, a policy, also one that is served, only its own."""
+    served = endpoint is not None and endpoint.provider.simulate is not None
+    policy = spec.policy or (spec.model if served else "")
+    return policy not in POLICIES or POLICIES[policy].plays(environment)
 
 
 def _check_tools(spec: AgentSpec, endpoint: Endpoint, offers: Mapping[str, int]) -> None:
