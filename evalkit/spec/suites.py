@@ -20,6 +20,12 @@ from evalkit.spec.model import SuiteInstance, SuiteUse
 
 SUMS = "SHA256SUMS"
 
+IMPORTED = {
+    "costbench/reference": " It is made from a copy of the reference's query file: evalkit queries import "
+    "path/to/test/queries.json --out instances/costbench/reference.jsonl"
+}
+"""Suites that sweeps name and that are not ours to ship, with how they come about."""
+
 
 def find_suite(name: str) -> Path:
     """The file of a suite: by name, or by path where the name ends in `.jsonl`. Raises UsageError."""
@@ -28,7 +34,10 @@ def find_suite(name: str) -> Path:
         if not path.is_file():
             raise UsageError(f"There is no suite file {name}.")
         return path
-    path = find("instances", f"{name}.jsonl")
+    try:
+        path = find("instances", f"{name}.jsonl")
+    except UsageError as flaw:
+        raise UsageError(f"{flaw}{IMPORTED.get(name, '')}") from None
     _check_sum(path.parents[name.count("/")], path)
     return path
 

@@ -71,7 +71,7 @@ def find_sweep(name: str) -> Path:
         if not path.is_file():
             raise UsageError(f"{name}: no such file. Write a sweep with `evalkit new {name}`.")
         return path
-    return find("runs", f"{path.name.removesuffix('.toml')}.toml")
+    return find("runs", f"{name.removeprefix('runs/').removesuffix('.toml')}.toml")
 
 
 def read_sweep(path: Path) -> Sweep:
