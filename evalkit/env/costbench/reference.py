@@ -38,24 +38,27 @@ def first_popped(world: World, terms: Terms, state: int) -> tuple[int, ...]:
         for place in world.order
         if place not in terms.off
     ]
-    # Sets compare as the reference's do: `<` is "proper subset". Equal ones never meet at equal cost.
-    start = _members(state)
-    heap: list[tuple[float, int, frozenset[int], int, tuple[int, ...]]] = [(0.0, 0, start, state, ())]
-    least = {state: 0.0}
+    types = _Types(1 << i for i in range(state.bit_length()) if state >> i & 1)
+    heap: list[tuple[float, int, _Types, int, tuple[int, ...]]] = [(0.0, 0, types, state, ())]
+    done = set()
     while True:
-        cost, calls, members, held, path = heappop(heap)
+        cost, calls, types, held, path = heappop(heap)
         if held & world.goal:
             return path
-        if cost > least[held]:
+        if held in done:
             continue
+        done.add(held)
         for place, price, need, gives in usable:
-            if need & ~held or gives & held:
-                continue
-            then, total = held | gives, cost + price
-            if then not in least or total < least[then]:
-                least[then] = total
-                heappush(heap, (total, calls + 1, members | {gives}, then, (*path, place)))
+            if not need & ~held and held | gives not in done:
+                then = _Types((*types, gives))
+                heappush(heap, (cost + price, calls + 1, then, held | gives, (*path, place)))
 
 
-def _members(state: int) -> frozenset[int]:
-    return frozenset(1 << i for i in range(state.bit_length()) if state >> i & 1)
+class _Types(frozenset[int]):
+    """A state as the heap compares it: `<` is "proper subset", and no two are equal, so nothing behind them decides."""
+
+    __slots__ = ()
+    __hash__ = frozenset.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
