@@ -38,14 +38,14 @@ def query_seed(seed: int, query_id: str) -> int:
 
 
 def show_cost(cents: int) -> str:
-    """A cost as the reference prints it: 2050 is `20.5`; 100 is `1`, since its least cost of a composite is no float."""
+    """A cost as the reference prints it: 2050 is `20.5`; 100 is `1`, as for the least composite."""
     return "1" if cents == 100 else repr(cents / 100)
 
 
 def costs_of(
     instance: "Instance", world: World, draw_seed: int | None = None, *, foreign: bool = True
 ) -> tuple[int, ...]:
-    """Cents by place in `world.tools + world.foreign`; without `foreign`, of `world.tools` alone, in half the time.
+    """Cents by place in `world.tools + world.foreign`; without `foreign`, of `world.tools` alone.
 
     `draw_seed` is a cost change's own seed: all costs are drawn with it, the instance's explicit ones too. None: the
     costs at the start, with the query's seed; there, explicit costs stand in for those drawn, tool by tool.
@@ -69,12 +69,25 @@ def reference_costs(
 
     Its floats are rounded to two decimals, so cents hold them exactly; sums run from left to right over those floats.
     """
-    catalogue, context = world.catalogue, world.catalogue.context
-    draws = _Draws(draw_seed, low, high, noise)
-    found = draws.of(world.tools, _places(catalogue, world.task, world.length))
-    if foreign and world.foreign:
-        found += draws.of(world.foreign, _places(catalogue, context, world.length))
-    return found
+    from evalkit.env.pcg import first_normals
+
+    catalogue = world.catalogue
+    tools = (*world.tools, *world.foreign) if foreign else world.tools
+    own = _places(catalogue, world.task, world.length)
+    others = _places(catalogue, catalogue.context, world.length) if foreign and world.foreign else ()
+    stream = Mersenne(draw_seed)
+    drawn = [round(stream.uniform(low, high), 2) for _ in range(max(*own, *others) + 1)]
+    found = _sums(world.tools, [drawn[place] for place in own])
+    if others:
+        found += _sums(world.foreign, [drawn[place] for place in others])
+    composite = [place for place, tool in enumerate(tools) if tool.first != tool.last]
+    deviations = [0.0] * len(composite)
+    if noise:
+        deviations = first_normals([hash31(f"{draw_seed}:{tools[place].name}") for place in composite])
+    for place, deviation in zip(composite, deviations, strict=True):
+        scale = noise * math.sqrt(tools[place].last - tools[place].first + 1)
+        found[place] = round(max(1.0, found[place] + scale * deviation), 2)
+    return [round(cost * 100) for cost in found]
 
 
 @lru_cache(maxsize=256)
@@ -84,43 +97,15 @@ def _places(catalogue: Catalogue, task: str, length: int) -> tuple[int, ...]:
     return tuple(found[task, position] for position in range(length))
 
 
-class _Draws:
-    """One table of the reference: its one stream of atomic costs, and a stream for each composite."""
-
-    __slots__ = ("_drawn", "_high", "_low", "_noise", "_seed", "_stream")
-
-    def __init__(self, seed: int, low: float, high: float, noise: float) -> None:
-        self._seed, self._low, self._high, self._noise = seed, low, high, noise
-        self._stream = Mersenne(seed)
-        self._drawn: list[float] = []
-
-    def of(self, tools: Sequence[ToolSpec], places: Sequence[int]) -> list[int]:
-        """Cents of spans of one chain whose positions have these places among the atomic draws."""
-        while len(self._drawn) <= places[-1]:
-            self._drawn.append(round(self._stream.uniform(self._low, self._high), 2))
-        atomic = [self._drawn[place] for place in places]
-        sums: dict[tuple[int, int], float] = {}
-        for first in range(len(atomic)):
-            total = 0.0
-            for last in range(first, len(atomic)):
-                total += atomic[last]
-                sums[first, last] = total
-        found = []
-        for tool in tools:
-            cost = sums[tool.first, tool.last]
-            if tool.first != tool.last:
-                cost = round(max(1.0, cost + self._deviation(tool)), 2)
-            found.append(round(cost * 100))
-        return found
-
-    def _deviation(self, tool: ToolSpec) -> float:
-        if self._noise == 0:
-            return 0.0
-        from numpy.random import PCG64, Generator
-
-        # What `default_rng(seed).normal(0, scale)` computes, without what it does besides: half the time.
-        normal = Generator(PCG64(hash31(f"{self._seed}:{tool.name}"))).standard_normal()
-        return float(self._noise * math.sqrt(tool.size) * normal)
+def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
+    """What each span of one chain costs without noise, added up from left to right."""
+    sums: dict[tuple[int, int], float] = {}
+    for first in range(len(atomic)):
+        total = 0.0
+        for last in range(first, len(atomic)):
+            total += atomic[last]
+            sums[first, last] = total
+    return [sums[tool.first, tool.last] for tool in tools]
 
 
 def _native_costs(instance: "Instance", world: World, draw_seed: int, foreign: bool) -> list[int]:
