@@ -142,7 +142,7 @@ def _routes(world: World, terms: Terms, state: int) -> Routes | None:
     held = [i for i in positions(world, state) if far[i] // CALL == least]
 
     def ahead(node: int) -> list[Edge]:
-        if node == world.length or (node == _ORIGIN and not least):
+        if node == world.length or (node == _ORIGIN and state & world.goal):
             return []
         found = [
             (place, then)
