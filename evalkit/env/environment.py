@@ -64,6 +64,8 @@ class Score:
     solved: bool
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Secondary metrics by name; an undefined one is left out."""
+    path: tuple[str, ...] = ()
+    """Tools of the agent's charged calls, in order, where the environment compares paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,8 @@ class EpisodeResult:
     """1 is the optimum; None of an episode that is owed."""
     solved: bool
     metrics: Mapping[str, float]
+    path: tuple[str, ...]
+    """Tools of its charged calls, in order; empty where its environment compares no paths."""
     outcomes: Mapping[tuple[str, str], int]
     """Tool calls by (tool, outcome); empty of an episode that is owed."""
     without_call: int
@@ -135,6 +137,7 @@ class _Referee:
             score=score.value if score else None,
             solved=bool(score and score.solved),
             metrics=score.metrics if score else {},
+            path=score.path if score else (),
             outcomes=Counter(outcomes(facts)),
             without_call=sum(one.get("calls") == [] for one in facts),
             periods=row["period"] + 1,
