@@ -1,8 +1,8 @@
 """A domain as data: tasks, dimensions with their values, the steps of a chain, or any typed tools.
 
-`travel` is the benchmark's own domain, `delivery` a second one. Another domain is another file of the same form: nothing
-in the environment knows a word of travel. Where a text holds `{T}`, the task's title stands there: `dining` gives
-`Dining`, `code_review` gives `CodeReview`.
+`travel` is the benchmark's own domain, `delivery` a second one. Another domain is another file of the same form:
+nothing in the environment knows a word of travel. Where a text holds `{T}`, the task's title stands there: `dining`
+gives `Dining`, `code_review` gives `CodeReview`.
 """
 
 import hashlib
@@ -32,6 +32,9 @@ NAME_KEYS = (
     "step_to_last",  # step s .. last, three or more; {n}: their number
 )
 """How composites of a chain are named: the keys of `Chain.names`."""
+
+
+_OPTIONAL = frozenset({"context", "chain", "train", "phrases", "conflicts", "graph", "components", "labels"})
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -162,9 +165,7 @@ def title(task: str) -> str:
 
 def shipped_names() -> list[str]:
     """The catalogues that evalkit brings."""
-    return sorted(
-        path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml")
-    )
+    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
 
 
 @lru_cache(maxsize=16)
@@ -200,17 +201,38 @@ def parse_catalogue(value: Mapping[str, Any], where: str) -> Catalogue:
 
 
 def check_catalogue(found: Catalogue, where: str) -> None:
-    """What no field says alone. Raises UsageError."""
-    return
+    """What no field says alone (`check.py`). Raises UsageError."""
+    from evalkit.env.costbench.check import check  # it needs worlds, which need this module
+
+    check(found, where)
 
 
 def only_task(catalogue: Catalogue, task: str) -> dict[str, Any]:
     """The catalogue as plain values with only what an instance of one task needs: as a suite's line holds it.
 
-    The context's task stays (costs are drawn in the order of the tasks, so all tasks keep their place and values);
-    phrases, conflicts and training values of the others go.
+    All chain tasks keep their place and values, since costs are drawn in the order of the tasks; the context's task is
+    whole. Phrases, conflicts and training values of the others go, and so do other tasks with a graph, on which no
+    draw depends. Raises UsageError for a task that is not there.
     """
-    raise NotImplementedError(catalogue, task)
+    if task not in catalogue.tasks:
+        raise UsageError(f"catalogue {catalogue.name}: there is no task {task!r}.{nearest(task, catalogue.tasks)}")
+    plain: dict[str, Any] = _filled_in(msgspec.to_builtins(catalogue))
+    for name, values in list(plain["tasks"].items()):
+        if name in (task, catalogue.context):
+            continue
+        if "graph" in values:
+            del plain["tasks"][name]
+        else:
+            plain["tasks"][name] = {key: values[key] for key in ("about", "test")}
+    return plain
+
+
+def _filled_in(plain: Any) -> Any:
+    """Plain values without the fields that have their default: nothing, or an empty one."""
+    if not isinstance(plain, dict):
+        return plain
+    kept = {key: _filled_in(value) for key, value in plain.items()}
+    return {key: value for key, value in kept.items() if key not in _OPTIONAL or value}
 
 
 def digest_of(catalogue: Catalogue) -> str:
