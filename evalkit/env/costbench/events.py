@@ -140,8 +140,8 @@ def agent_blocks(fired: Sequence[tuple[int, str]], final_steps: int) -> int:
     """How many blocks an agent went through, from (turn, kind) of those that fired in an episode of `final_steps`.
 
     `final_steps` counts all assistant messages, the answer too. What comes after a call counts only if another turn
-    with a call could follow, and one more after that (specification, section 5.5); 
-    what took the place of a call counts always.
+    with a call could follow, and one more after that; what took the place of a call counts always. Source:
+    specification, section 5.5.
     """
     return sum(kind in ON_CALL or turn + 1 < final_steps for turn, kind in fired)
 
