@@ -1,0 +1,251 @@
+"""One call carried out: which outcome it has, what it costs, what it gives, and what the agent reads.
+
+Total over whatever a model may write: every call has a typed outcome, and `ok` is the good one. Only the final output
+type of a composite is gained, not what its components make in between. An id that is well formed but wrong passes and
+is carried on, as in the reference; a strict instance refuses wrong ids among those the user gave.
+
+Numbers: a tool with dimension inputs settles the number of the preference; any other carries on the number of its first
+input that is not held at the start, and where there is none, the number that the current wishes come to.
+Source: specification, section 4.3; rows 19 to 21 of section 12.
+Chosen: a composite whose component fails says what was wrong, where the reference says only that something was.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from evalkit.dialogue import ToolCall
+from evalkit.env.arguments import Refusal, shown
+from evalkit.env.costbench.costs import show_cost
+from evalkit.env.costbench.ids import combinations, has_context, preference_number, show_id, split_values
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.repair import read_call
+from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type, criterion
+from evalkit.env.environment import fill
+
+OK = "ok"
+BANNED = "banned"
+FAILED = "failed"
+UNKNOWN_TOOL = "unknown_tool"
+EXTRA_PARALLEL = "extra_parallel"
+NOT_EXECUTED = "not_executed"
+
+RESULT_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "results.process": ("components",),
+    "results.first": ("process", "type", "id"),
+    "results.second": ("process", "type", "id"),
+    "results.step": ("process", "type", "id", "criteria"),
+    "results.last": ("process", "type", "id"),
+    "results.graph": ("process", "type", "id"),
+    "results.cost": ("cost",),
+    "results.unknown_tool": ("tool",),
+    "results.inaccessible": ("tool", "required", "current"),
+    "results.too_large": ("tool", "limit"),
+    "results.too_deep": ("tool", "limit"),
+    "results.not_json": ("tool",),
+    "results.not_object": ("tool",),
+    "results.missing": ("tool", "argument"),
+    "results.bad_value": ("tool", "argument", "options"),
+    "results.bad_id": ("tool", "argument", "digits"),
+    "results.unknown_context": ("tool", "argument"),
+    "results.wrong_id": ("tool", "argument"),
+    "results.failed": ("tool",),
+    "results.extra_parallel": ("tool",),
+}
+
+_DIGITS = frozenset("0123456789")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Desk:
+    """What a call is carried out with: what stays the same in all states of an episode."""
+
+    instance: Instance
+    world: World
+    texts: Mapping[str, str]
+    digits: int
+    """Of every id."""
+    context: str
+    """The type of the context's preference, which the user gives; empty: this task has none."""
+    specs: Mapping[str, ToolSpec] = field(default_factory=dict)
+    """The world's own tools by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What one call brought about."""
+
+    outcome: str
+    text: str
+    cents: int | None = None
+    """What it was charged; None: nothing."""
+    gives: int = 0
+    """The type it gave, as a bit."""
+
+
+def make_desk(instance: Instance, world: World, texts: Mapping[str, str]) -> Desk:
+    """The desk of one episode."""
+    catalogue = instance.catalogue
+    return Desk(
+        instance=instance,
+        world=world,
+        texts=texts,
+        digits=catalogue.digits[instance.split],
+        context=context_type(catalogue) if has_context(catalogue, instance.task) else "",
+        specs={tool.name: tool for tool in world.tools},
+    )
+
+
+def known_cents(desk: Desk, terms: Terms, name: str) -> int | None:
+    """What a call of this name costs, whether it is offered now or not; None: no tool has the name."""
+    return terms.costs[desk.world.place[name]] if name in desk.specs else None
+
+
+def broken(desk: Desk, terms: Terms, name: str, outcome: str, key: str) -> Done:
+    """A call that is charged and gives nothing, in the words under `key`: the tool is banned, or fails for once."""
+    cents = known_cents(desk, terms, name)
+    text = fill(desk.texts[key], tool=shown(name))
+    return Done(outcome=outcome, text=text + (_cost(desk, cents) if cents is not None else ""), cents=cents)
+
+
+def unexecuted(desk: Desk, name: str) -> str:
+    """What a further call of a reply is answered with."""
+    return fill(desk.texts[f"results.{EXTRA_PARALLEL}"], tool=shown(name))
+
+
+def carry_out(desk: Desk, terms: Terms, have: int, query: Query, call: ToolCall) -> Done:
+    """Carry out one call of a state that holds the types `have` (bits), under these terms and wishes."""
+    tool = desk.specs.get(call.name)
+    if tool is None or desk.world.place[tool.name] in terms.off:
+        return Done(outcome=UNKNOWN_TOOL, text=fill(desk.texts["results.unknown_tool"], tool=shown(call.name)))
+    cents = terms.costs[desk.world.place[tool.name]]
+    number = _number(desk, tool, have, query, call.arguments)
+    if isinstance(number, Refusal):
+        text = fill(desk.texts[f"results.{number.outcome}"], tool=tool.name, **number.values)
+        return Done(outcome=number.outcome, text=text + _cost(desk, cents))
+    return Done(outcome=OK, text=_made(desk, tool, number) + _cost(desk, cents), cents=cents, gives=tool.gives)
+
+
+def _cost(desk: Desk, cents: int) -> str:
+    return fill(desk.texts["results.cost"], cost=show_cost(cents))
+
+
+def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str) -> int | Refusal:
+    """The number of the id that a call gives, or why it gives none."""
+    if tool.need & ~have:
+        world = desk.world
+        held = (name for name in world.types if world.bit[name] & have)
+        return Refusal("inaccessible", {"required": _listed(tool.inputs), "current": _listed(held)})
+    values = _values(desk, tool, arguments)
+    if isinstance(values, Refusal):
+        return values
+    made: dict[str, int] = {}
+    number: int | Refusal = query.number
+    for name in tool.components:
+        component = desk.specs.get(name, tool)
+        number = _component_number(desk, component, {**values}, made, query)
+        if isinstance(number, Refusal):
+            return number
+        made[component.output] = number
+    return _strictly(desk, tool, values, query) or number
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refusal:
+    """The tool's arguments as texts, all there, those with listed values among them."""
+    read: dict[str, object] | Refusal = {} if not (tool.inputs or arguments.strip()) else read_call(arguments)
+    if isinstance(read, Refusal):
+        return read
+    missing = next((name for name in tool.inputs if name not in read), None)
+    if missing is not None:
+        return Refusal("missing", {"argument": missing})
+    values = {name: str(read[name]) for name in tool.inputs}
+    listed = split_values(desk.world.catalogue, desk.world.task, desk.instance.split)
+    for name, value in values.items():
+        key = desk.world.dimensions.get(name)
+        if key is not None and value not in listed[key]:
+            return Refusal("bad_value", {"argument": name, "options": ", ".join(listed[key])})
+    return values
+
+
+def _component_number(
+    desk: Desk, tool: ToolSpec, values: Mapping[str, str], made: Mapping[str, int], query: Query
+) -> int | Refusal:
+    """The number that one component gives, from the arguments and what the components before it made."""
+    world = desk.world
+    wishes = {world.dimensions[name]: values[name] for name in tool.inputs if name in world.dimensions}
+    if wishes:
+        return _settled(desk, tool, values, wishes, query)
+    main = next((name for name in tool.inputs if not world.bit[name] & world.start), None)
+    if main is None or (main not in made and main not in values):
+        return query.number
+    if main in made:
+        return made[main]
+    digits = [sign for sign in values[main] if sign in _DIGITS]
+    if len(digits) != desk.digits:
+        return Refusal("bad_id", {"argument": main, "digits": desk.digits})
+    return int("".join(digits))
+
+
+def _settled(
+    desk: Desk, tool: ToolSpec, values: Mapping[str, str], wishes: Mapping[str, str], query: Query
+) -> int | Refusal:
+    """The number of the preference that wishes come to; wishes that the tool does not take are the query's."""
+    catalogue, split = desk.world.catalogue, desk.instance.split
+    context: int | None = None
+    if desk.context:
+        context = query.given[desk.context]
+        if desk.context in tool.inputs:
+            number = _id_number(desk, desk.context, values[desk.context])
+            if number is None or not 1 <= number <= combinations(catalogue, catalogue.context, split):
+                return Refusal("unknown_context", {"argument": desk.context})
+            context = number
+    return preference_number(catalogue, desk.world.task, split, {**query.preferences, **wishes}, context)
+
+
+def _id_number(desk: Desk, kind: str, text: str) -> int | None:
+    """The number of an id of this type, with or without angle brackets; None: it is no such id."""
+    text = text.strip().removeprefix("<").removesuffix(">")
+    label = desk.world.labels[kind]
+    digits = text.removeprefix(label)
+    if not text.startswith(label) or len(digits) != desk.digits or not _DIGITS.issuperset(digits):
+        return None
+    return int(digits)
+
+
+def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Query) -> Refusal | None:
+    """Where ids that the user gave must be the right ones: the first that is not."""
+    if desk.instance.strict:
+        for name in tool.inputs:
+            if name in query.given and _id_number(desk, name, values[name]) != query.given[name]:
+                return Refusal("wrong_id", {"argument": name})
+    return None
+
+
+def _made(desk: Desk, tool: ToolSpec, number: int) -> str:
+    """What a call gave, in the pack's words."""
+    world, texts = desk.world, desk.texts
+    process = fill(texts["results.process"], components=" -> ".join(tool.components)) if tool.size > 1 else ""
+    kind, criteria = _stage(world, tool)
+    return fill(
+        texts[f"results.{kind}"],
+        process=process,
+        criteria=criteria,
+        type=tool.output,
+        id=show_id(world.labels[tool.output], number, desk.digits),
+    )
+
+
+def _stage(world: World, tool: ToolSpec) -> tuple[str, str]:
+    """Which kind of result a tool has, and by what its candidates have been filtered."""
+    chain = world.catalogue.chain
+    if not world.chain or chain is None:
+        return "graph", ""
+    if tool.last in (0, 1):
+        return ("first", "second")[tool.last], ""
+    if tool.last == world.length - 1:
+        return "last", ""
+    return "step", ", ".join(criterion(chain, step) for step in range(1, tool.last))
