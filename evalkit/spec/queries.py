@@ -1,0 +1,210 @@
+"""The reference's `queries.json` as lines of a suite: a user's copy, read by its path, never part of evalkit.
+
+Every row is checked against the arithmetic that ids follow, so that a file that is no such query file, or one that was
+changed, is refused by row. Alternatives for preference changes are drawn as the reference draws them: from all queries of the
+same task in the file. Source: specification of CostBench, sections 3.2 to 3.4 and 5.1.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalkit.env.costbench.catalogue import SPLITS, Catalogue, shipped, title
+from evalkit.env.costbench.costs import query_seed
+from evalkit.env.costbench.ids import preference_number, split_values
+from evalkit.env.costbench.world import context_type
+from evalkit.env.mersenne import Mersenne
+from evalkit.errors import UsageError, nearest
+
+CATALOGUE = "travel"
+LENGTH, SEED, ALTERNATIVES = 5, 42, 3
+MOST_ALTERNATIVES = 100
+BLOCK_SEED_STEP = 100
+"""Between the seeds of one query's blocks, and so of its alternatives."""
+
+_SENTENCE_ENDS = (".", "!", "?")
+_QUERY_ID = re.compile(r"<Query(\d{1,9})>")
+
+
+class _Said(msgspec.Struct, frozen=True):
+    input: str
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One object of the file, as far as it is needed."""
+
+    query_id: str
+    TimeInfo: str
+    task: str
+    preferences: dict[str, str]
+    groundtruth: str
+    user_requirements: str
+    query: _Said
+    location_preference: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFile:
+    """A file that was read and checked."""
+
+    path: Path
+    sha256: str
+    split: str
+    tasks: tuple[str, ...]
+    """Each row's task."""
+    queries: tuple[Mapping[str, Any], ...]
+    """Each row as the `query` of a suite's line."""
+
+
+def cut_off(text: str) -> bool:
+    """Whether a text breaks off in the middle of a sentence: it does not end as a sentence does."""
+    return not text.rstrip().endswith(_SENTENCE_ENDS)
+
+
+def read_queries(path: Path) -> QueryFile:
+    """A query file, checked row by row. Raises UsageError naming file, row and what is wrong."""
+    try:
+        raw = path.read_bytes()
+    except OSError as flaw:
+        raise UsageError(f"{path} cannot be read: {flaw.strerror or flaw}.") from flaw
+    try:
+        rows = msgspec.json.decode(raw, type=list[_Row])
+    except msgspec.DecodeError as flaw:
+        raise UsageError(
+            f"{path}: this is no query file ({flaw}). Wanted is the reference's queries.json: a list of objects with "
+            f"{', '.join(_Row.__struct_fields__)}."
+        ) from flaw
+    if not rows:
+        raise UsageError(f"{path}: the file holds no queries.")
+    catalogue = shipped(CATALOGUE)
+    split = _split_of(catalogue, rows[0], f"{path}: row 1")
+    queries = tuple(_query(catalogue, split, row, f"{path}: row {i}") for i, row in enumerate(rows, 1))
+    seen: set[str] = set()
+    for i, query in enumerate(queries, 1):
+        if query["id"] in seen:
+            raise UsageError(f"{path}: row {i}: {query['id']} is there twice.")
+        seen.add(query["id"])
+    return QueryFile(
+        path=path,
+        sha256=hashlib.sha256(raw).hexdigest(),
+        split=split,
+        tasks=tuple(row.task for row in rows),
+        queries=queries,
+    )
+
+
+def _split_of(catalogue: Catalogue, row: _Row, where: str) -> str:
+    """The split whose values the row's wishes have."""
+    if row.task not in catalogue.tasks:
+        raise UsageError(f"{where}: task: there is no task {row.task!r}.{nearest(row.task, catalogue.tasks)}")
+    for split in SPLITS:
+        values = split_values(catalogue, row.task, split)
+        if all(row.preferences.get(key) in values.get(key, ()) for key in catalogue.keys):
+            return split
+    raise UsageError(f"{where}: preferences: {row.preferences} are values of no split of {row.task}.")
+
+
+def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str, Any]:
+    own = _split_of(catalogue, row, where)
+    if own != split:
+        raise UsageError(f"{where}: preferences: these are of the {own} split, those of the rows before of {split}.")
+    if not _QUERY_ID.fullmatch(row.query_id):
+        raise UsageError(f"{where}: query_id: {row.query_id!r} is not written like <Query00001>.")
+    for key in row.preferences:
+        if key not in catalogue.keys:
+            raise UsageError(f"{where}: preferences: there is no {key!r}.{nearest(key, catalogue.keys)}")
+    digits = catalogue.digits[split]
+    constant = catalogue.constants[0]
+    given = {constant: _number(row.TimeInfo, constant, digits, f"{where}: TimeInfo")}
+    context: int | None = None
+    if row.task != catalogue.context:
+        kind = context_type(catalogue)
+        context = _number(row.location_preference or "", kind, digits, f"{where}: location_preference")
+        given[kind] = context
+    elif row.location_preference is not None:
+        raise UsageError(f"{where}: location_preference: a {row.task} query is given none.")
+    number = preference_number(catalogue, row.task, split, row.preferences, context)
+    said = _number(row.groundtruth, f"{title(row.task)}Preference", digits, f"{where}: groundtruth")
+    if said != number:
+        raise UsageError(
+            f"{where}: groundtruth: the wishes come to number {number}, the row says {said}. The file was changed, or "
+            "its preferences have another order than the reference's."
+        )
+    for said_id in (row.TimeInfo, row.location_preference or ""):
+        if said_id not in row.query.input:
+            raise UsageError(f"{where}: query.input: it does not hold the id {said_id}.")
+    return {
+        "id": row.query_id,
+        "preferences": dict(sorted(row.preferences.items())),
+        "given": given,
+        "number": number,
+        "text": row.user_requirements,
+        "message": row.query.input,
+        "truncated": cut_off(row.user_requirements),
+    }
+
+
+def _number(text: str, label: str, digits: int, where: str) -> int:
+    """The number of an id such as `<TimeInfo03119>`."""
+    found = re.fullmatch(rf"<{label}([0-9]{{{digits}}})>", text)
+    if not found or not int(found[1]):
+        raise UsageError(f"{where}: {text!r} is not written like <{label}{1:0{digits}d}>.")
+    return int(found[1])
+
+
+def alternative_places(pool: Sequence[int], own: int, query_id: str, *, seed: int, count: int) -> Iterator[int]:
+    """The places of the queries that the reference changes to, block by block.
+
+    `pool`: places of the queries of the same task in the file's order, the query's own place `own` among them.
+    """
+    others = [place for place in pool if place != own]
+    if others:
+        base = query_seed(seed, query_id)
+        yield from (Mersenne(base + BLOCK_SEED_STEP * i).choice(others) for i in range(count))
+
+
+def suite_lines(
+    files: Sequence[QueryFile], *, length: int = LENGTH, seed: int = SEED, alternatives: int = ALTERNATIVES
+) -> list[dict[str, Any]]:
+    """The files' queries as lines of one suite, `q00001` and so on; from several files, `test-q00001`.
+
+    Raises UsageError where two lines would have one id.
+    """
+    lines: dict[str, dict[str, Any]] = {}
+    for file in files:
+        pools: dict[str, list[int]] = {}
+        for place, task in enumerate(file.tasks):
+            pools.setdefault(task, []).append(place)
+        for place, query in enumerate(file.queries):
+            pool = pools[file.tasks[place]]
+            found = alternative_places(pool, place, query["id"], seed=seed, count=alternatives)
+            name = f"{f'{file.split}-' if len(files) > 1 else ''}q{query['id'][len('<Query') : -1]}"
+            if name in lines:
+                raise UsageError(
+                    f"{file.path}: row {place + 1}: {query['id']} is in another file too; give one of them."
+                )
+            lines[name] = {
+                "id": name,
+                "environment": "costbench",
+                "generator": "reference",
+                "catalogue": CATALOGUE,
+                "task": file.tasks[place],
+                "split": file.split,
+                "length": length,
+                "seed": seed,
+                "query": query,
+                "alternatives": [_without_message(file.queries[other]) for other in found],
+                "alternatives_seed": seed,
+                "source": {"file": file.path.name, "sha256": file.sha256, "row": place + 1},
+            }
+    return list(lines.values())
+
+
+def _without_message(query: Mapping[str, Any]) -> dict[str, Any]:
+    """A query as an alternative: only its wishes reach the agent, in the words of a preference change."""
+    return {key: value for key, value in query.items() if key != "message"}
