@@ -2,7 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
@@ -17,13 +19,13 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 KINDS = {int: "whole number", float: "number", str: "text", bool: "truth value (true or false)"}
 SEED = "seed"
 """Each instance's own; made from the suite's `--seed`."""
+CATALOGUE = "catalogue"
+"""A parameter that names a file of the user's own, where its value ends in `.toml`."""
 
 
 def generate(args: argparse.Namespace) -> int:
     """Write the suite; the file appears whole or not at all."""
-    import orjson
-
-    from evalkit.store.disk import write_durably
+    from evalkit.store.disk import make_directories, write_parts_durably
 
     if args.environment not in ENVIRONMENTS:
         raise UsageError(f"There is no environment {args.environment!r}.{nearest(args.environment, ENVIRONMENTS)}")
@@ -32,24 +34,33 @@ def generate(args: argparse.Namespace) -> int:
     if args.instances < 1:
         raise UsageError("--instances: must be at least 1.")
     parameters = parse_parameters(args.rest, env.parameters, args.environment)
-    lines = bytearray()
-    for made, line in enumerate(env.generate(parameters, args.instances, args.seed), 1):
-        lines += orjson.dumps(dict(line)) + b"\n"
-        if made % SHOW_EVERY == 0:
-            print(f"{made:,} of {args.instances:,} instances", file=sys.stderr, flush=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(out, bytes(lines))
+    parts = _parts(env.generate(parameters, args.instances, args.seed), args.instances)
+    first = next(parts)  # before a folder is made: what cannot be generated leaves nothing behind
+    make_directories(out.parent)
+    write_parts_durably(out, chain([first], parts))
     print(f'Wrote {args.instances:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
 
 
+def _parts(lines: Iterable[Mapping[str, Any]], count: int) -> Iterator[bytes]:
+    """The file line by line."""
+    import orjson
+
+    for made, line in enumerate(lines, 1):
+        if made % SHOW_EVERY == 0:
+            print(f"{made:,} of {count:,} instances", file=sys.stderr, flush=True)
+        yield orjson.dumps(dict(line)) + b"\n"
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Say in the command's help which parameters each environment has."""
+    """Say in the command's help which environments there are, and which parameters each has."""
+    made = [name for name, env in ENVIRONMENTS.items() if env.parameters]
+    parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(made))
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []
-    for name, env in ENVIRONMENTS.items():
+    for name in made:
         lines.append(f"parameters of {name}:")
-        for key, parameter in env.parameters.items():
+        for key, parameter in ENVIRONMENTS[name].parameters.items():
             if key != SEED:
                 head = f"  --{key.replace('_', '-')} {parameter.kind.__name__.upper()}"
                 lines += wrap(f"{head:<24}  {_help(parameter)}", width, subsequent_indent=" " * 26)
@@ -76,8 +87,24 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
             if not rest:
                 raise UsageError(f"--{name}: a value is missing.")
             value = rest.pop(0)
-        found[name] = _value(name, value, known[name])
+        own = name == CATALOGUE and value.endswith(".toml")
+        found[name] = _own_catalogue(value) if own else _value(name, value, known[name])
     return found
+
+
+def _own_catalogue(name: str) -> dict[str, Any]:
+    """A catalogue's file as plain values, checked. Raises UsageError."""
+    import tomllib
+
+    from evalkit.env.costbench.catalogue import read_catalogue
+
+    path = Path(name).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as flaw:
+        raise UsageError(f"--{CATALOGUE}: {path} cannot be read: {flaw}") from flaw
+    read_catalogue(text, str(path))
+    return tomllib.loads(text)
 
 
 def _value(name: str, text: str, parameter: Parameter) -> Any:

@@ -125,7 +125,11 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "report": (
         "tables of scores with intervals",
-        ("evalkit report runs/nightly", "evalkit report runs/nightly --markdown > scores.md"),
+        (
+            "evalkit report runs/nightly",
+            "evalkit report runs/nightly --markdown > scores.md",
+            "evalkit report runs/mine --judged runs/mine-judge",
+        ),
     ),
     "show": (
         "one trajectory, readable",
@@ -151,6 +155,18 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "prompts": (
         "list prompt packs, or import one from a copy of the reference",
         ("evalkit prompts list", "evalkit prompts import ~/src/econ-evals-paper --out paper.toml"),
+    ),
+    "queries": (
+        "import CostBench's queries, or have a model check or write some",
+        (
+            "evalkit queries import data/queries.json --out instances/mine/test.jsonl",
+            "evalkit queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
+            "evalkit queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
+        ),
+    ),
+    "judge": (
+        "have a model count the paths that a run's plans enumerate",
+        ("evalkit judge runs/mine --model openai/gpt-5 --budget 2",),
     ),
     "conform": (
         "compare evalkit with golden files of the reference implementations",
@@ -192,6 +208,8 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
         "simulate": _nothing,
         "providers": _providers,
         "prompts": _prompts,
+        "queries": _queries,
+        "judge": _judge,
         "conform": _conform,
     }
     made: dict[str, argparse.ArgumentParser] = {}
@@ -241,6 +259,7 @@ def _report(sub: argparse.ArgumentParser) -> None:
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
 
 
 def _show(sub: argparse.ArgumentParser) -> None:
@@ -259,7 +278,6 @@ def _new(sub: argparse.ArgumentParser) -> None:
 
 def _generate(sub: argparse.ArgumentParser) -> None:
     sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
-    sub.add_argument("environment", metavar="ENVIRONMENT", help="scheduling")
     sub.add_argument("--instances", metavar="N", type=whole_number, default=12, help="how many (default: 12)")
     sub.add_argument("--seed", metavar="SEED", type=whole_number, default=0, help="of the whole suite (default: 0)")
     sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
@@ -277,6 +295,44 @@ def _prompts(sub: argparse.ArgumentParser) -> None:
     bring.add_argument("repository", metavar="DIR", help="the copy's top folder")
     bring.add_argument("--out", metavar="FILE", required=True, help="the pack's file, ending in .toml")
     bring.set_defaults(call="import_pack")
+
+
+def _queries(sub: argparse.ArgumentParser) -> None:
+    actions = sub.add_subparsers(metavar="ACTION", required=True)
+    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=_Help, allow_abbrev=False)
+    bring = action("import", help="make a suite of the reference's queries.json")
+    bring.add_argument("files", metavar="FILE", nargs="+", help="a copy of queries.json; of several, one suite")
+    bring.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
+    bring.add_argument("--seed", metavar="SEED", type=whole_number, help="makes costs and alternatives (default: 42)")
+    bring.add_argument(
+        "--alternatives", metavar="N", type=whole_number, help="queries to change to, for each (default: 3)"
+    )
+    bring.set_defaults(call="import_queries")
+    ask = action("ask", help="have a model check a suite's queries, or write their texts")
+    ask.add_argument("suite", metavar="SUITE", help="a suite of costbench: its file, or its name")
+    ask.add_argument(
+        "--for", metavar="WHAT", required=True, dest="what", help="conflict: do wishes conflict? requirement: a text"
+    )
+    ask.add_argument("--name", metavar="NAME", required=True, help="name of the run; its sweep is runs/NAME.toml")
+    _asked(ask)
+    ask.set_defaults(call="ask")
+    use = action("apply", help="make the suite that the answers come to")
+    use.add_argument("run", metavar="RUN", help="the finished run of `queries ask`")
+    use.add_argument("suite", metavar="SUITE", help="the suite it was asked about")
+    use.set_defaults(call="apply")
+    for one in (bring, use):
+        one.add_argument("--out", metavar="FILE", required=True, help="the new suite's file, ending in .jsonl")
+
+
+def _judge(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--name", metavar="NAME", help="name of the judge's run (default: RUN-judge)")
+    _asked(sub)
+
+
+def _asked(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--model", metavar="PROVIDER/MODEL", required=True, help="who is asked")
+    sub.add_argument("--budget", metavar="USD", help="hard ceiling of the run (default: none)")
 
 
 def _conform(sub: argparse.ArgumentParser) -> None:

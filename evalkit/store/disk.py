@@ -7,7 +7,7 @@ of operations or break one of them. Every failure becomes a StorageError that sa
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -39,17 +39,42 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
         sync_directory(path.parent)
 
 
+def write_parts_durably(path: Path, parts: Iterable[bytes]) -> None:
+    """The same for data that is made while it is written: no more of it is held in memory than one part.
+
+    Raises StorageError, and whatever making a part raises; an older file of that name is then still intact.
+    """
+    aside = path.with_name(f".{path.name}{ASIDE}")
+    done = False
+    with storage_errors(path):
+        try:
+            with write(aside, b"") as file:
+                for part in parts:
+                    _write_all(file, part)
+                sync_file(file)
+            rename(aside, path)
+            done = True
+        finally:
+            if not done:
+                _forget(aside)
+        sync_directory(path.parent)
+
+
 def write(path: Path, data: bytes | memoryview) -> FileIO:
     """Create or empty the file and write all of `data`; returns it open, for `sync_file`."""
     file = FileIO(path, "w")
     try:
-        rest = memoryview(data).cast("B")
-        while rest:
-            rest = rest[file.write(rest) :]
+        _write_all(file, data)
     except OSError:
         file.close()
         raise
     return file
+
+
+def _write_all(file: FileIO, data: bytes | memoryview) -> None:
+    rest = memoryview(data).cast("B")
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def sync_file(file: FileIO) -> None:

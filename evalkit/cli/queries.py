@@ -1,0 +1,144 @@
+"""`evalkit queries`: the reference's queries as a suite; queries that a model checks or writes."""
+
+import argparse
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalkit.cli.choosing import program, run_directory
+from evalkit.cli.files import new_file, write_new
+from evalkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from evalkit.spec.errands import Applied
+
+SHOWN = 10
+"""Ids that a message lists at most."""
+
+
+def import_queries(args: argparse.Namespace) -> int:
+    """Write the suite; its lines carry where they come from."""
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.spec.errands import suite_text
+    from evalkit.spec.queries import ALTERNATIVES, LENGTH, MOST_ALTERNATIVES, SEED, read_queries, suite_lines
+
+    out = new_file(args.out, ".jsonl", "a suite's file")
+    alternatives = ALTERNATIVES if args.alternatives is None else args.alternatives
+    if not 0 <= alternatives <= MOST_ALTERNATIVES:
+        raise UsageError(f"--alternatives: must be 0 to {MOST_ALTERNATIVES}, not {alternatives}.")
+    files = [read_queries(Path(name).expanduser()) for name in args.files]
+    lines = suite_lines(
+        files,
+        length=LENGTH if args.length is None else args.length,
+        seed=SEED if args.seed is None else args.seed,
+        alternatives=alternatives,
+    )
+    env = ENVIRONMENTS["costbench"]
+    lines = [dict(env.describe(env.load(line))) for line in lines]
+    write_new(out, suite_text(lines))
+    cut = sum(query["truncated"] for file in files for query in file.queries)
+    share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
+    print(f"Wrote {len(lines):,} queries to {out}. The texts of {share} break off in mid-sentence and are marked so.")
+    print(f'Use them with `name = "{out}"` in a [[suites]] table.')
+    return 0
+
+
+def ask(args: argparse.Namespace) -> int:
+    """Write the errand suite and the sweep that plays it."""
+    from evalkit.spec.errands import ASKED, distinct, query_lines
+    from evalkit.spec.suites import find_suite, read_lines
+
+    if args.what not in ASKED:
+        raise UsageError(f"--for: must be {' or '.join(ASKED)}, not {args.what!r}.")
+    lines = distinct(query_lines(args.what, read_lines(find_suite(args.suite)), args.suite))
+    sweep = write_errands(
+        args.what,
+        lines,
+        name=args.name,
+        suite=f"instances/queries/{args.name}.jsonl",
+        model=args.model,
+        budget=args.budget,
+        about=f"Asks {args.model} about the queries of {args.suite}: {args.what}.",
+    )
+    out = f"{args.suite.removesuffix('.jsonl')}-{args.what}.jsonl"
+    after = ["queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
+    tell_next(sweep, after, "the suite as the answers make it")
+    return 0
+
+
+def write_errands(
+    kind: str,
+    lines: Sequence[Mapping[str, Any]],
+    *,
+    name: str,
+    suite: str,
+    model: str,
+    budget: str | None,
+    about: str,
+) -> Path:
+    """Write a suite of errands and its sweep, which is returned; both or, where one cannot be made, none."""
+    from evalkit.spec.errands import suite_text, sweep_text
+    from evalkit.spec.sweep import checked_name, parse_budget
+
+    checked_name(name, "--name", "/:")
+    parse_budget(budget, "--budget")
+    if not lines:
+        raise UsageError("There is nothing to ask about; nothing was written.")
+    suite_path = new_file(suite, ".jsonl", "a suite's file")
+    sweep_path = new_file(f"runs/{name}.toml", ".toml", "a sweep's file")
+    text = sweep_text(name, kind, model, suite_path, budget, about)
+    write_new(suite_path, suite_text(lines))
+    write_new(sweep_path, text)
+    print(f"Wrote {len(lines):,} {kind} errands to {suite_path}, and the sweep {sweep_path}. Next:")
+    return sweep_path
+
+
+def tell_next(sweep: Path, after: Sequence[str], what: str) -> None:
+    """Say which commands come next: the sweep's plan and run, then `after`."""
+    evalkit, path = program(), shlex.quote(str(sweep))
+    hints = [
+        (f"{evalkit} plan {path}", "what it will cost"),
+        (f"{evalkit} run {path}", "ask; resumable, under the budget"),
+        (f"{evalkit} {shlex.join(after)}", what),
+    ]
+    room = max(len(command) for command, _ in hints) + 2
+    print("\n".join(f"  {command:<{room}}{why}" for command, why in hints))
+
+
+def apply(args: argparse.Namespace) -> int:
+    """Write the suite that the answers of an errand run make of another one."""
+    from evalkit.env.errand import errand
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.report.errands import read_answers
+    from evalkit.spec.errands import apply_texts, apply_verdicts, suite_text
+    from evalkit.spec.suites import find_suite, load_varied, read_lines
+
+    out = new_file(args.out, ".jsonl", "a suite's file")
+    run = run_directory(args.run)
+    kind, answers = read_answers(run)
+    if kind == errand.COVERAGE:
+        raise UsageError(f"{run} judged texts of a run: give it to `evalkit report RUN --judged {run}`.")
+    suite = list(read_lines(find_suite(args.suite)))
+    applied = (apply_verdicts if kind == errand.CONFLICT else apply_texts)(suite, answers, args.suite)
+    if not applied.lines:
+        raise UsageError(f"{args.suite}: no query would be left; nothing was written. Is {run} about this suite?")
+    env = ENVIRONMENTS["costbench"]
+    lines = [env.describe(load_varied(env, line, {}, f"{args.suite}: {line['id']}")) for line in applied.lines]
+    write_new(out, suite_text(lines))
+    print(f"Wrote {len(lines):,} of {len(suite):,} queries to {out}.")
+    for line in _counts(applied):
+        print(line)
+    return 0
+
+
+def _counts(applied: "Applied") -> Iterable[str]:
+    for ids, what in (
+        (applied.dropped, "left out: their wishes conflict"),
+        (applied.unanswered, "left out: no answer that could be read"),
+        (applied.without_alternative, "kept with fewer alternatives: some conflict, or have no verdict"),
+        (applied.truncated, "kept and marked: their text was cut off at the token limit"),
+    ):
+        if ids:
+            more = f", and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
+            yield f"{len(ids):,} {what} ({', '.join(ids[:SHOWN])}{more})."

@@ -1,0 +1,145 @@
+"""What a run gives to ask about, and what an errand run answered: both read from logs.
+
+Making the errands, and what becomes of a suite once they are answered, is left to `spec/errands.py`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalkit.env.errand import errand
+from evalkit.env.errand.parse import written
+from evalkit.errors import CorruptLogError, RunError
+from evalkit.spec.errands import Answer, coverage_line, errand_digest
+from evalkit.store.manifest import Manifest, read_manifest
+
+PLANNED_IN = "costbench"
+_KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
+
+
+def first_texts(run: Path) -> dict[str, str]:
+    """By episode: the first text that the agent wrote in it, of every static costbench episode that has ended.
+
+    Episodes without any text are left out. Raises RunError for what is no run, CorruptLogError for a damaged log.
+    """
+    from evalkit.store.reader import replay_rows
+    from evalkit.store.replies import decode_reply
+
+    manifest = read_manifest(run)
+    static = {
+        (suite.name, one.id)
+        for suite in manifest.suites.values()
+        for one in suite.instances
+        if suite.environment == PLANNED_IN and _is_static(one.line)
+    }
+    ended = [row["episode"] for row in _endings(run) if (row["suite"], row["instance"]) in static]
+    rows = replay_rows(run, ended)
+    found: dict[str, str] = {}
+    for episode in ended:
+        texts = (decode_reply(row.reply).text for row in rows[episode] if row.reply is not None)
+        text = next((text for text in texts if text.strip()), "")
+        if text:
+            found[episode] = text
+    return found
+
+
+def _is_static(line: Mapping[str, Any]) -> bool:
+    """Whether nothing changes in an episode: no blocks, no explicit events, no tools that fail."""
+    blocked = bool(line.get("blocks")) and line.get("block", "none") != "none"
+    return not (blocked or line.get("schedule") or line.get("failures"))
+
+
+def _endings(run: Path) -> list[dict[str, Any]]:
+    """The last row of each episode that has ended, in the order of their ids."""
+    from pyarrow import compute
+
+    from evalkit.store.reader import scan
+
+    log = scan(run, _KEYS)
+    rows: list[dict[str, Any]] = log.filter(compute.not_equal(log.column("ending"), "")).to_pylist()
+    return rows
+
+
+def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
+    """(kind of errand, answers by the errand's digest) of a finished errand run.
+
+    Raises RunError where the run holds no errands, or several kinds, or several answers to one, or is not finished.
+    """
+    from evalkit.store.reader import replay_rows
+    from evalkit.store.replies import decode_reply
+
+    manifest = read_manifest(run)
+    kind, digests = _kind(run, manifest), _digests(manifest)
+    ended = [row for row in _endings(run) if (row["suite"], row["instance"]) in digests]
+    owed = len(digests) - len({(row["suite"], row["instance"]) for row in ended})
+    if owed:
+        raise RunError(f"{run}: {owed:,} of {len(digests):,} errands have no answer yet. Finish it with `evalkit run`.")
+    rows = replay_rows(run, [row["episode"] for row in ended])
+    found: dict[str, Answer] = {}
+    for row in ended:
+        last = rows[row["episode"]][-1]
+        if last.reply is None:
+            answer = Answer(outcome=row["ending"])
+        else:
+            facts = _facts(last.facts, row["episode"])
+            text = written(decode_reply(last.reply).text) if kind == errand.REQUIREMENT else ""
+            answer = Answer(
+                outcome=facts["outcome"], value=facts.get("value"), text=text, truncated=bool(facts.get("truncated"))
+            )
+        found[digests[row["suite"], row["instance"]]] = answer
+    return kind, found
+
+
+def _kind(run: Path, manifest: Manifest) -> str:
+    suites = [suite for suite in manifest.suites.values() if suite.environment == errand.NAME]
+    kinds = {one.line.get("kind") for suite in suites for one in suite.instances}
+    if not kinds:
+        raise RunError(
+            f"{run} is no errand run: start one with `evalkit judge RUN` or `evalkit queries ask SUITE`, then play it."
+        )
+    players = [agent.name for agent in manifest.agents.values() if errand.NAME in agent.packs]
+    if len(kinds) > 1 or len(players) > 1 or manifest.replicates > 1:
+        raise RunError(
+            f"{run}: errands need one answer each: it has {len(kinds)} kinds, {len(players)} agents and "
+            f"{manifest.replicates} replicates, wanted is one of each."
+        )
+    return str(kinds.pop())
+
+
+def _digests(manifest: Manifest) -> dict[tuple[str, str], str]:
+    """By suite and instance: the digest of the errand."""
+    return {
+        (suite.name, one.id): one.digest
+        for suite in manifest.suites.values()
+        if suite.environment == errand.NAME
+        for one in suite.instances
+    }
+
+
+def _facts(raw: bytes, episode: str) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = orjson.loads(raw)
+    except orjson.JSONDecodeError as flaw:
+        raise CorruptLogError(f"episode {episode}: logged facts are no JSON ({flaw}).") from flaw
+    return facts
+
+
+def judged_paths(run: Path, judge_run: Path) -> tuple[dict[str, int], int]:
+    """(paths by episode of `run`, how many of its texts have no readable count), from a finished judge run.
+
+    Raises RunError where `judge_run` is no such run, or counted nothing of this run.
+    """
+    kind, answers = read_answers(judge_run)
+    if kind != errand.COVERAGE:
+        raise RunError(f"{judge_run} is a run of {kind} errands; --judged wants a judge's: `evalkit judge {run}`.")
+    texts = first_texts(run)
+    found: dict[str, int] = {}
+    for episode, text in texts.items():
+        answer = answers.get(errand_digest(coverage_line(episode, text)))
+        if answer is not None and answer.outcome == "ok" and answer.value is not None:
+            found[episode] = int(answer.value)
+    if texts and not found:
+        raise RunError(f"{judge_run} holds no count of a text of {run}: it judged another run.")
+    return found, len(texts) - len(found)

@@ -1,0 +1,225 @@
+"""Errands for a model that is not being tested: which ones a run or a suite gives, the sweep that plays them, and what
+becomes of a suite once they are answered.
+
+An errand is known by what it asks, not by its id: texts and wishes that are equal are asked about once, and an answer
+is found again by the digest of the errand. Reading answers from a run is left to `report/errands.py`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalkit.env.costbench.catalogue import Catalogue, parse_catalogue, shipped
+from evalkit.env.costbench.ids import split_values
+from evalkit.env.errand import errand
+from evalkit.errors import UsageError
+from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.spec.identity import instance_digest
+
+ASKED = (errand.CONFLICT, errand.REQUIREMENT)
+"""What a suite's queries can be asked about."""
+
+WRITERS_TEMPERATURE = 0.6
+"""As in the reference; the others are asked at the environment's 0."""
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of one errand."""
+
+    outcome: str
+    """`ok`, `unparseable`, `empty`, or how the episode ended where it brought no reply."""
+    value: int | bool | None = None
+    text: str = ""
+    """A writer's paragraph."""
+    truncated: bool = False
+
+
+Answers = Mapping[str, Answer]
+"""By the errand's digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """A suite after its queries were asked about."""
+
+    lines: tuple[Line, ...]
+    dropped: tuple[str, ...] = ()
+    """Ids of lines whose wishes conflict."""
+    unanswered: tuple[str, ...] = ()
+    """Ids of lines that are kept out because no verdict or no text could be read."""
+    without_alternative: tuple[str, ...] = ()
+    """Ids of lines kept that have fewer alternatives than before."""
+    truncated: tuple[str, ...] = field(default=())
+    """Ids of lines kept whose new text is cut off."""
+
+
+def errand_line(kind: str, name: str, values: Mapping[str, str]) -> dict[str, Any]:
+    """One line of an errand suite."""
+    return errand.describe(errand.Instance(id=name, kind=kind, values=values))
+
+
+def errand_digest(line: Line) -> str:
+    """What an errand is known by."""
+    return instance_digest(errand.NAME, line)
+
+
+def distinct(lines: Iterable[Line]) -> list[Line]:
+    """The lines without those that ask the same as an earlier one."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        found.setdefault(errand_digest(line), line)
+    return list(found.values())
+
+
+def coverage_line(episode: str, text: str) -> dict[str, Any]:
+    """The errand that counts the paths in an episode's text."""
+    return errand_line(errand.COVERAGE, episode, {"text": text})
+
+
+def query_lines(kind: str, suite: Iterable[Line], where: str) -> Iterator[dict[str, Any]]:
+    """The errands of a suite's queries and of their alternatives. Raises UsageError naming the line."""
+    for line in suite:
+        for number, query in enumerate(_queries(line, where)):
+            name = f"{line['id']}+{number}" if number else str(line["id"])
+            yield _query_line(kind, name, line, query, where)
+
+
+def _queries(line: Line, where: str) -> list[Mapping[str, Any]]:
+    """A line's query and its alternatives. Raises UsageError where it has none."""
+    found = [line.get("query"), *(line.get("alternatives") or ())]
+    if line.get("environment") != "costbench":
+        raise UsageError(f"{where}: {line['id']}: this is no line of costbench, which alone has queries.")
+    if not all(isinstance(query, Mapping) and isinstance(query.get("preferences"), Mapping) for query in found):
+        raise UsageError(f"{where}: {line['id']}: query: it has no preferences.")
+    return [query for query in found if query is not None]
+
+
+def _query_line(kind: str, name: str, line: Line, query: Mapping[str, Any], where: str) -> dict[str, Any]:
+    catalogue, task = _catalogue(line, where), line.get("task")
+    if task not in catalogue.tasks:
+        raise UsageError(f"{where}: {line['id']}: task: the catalogue {catalogue.name!r} has no {task!r}.")
+    wanted: Mapping[str, str] = query["preferences"]
+    values = {"about": catalogue.tasks[task].about, "wishes": _listed(catalogue, wanted)}
+    if kind == errand.REQUIREMENT:
+        all_values = split_values(catalogue, task, line.get("split", "test"))
+        others = {key: ", ".join(_words(one) for one in all_values.get(key, ())) for key in catalogue.keys}
+        # The id keeps queries apart whose wishes are equal: each gets a text of its own.
+        values |= {"options": _listed(catalogue, others), "query": str(query.get("id", name))}
+    return errand_line(kind, name, values)
+
+
+def _catalogue(line: Line, where: str) -> Catalogue:
+    said = line.get("catalogue", "travel")
+    return shipped(said) if isinstance(said, str) else parse_catalogue(said, f"{where}: {line['id']}: catalogue")
+
+
+def _listed(catalogue: Catalogue, values: Mapping[str, str]) -> str:
+    """One line a dimension: `- kind: city`."""
+    return "\n".join(f"- {one.about}: {_words(values[one.key])}" for one in catalogue.dimensions if one.key in values)
+
+
+def _words(value: str) -> str:
+    return value.replace("_", " ")
+
+
+def suite_text(lines: Iterable[Line]) -> str:
+    """Lines as the text of a suite's file."""
+    import orjson
+
+    return "".join(f"{orjson.dumps(dict(line)).decode()}\n" for line in lines)
+
+
+def sweep_text(name: str, kind: str, model: str, suite: Path, budget: str | None, about: str) -> str:
+    """The sweep that plays a suite of errands. `model`: provider and model with a slash between.
+
+    Raises UsageError where the provider is not known, or lists no such model.
+    """
+    provider_name, _, model_name = model.partition("/")
+    if not model_name:
+        raise UsageError(f"--model: {model!r}: write PROVIDER/MODEL, as in `openai/gpt-5`.")
+    found = find_model(read_provider(provider_name), model_name)
+    rows = [f"# {about}", f"name = {json.dumps(name)}"]
+    if budget is not None:
+        rows.append(f"budget_usd = {json.dumps(budget)}")
+    role = {errand.COVERAGE: "judge", errand.CONFLICT: "validator", errand.REQUIREMENT: "writer"}[kind]
+    rows += ["", "[[agents]]", f'name = "{role}"', f"provider = {json.dumps(provider_name)}"]
+    rows.append(f"model = {json.dumps(model_name)}")
+    if kind == errand.REQUIREMENT and "temperature" not in found.quirks.refuses:
+        rows.append(f"temperature = {WRITERS_TEMPERATURE}")
+    return "\n".join([*rows, "", "[[suites]]", f"name = {json.dumps(suite.as_posix())}", ""])
+
+
+def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
+    """The suite without lines whose wishes conflict, and without alternatives that do.
+
+    A line without a verdict that could be read is kept out and named. An alternative without one goes as if it
+    conflicted: it is not known to be sound.
+    """
+    lines, dropped, unanswered, fewer = [], [], [], []
+    for line in suite:
+        own, *others = [
+            answers.get(errand_digest(_query_line(errand.CONFLICT, "", line, query, where)), Answer(outcome="missing"))
+            for query in _queries(line, where)
+        ]
+        if own.outcome != "ok":
+            unanswered.append(line["id"])
+        elif own.value:
+            dropped.append(line["id"])
+        elif all(one.outcome == "ok" and not one.value for one in others):
+            lines.append(line)
+        else:
+            sound = [one.outcome == "ok" and not one.value for one in others]
+            kept = [query for query, good in zip(line["alternatives"], sound, strict=True) if good]
+            lines.append({**_as_changed(line), "alternatives": kept})
+            fewer.append(line["id"])
+    return Applied(
+        lines=tuple(lines),
+        dropped=tuple(dropped),
+        unanswered=tuple(unanswered),
+        without_alternative=tuple(fewer),
+    )
+
+
+def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
+    """The suite with every query's text replaced by the writer's; its old message goes with the old text.
+
+    A line whose text could not be read is kept out and named; an alternative without a text keeps its old one.
+    """
+    lines, unanswered, truncated = [], [], []
+    for line in suite:
+        queries = _queries(line, where)
+        found = [
+            answers.get(
+                errand_digest(_query_line(errand.REQUIREMENT, "", line, query, where)), Answer(outcome="missing")
+            )
+            for query in queries
+        ]
+        if found[0].outcome != "ok":
+            unanswered.append(line["id"])
+            continue
+        query, *others = [
+            _rewritten(query, answer) if answer.outcome == "ok" else dict(query)
+            for query, answer in zip(queries, found, strict=True)
+        ]
+        changed = {**line, "query": query}
+        if "alternatives" in line:
+            changed["alternatives"] = others
+        lines.append(changed)
+        if found[0].truncated:
+            truncated.append(line["id"])
+    return Applied(lines=tuple(lines), unanswered=tuple(unanswered), truncated=tuple(truncated))
+
+
+def _rewritten(query: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+    kept = {key: value for key, value in query.items() if key != "message"}
+    return {**kept, "text": answer.text, "truncated": answer.truncated}
+
+
+def _as_changed(line: Line) -> dict[str, Any]:
+    """A line whose alternatives are no longer those that its seed would draw."""
+    return {key: value for key, value in line.items() if key != "alternatives_seed"}
