@@ -1,17 +1,23 @@
 """The privileged policy: it reads the instance and acts optimally at once.
 
-It shows what a perfect score looks like, and that the environment gives it to an optimal action.
+It shows what a perfect score looks like, and that the environment gives it to optimal actions.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from evalkit.dialogue import Reply, Request
+from evalkit.env.costbench.events import course_of, query_after, world_of
+from evalkit.env.costbench.ids import show_id
+from evalkit.env.costbench.instance import Instance as CostbenchInstance
+from evalkit.env.costbench.query import Query
 from evalkit.env.scheduling.instance import Instance as SchedulingInstance
 from evalkit.env.scheduling.instance import market_of
 from evalkit.env.scheduling.market import stable_matching
 from evalkit.errors import UsageError
-from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.conversation import PolicyFn, calling, turns
+from evalkit.policy.reading import says
 from evalkit.policy.scheduling import submit
 from evalkit.seeds import Stream
 
@@ -23,6 +29,8 @@ def oracle(instance: Any) -> PolicyFn:
     """
     if isinstance(instance, SchedulingInstance):
         return scheduling(instance)
+    if isinstance(instance, CostbenchInstance):
+        return costbench(instance)
     raise UsageError(f"The policy 'oracle' cannot read a {type(instance).__name__}.")
 
 
@@ -39,3 +47,40 @@ def scheduling(instance: SchedulingInstance) -> PolicyFn:
         return submit(request, {worker: tasks[t] for worker, t in zip(market.workers, found, strict=True)})
 
     return reply
+
+
+def costbench(instance: CostbenchInstance) -> PolicyFn:
+    """Makes the calls of the segmented ground truth, one a turn with the right arguments, and gives the right answer.
+
+    It goes by the turn alone: the ground truth depends on nothing that an agent does.
+    """
+
+    def reply(request: Request, draws: Stream) -> Reply:
+        del draws
+        course, world, turn = course_of(instance), world_of(instance), turns(request) + 1
+        if turn > len(course.path):
+            return calling(request, [], f"<answer> {_right_id(instance, turn, world.goal_type)} </answer>")
+        tool = world.tools[world.place[course.path[turn - 1]]]
+        arguments = {name: _right_value(instance, turn, name) for name in tool.inputs}
+        return calling(request, [(tool.name, json.dumps(arguments))], says((), tool.name, tool.output))
+
+    return reply
+
+
+def _right_value(instance: CostbenchInstance, turn: int, name: str) -> str:
+    """What to give for an input type in the assistant's turn, counted from 1."""
+    key = world_of(instance).dimensions.get(name)
+    return _right_id(instance, turn, name) if key is None else _query(instance, turn).preferences[key]
+
+
+def _right_id(instance: CostbenchInstance, turn: int, name: str) -> str:
+    """The id of a type in the assistant's turn. Constants stay what the first message said."""
+    query, catalogue = _query(instance, turn), instance.catalogue
+    given = instance.query.given if name in catalogue.constants else query.given
+    label = world_of(instance).labels[name]
+    return show_id(label, given.get(name, query.number), catalogue.digits[instance.split])
+
+
+def _query(instance: CostbenchInstance, turn: int) -> Query:
+    """What is wanted in a turn: what happens in a turn counts from the next one on."""
+    return query_after(instance, sum(event.at < turn for event in course_of(instance).events))

@@ -33,6 +33,11 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _MOST_BRACES_TRIED = 50
 
 
+def plays(request: Request) -> bool:
+    """Whether the tools offered are scheduling's: the action tool is among them."""
+    return offered(request, ACTION) is not None
+
+
 def random(request: Request, draws: Stream) -> Reply:
     """A uniformly random assignment in every period."""
     known = results(request)

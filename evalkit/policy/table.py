@@ -1,7 +1,7 @@
 """All policies by name. A plain table: adding a policy is adding a line here and a function beside it.
 
-A policy recognises its environment by the action tool that the request offers; which function plays which environment
-is said here too, one line an environment.
+A policy recognises its environment by the tools that the request offers; which function plays which environment is said
+here too, one line an environment.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,8 +10,8 @@ from typing import Any
 
 from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError, nearest
-from evalkit.policy import scheduling
-from evalkit.policy.conversation import PolicyFn, offered
+from evalkit.policy import costbench, noisy_costbench, noisy_scheduling, scheduling
+from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.noisy import noisy
 from evalkit.policy.scripted import read_script
 from evalkit.seeds import Stream
@@ -40,14 +40,23 @@ class Policy:
         return not self.environments or environment in self.environments
 
 
-def _by_action(players: Mapping[str, PolicyFn]) -> PolicyFn:
-    """The player whose action tool the request offers; without one, a reply that says so and calls nothing."""
+_MARKS: Mapping[str, tuple[Callable[[Request], bool], str]] = {
+    "scheduling": (scheduling.plays, scheduling.ACTION),
+    "costbench": (costbench.plays, "any that state a cost and an output type"),
+}
+"""Environment -> whether a request is one of its own, and what tells so, in words."""
+
+
+def _by_tools(players: Mapping[str, PolicyFn]) -> PolicyFn:
+    """The player of the environment whose tools the request offers; of none, a reply that says so and calls nothing."""
+    choices = [(_MARKS[environment][0], play) for environment, play in players.items()]
+    known = ", or ".join(_MARKS[environment][1] for environment in players)
 
     def reply(request: Request, draws: Stream) -> Reply:
-        for action, play in players.items():
-            if offered(request, action):
+        for plays, play in choices:
+            if plays(request):
                 return play(request, draws)
-        return Reply(text=f"None of the tools offered is one that I act with: {', '.join(players)}.")
+        return Reply(text=f"None of the tools offered is one that I act with: {known}.")
 
     return reply
 
@@ -59,29 +68,45 @@ def _oracle(instance: Any) -> PolicyFn:
     return oracle(instance)
 
 
-_RANDOM = _by_action({scheduling.ACTION: scheduling.random})
-_KNUTH = _by_action({scheduling.ACTION: scheduling.knuth})
+def _policy(name: str, about: str, players: Mapping[str, PolicyFn]) -> Policy:
+    return Policy(name=name, help=about, environments=frozenset(players), reply=_by_tools(players))
+
 
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy(
-            name="random",
-            help="a uniformly random valid action in every period",
-            environments=frozenset({"scheduling"}),
-            reply=_RANDOM,
+        _policy(
+            "random",
+            "a uniformly random valid action in every period; in CostBench any tool whose inputs are held",
+            {"scheduling": scheduling.random, "costbench": costbench.random},
         ),
-        Policy(
-            name="knuth",
-            help="repairs one random reported blocking pair a period (the paper's heuristic)",
-            environments=frozenset({"scheduling"}),
-            reply=_KNUTH,
+        _policy(
+            "knuth",
+            "repairs one random reported blocking pair a period (the paper's heuristic)",
+            {"scheduling": scheduling.knuth},
         ),
-        Policy(
-            name="noisy",
-            help="a knuth that makes every kind of mistake a model makes",
-            environments=frozenset({"scheduling"}),
-            reply=noisy(_KNUTH),
+        _policy(
+            "greedy",
+            "calls the tool that is cheapest for each step it stands for (the paper's baseline)",
+            {"costbench": costbench.greedy},
+        ),
+        _policy(
+            "planner",
+            "finds the cheapest plan at the start and follows it until it cannot go on",
+            {"costbench": costbench.planner},
+        ),
+        _policy(
+            "replanner",
+            "finds the cheapest plan afresh in every turn",
+            {"costbench": costbench.replanner},
+        ),
+        _policy(
+            "noisy",
+            "a knuth or replanner that makes every kind of mistake a model makes",
+            {
+                "scheduling": noisy(scheduling.knuth, noisy_scheduling.MISTAKES),
+                "costbench": noisy(costbench.replanner, noisy_costbench.MISTAKES),
+            },
         ),
         Policy(
             name="scripted",
@@ -91,8 +116,8 @@ POLICIES: Mapping[str, Policy] = {
         ),
         Policy(
             name="oracle",
-            help="reads the instance and submits an optimum in the first period",
-            environments=frozenset({"scheduling"}),
+            help="reads the instance and takes the best actions from the first on",
+            environments=frozenset({"scheduling", "costbench"}),
             oracle=_oracle,
         ),
     )

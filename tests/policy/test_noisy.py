@@ -1,9 +1,10 @@
 import json
 import math
 
-from evalkit.policy import noisy as module
+from evalkit.policy import noisy_scheduling as module
 from evalkit.policy.answer import answer
-from evalkit.policy.noisy import MISTAKES, Moment, noisy
+from evalkit.policy.noisy import Moment, noisy, several
+from evalkit.policy.noisy_scheduling import MISTAKES
 from evalkit.policy.scheduling import knuth
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat, submitted
@@ -13,7 +14,7 @@ READY = {"get_worker_ids": "['W1', 'W2', 'W3']", "get_task_ids": "['T1', 'T2', '
 
 def test_most_replies_are_as_good_as_those_it_spoils() -> None:
     request = [chat(READY, seed=seed) for seed in range(600)]
-    same = sum(answer("noisy", noisy(knuth), one) == answer("noisy", knuth, one) for one in request)
+    same = sum(answer("noisy", noisy(knuth, MISTAKES), one) == answer("noisy", knuth, one) for one in request)
     left = 1 - math.fsum(probability for probability, _ in MISTAKES)
     # Five standard deviations of a binomial.
     assert abs(same - 600 * left) < 5 * (600 * left * (1 - left)) ** 0.5
@@ -34,7 +35,7 @@ def test_every_mistake_differs_from_the_good_reply_and_from_the_others() -> None
             not spoiled
             if answers
             else set(spoiled)
-            <= {"_partial", "_duplicate", "_unknown_ids", "_wrong_type", "_unparseable", "_huge", "_bomb"}
+            <= {"_partial", "_duplicate", "_unknown_ids", "wrong_type", "_unparseable", "huge", "_bomb"}
         )
         texts = [repr(reply) for _, reply in found if reply != good]
         assert len(set(texts)) == len(texts)
@@ -47,7 +48,7 @@ def test_a_damaged_action_is_damaged_as_its_name_says() -> None:
     assert len(submitted(module._partial(moment))) == 2
     assert submitted(module._duplicate(moment)) == {**whole, "W1": "T3"}
     assert submitted(module._unknown_ids(moment)) == {**whole, "X99": "Y99"}
-    assert [call.name for call in module._several(moment).calls] == ["submit_assignment"] * 2
+    assert [call.name for call in several(moment).calls] == ["submit_assignment"] * 2
     assert len({call.id for call in module._after_action(moment).calls}) == 3
 
 

@@ -58,7 +58,7 @@ def test_the_table_says_what_each_policy_needs() -> None:
     for name, policy in POLICIES.items():
         assert policy.name == name
         assert [policy.reply, policy.oracle, policy.script].count(None) == 2
-        assert policy.plays("scheduling")
+        assert policy.plays("scheduling") or policy.plays("costbench")
     assert player("scripted", script='["Hi."]')(after(0), Stream(0)).text == "Hi."
     with pytest.raises(UsageError, match=r"no policy 'knut'. Did you mean 'knuth'\?"):
         find_policy("knut")
