@@ -7,7 +7,7 @@ is found again by the digest of the errand. Reading answers from a run is left t
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from evalkit.env.errand import errand
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import instance_digest
+from evalkit.spec.queries import alternative_places, without_message
 
 ASKED = (errand.CONFLICT, errand.REQUIREMENT)
 """What a suite's queries can be asked about."""
@@ -54,7 +55,7 @@ class Applied:
     """Ids of lines that are kept out because no verdict or no text could be read."""
     without_alternative: tuple[str, ...] = ()
     """Ids of lines kept that have fewer alternatives than before."""
-    truncated: tuple[str, ...] = field(default=())
+    truncated: tuple[str, ...] = ()
     """Ids of lines kept whose new text is cut off."""
 
 
@@ -84,7 +85,10 @@ def coverage_line(episode: str, text: str) -> dict[str, Any]:
 def query_lines(kind: str, suite: Iterable[Line], where: str) -> Iterator[dict[str, Any]]:
     """The errands of a suite's queries and of their alternatives. Raises UsageError naming the line."""
     for line in suite:
-        for number, query in enumerate(_queries(line, where)):
+        wanted = _queries(line, where)
+        if kind == errand.CONFLICT and _is_drawn(line):
+            wanted = wanted[:1]  # its alternatives are queries of other lines
+        for number, query in enumerate(wanted):
             name = f"{line['id']}+{number}" if number else str(line["id"])
             yield _query_line(kind, name, line, query, where)
 
@@ -157,32 +161,62 @@ def sweep_text(name: str, kind: str, model: str, suite: Path, budget: str | None
 def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
     """The suite without lines whose wishes conflict, and without alternatives that do.
 
-    A line without a verdict that could be read is kept out and named. An alternative without one goes as if it
-    conflicted: it is not known to be sound.
+    A line without a verdict that could be read is kept out and named; an alternative without one goes as if it
+    conflicted. Alternatives that the reference drew are drawn again as it draws them, from the queries that are left.
     """
-    lines, dropped, unanswered, fewer = [], [], [], []
+    kept, dropped, unanswered, fewer = list[Line](), [], [], []
     for line in suite:
-        own, *others = [
-            answers.get(errand_digest(_query_line(errand.CONFLICT, "", line, query, where)), Answer(outcome="missing"))
-            for query in _queries(line, where)
-        ]
+        own = _answer(errand.CONFLICT, line, line["query"], answers, where)
         if own.outcome != "ok":
             unanswered.append(line["id"])
         elif own.value:
             dropped.append(line["id"])
-        elif all(one.outcome == "ok" and not one.value for one in others):
-            lines.append(line)
         else:
-            sound = [one.outcome == "ok" and not one.value for one in others]
-            kept = [query for query, good in zip(line["alternatives"], sound, strict=True) if good]
-            lines.append({**_as_changed(line), "alternatives": kept})
+            kept.append(line)
+    lines = list[Line]()
+    for line, drawn in zip(kept, _redrawn(kept), strict=True):
+        old = line.get("alternatives") or ()
+        new = drawn
+        if new is None:
+            new = [query for query in old if _is_sound(_answer(errand.CONFLICT, line, query, answers, where))]
+        lines.append({**line, "alternatives": new} if old else line)
+        if len(new) < len(old):
             fewer.append(line["id"])
     return Applied(
-        lines=tuple(lines),
-        dropped=tuple(dropped),
-        unanswered=tuple(unanswered),
-        without_alternative=tuple(fewer),
+        lines=tuple(lines), dropped=tuple(dropped), unanswered=tuple(unanswered), without_alternative=tuple(fewer)
     )
+
+
+def _answer(kind: str, line: Line, query: Mapping[str, Any], answers: Answers, where: str) -> Answer:
+    return answers.get(errand_digest(_query_line(kind, "", line, query, where)), Answer(outcome="missing"))
+
+
+def _is_sound(answer: Answer) -> bool:
+    return answer.outcome == "ok" and not answer.value
+
+
+def _is_drawn(line: Line) -> bool:
+    """Whether a line's alternatives are the reference's draws from all queries of the same task."""
+    return line.get("generator") == "reference" and isinstance(line.get("alternatives_seed"), int)
+
+
+def _redrawn(lines: Sequence[Line]) -> Iterator[list[dict[str, Any]] | None]:
+    """Each line's alternatives, drawn by the reference's rule from these lines; None where it is not for us to draw."""
+    pools: dict[tuple[str, str], list[int]] = {}
+    for place, line in enumerate(lines):
+        pools.setdefault((line["task"], line.get("split", "")), []).append(place)
+    for place, line in enumerate(lines):
+        if not _is_drawn(line):
+            yield None
+            continue
+        places = alternative_places(
+            pools[line["task"], line.get("split", "")],
+            place,
+            line["query"]["id"],
+            seed=line["alternatives_seed"],
+            count=len(line.get("alternatives") or ()),
+        )
+        yield [without_message(lines[other]["query"]) for other in places]
 
 
 def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
@@ -190,36 +224,25 @@ def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
 
     A line whose text could not be read is kept out and named; an alternative without a text keeps its old one.
     """
-    lines, unanswered, truncated = [], [], []
+    lines, unanswered, truncated = list[Line](), [], []
     for line in suite:
-        queries = _queries(line, where)
-        found = [
-            answers.get(
-                errand_digest(_query_line(errand.REQUIREMENT, "", line, query, where)), Answer(outcome="missing")
-            )
-            for query in queries
-        ]
-        if found[0].outcome != "ok":
+        own = _answer(errand.REQUIREMENT, line, line["query"], answers, where)
+        if own.outcome != "ok":
             unanswered.append(line["id"])
             continue
-        query, *others = [
-            _rewritten(query, answer) if answer.outcome == "ok" else dict(query)
-            for query, answer in zip(queries, found, strict=True)
-        ]
-        changed = {**line, "query": query}
-        if "alternatives" in line:
-            changed["alternatives"] = others
+        changed = {**line, "query": _rewritten(line["query"], own)}
+        if line.get("alternatives"):
+            changed["alternatives"] = [
+                _rewritten(query, _answer(errand.REQUIREMENT, line, query, answers, where))
+                for query in line["alternatives"]
+            ]
         lines.append(changed)
-        if found[0].truncated:
+        if own.truncated:
             truncated.append(line["id"])
     return Applied(lines=tuple(lines), unanswered=tuple(unanswered), truncated=tuple(truncated))
 
 
 def _rewritten(query: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    kept = {key: value for key, value in query.items() if key != "message"}
-    return {**kept, "text": answer.text, "truncated": answer.truncated}
-
-
-def _as_changed(line: Line) -> dict[str, Any]:
-    """A line whose alternatives are no longer those that its seed would draw."""
-    return {key: value for key, value in line.items() if key != "alternatives_seed"}
+    if answer.outcome != "ok":
+        return dict(query)
+    return {**without_message(query), "text": answer.text, "truncated": answer.truncated}

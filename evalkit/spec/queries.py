@@ -1,8 +1,8 @@
 """The reference's `queries.json` as lines of a suite: a user's copy, read by its path, never part of evalkit.
 
 Every row is checked against the arithmetic that ids follow, so that a file that is no such query file, or one that was
-changed, is refused by row. Alternatives for preference changes are drawn as the reference draws them: from all queries of the
-same task in the file. Source: specification of CostBench, sections 3.2 to 3.4 and 5.1.
+changed, is refused by row. Alternatives for preference changes are drawn as the reference draws them, from all queries
+of the same task in the file. Source: specification of CostBench, sections 3.2 to 3.4 and 5.1.
 """
 
 import hashlib
@@ -198,13 +198,13 @@ def suite_lines(
                 "length": length,
                 "seed": seed,
                 "query": query,
-                "alternatives": [_without_message(file.queries[other]) for other in found],
+                "alternatives": [without_message(file.queries[other]) for other in found],
                 "alternatives_seed": seed,
                 "source": {"file": file.path.name, "sha256": file.sha256, "row": place + 1},
             }
     return list(lines.values())
 
 
-def _without_message(query: Mapping[str, Any]) -> dict[str, Any]:
+def without_message(query: Mapping[str, Any]) -> dict[str, Any]:
     """A query as an alternative: only its wishes reach the agent, in the words of a preference change."""
     return {key: value for key, value in query.items() if key != "message"}
