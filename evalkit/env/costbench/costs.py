@@ -50,15 +50,19 @@ def costs_of(
     `draw_seed` is a cost change's own seed: all costs are drawn with it, the instance's explicit ones too. None: the
     costs at the start, with the query's seed; there, explicit costs stand in for those drawn, tool by tool.
     """
+    return _drawn(instance, world, draw_seed, foreign)
+
+
+@lru_cache(maxsize=1024)
+def _drawn(instance: "Instance", world: World, draw_seed: int | None, foreign: bool) -> tuple[int, ...]:
     seed = query_seed(instance.seed, instance.query.id) if draw_seed is None else draw_seed
     if instance.generator == "reference" and world.chain:
         found = reference_costs(world, seed, instance.low, instance.high, instance.noise, foreign=foreign)
     else:
         found = _native_costs(instance, world, seed, foreign)
-    if draw_seed is not None or not instance.costs:
-        return tuple(found)
-    for name, cents in instance.costs.items():
-        found[world.place[name]] = cents
+    if draw_seed is None:
+        for name, cents in instance.costs.items():
+            found[world.place[name]] = cents
     return tuple(found)
 
 
