@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.environment import Environment
+from evalkit.env.errand.errand import ERRAND
 from evalkit.env.scheduling.scheduling import SCHEDULING
 
-ENVIRONMENTS: Mapping[str, Environment[Any, Any]] = {"scheduling": SCHEDULING}
+ENVIRONMENTS: Mapping[str, Environment[Any, Any]] = {
+    "scheduling": SCHEDULING,
+    "costbench": COSTBENCH,
+    "errand": ERRAND,
+}

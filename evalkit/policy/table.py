@@ -12,6 +12,7 @@ from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError, nearest
 from evalkit.policy import costbench, noisy_costbench, noisy_scheduling, scheduling
 from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.errand import clerk
 from evalkit.policy.noisy import noisy
 from evalkit.policy.scripted import read_script
 from evalkit.seeds import Stream
@@ -107,6 +108,12 @@ POLICIES: Mapping[str, Policy] = {
                 "scheduling": noisy(scheduling.knuth, noisy_scheduling.MISTAKES),
                 "costbench": noisy(costbench.replanner, noisy_costbench.MISTAKES),
             },
+        ),
+        Policy(
+            name="clerk",
+            help="does errands in a fixed form: no wish conflicts, every line with an arrow is a path",
+            environments=frozenset({"errand"}),
+            reply=clerk,
         ),
         Policy(
             name="scripted",
