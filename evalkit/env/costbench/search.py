@@ -145,15 +145,15 @@ def _states(world: World, start: int, most: int) -> tuple[int, ...]:
     start &= _relevant(world)
     tools = {(need, gives) for _, need, gives in _usable(world, frozenset())}
     found, todo = {start}, [start]
-    while todo and len(found) <= most:
+    while todo:
         state = todo.pop()
-        if state & world.goal:
-            continue
         for need, gives in tools:
             after = state | gives
-            if not need & ~state and after not in found:
+            if not need & ~state and after not in found and not state & world.goal:
                 found.add(after)
                 todo.append(after)
+                if len(found) > most:
+                    return tuple(found)
     return tuple(sorted(found, key=lambda one: (-one.bit_count(), one)))
 
 
