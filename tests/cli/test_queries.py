@@ -1,0 +1,238 @@
+"""`queries` and `judge`: imported, asked about, answered by a script, applied; nothing is written twice or by half."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import Call, tree
+from tests.spec.test_queries import row, written
+
+KINDS = ("coffee_shop", "restaurant", "street_food_vendor", "bakery")
+PLAN = "One way:\\nDecide -> Search -> Select\\nAnother: all at once."
+PLAYERS = f"""
+replicates = 2
+[[agents]]
+name = "writes"
+policy = "scripted"
+replies = ["{PLAN}"]
+[[agents]]
+name = "silent"
+policy = "scripted"
+replies = [{{ calls = [{{ name = "nothing" }}] }}, ""]
+[[suites]]
+name = "suite.jsonl"
+[[suites]]
+name = "suite.jsonl"
+vary = {{ block = ["cost_change"] }}
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0"]
+vary = {{ periods = [1] }}
+"""
+
+
+@pytest.fixture
+def suite(call: Call, here: Path) -> list[dict[str, Any]]:
+    """Four imported queries in `suite.jsonl`."""
+    rows = [
+        row(
+            i + 1,
+            preferences={**row()["preferences"], "category": kind},
+            groundtruth=f"<DiningPreference{513 + 64 * i:05d}>",
+            user_requirements="A good place." if i else "A good",
+        )
+        for i, kind in enumerate(KINDS)
+    ]
+    written(here, *rows)
+    said = call("queries", "import", "queries.json", "--out", "suite.jsonl", "--length", "4")
+    assert said.code == 0, said.err
+    assert "4 queries" in said.out
+    assert "1 of them (25.0 %)" in said.out
+    return lines(here / "suite.jsonl")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def answer(call: Call, here: Path, name: str, replies: Sequence[object]) -> None:
+    """Play an errand sweep with a script in the model's place: one reply for all errands."""
+    path = here / "runs" / f"{name}.toml"
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(("provider", "model", "temperature"))]
+    path.write_text("\n".join(kept).replace("[[agents]]", f'[[agents]]\npolicy = "scripted"\nreplies = {replies}'))
+    ran = call("run", f"runs/{name}.toml", "--json")
+    assert ran.code == 0, ran.err
+
+
+def test_imported_lines_can_be_played(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    assert [line["id"] for line in suite] == ["q00001", "q00002", "q00003", "q00004"]
+    assert all(line["length"] == 4 and line["seed"] == 42 and line["optimum"] > 0 for line in suite)
+    blocks = 'vary = { block = ["none", "preference_change"] }'
+    (here / "own.toml").write_text(f'[[agents]]\npolicy = "oracle"\n[[suites]]\nname = "suite.jsonl"\n{blocks}\n')
+    ran = call("run", "own.toml", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["ended"] == 8
+    assert call("verify", "own").code == 0
+    shown = call("show", "own", "oracle:suite.jsonl?block=none:q00002:0").out
+    assert row()["query"]["input"].strip() in re.sub(r"\s+", " ", shown)
+
+
+def test_conflicting_queries_are_left_out(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    asked = call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    assert asked.code == 0, asked.err
+    assert "evalkit" in asked.out
+    assert "queries apply runs/check suite.jsonl --out suite-conflict.jsonl" in asked.out
+    assert len(lines(here / "instances/queries/check.jsonl")) == 4
+    answer(call, here, "check", ["**no conflict**"])
+    used = call("queries", "apply", "runs/check", "suite.jsonl", "--out", "sound.jsonl")
+    assert used.code == 0, used.err
+    assert "Wrote 4 of 4 queries to sound.jsonl." in used.out
+    assert lines(here / "sound.jsonl") == suite
+
+
+@pytest.mark.parametrize("reply", ["**conflict**", "who knows", ""])
+def test_a_suite_of_which_nothing_is_left_is_not_written(
+    call: Call, here: Path, suite: list[dict[str, Any]], reply: str
+) -> None:
+    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    answer(call, here, "check", [reply])
+    used = call("queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl")
+    assert used.code == 2
+    assert "no query would be left" in used.message
+    assert not (here / "sound.jsonl").exists()
+
+
+def test_written_texts_replace_those_of_the_suite(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    asked = ("queries", "ask", "suite.jsonl", "--for", "requirement", "--model", "simulated/any", "--name", "write")
+    assert call(*asked, "--budget", "1.50").code == 0
+    assert 'budget_usd = "1.50"' in (here / "runs/write.toml").read_text()
+    answer(call, here, "write", ["<think>Hm.</think>Somewhere with live music, please."])
+    used = call("queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
+    assert used.code == 0, used.err
+    found = lines(here / "own.jsonl")
+    assert {line["query"]["text"] for line in found} == {"Somewhere with live music, please."}
+    assert {one["text"] for line in found for one in line["alternatives"]} == {"Somewhere with live music, please."}
+    assert not any("message" in line["query"] or "truncated" in line["query"] for line in found)
+    for old, new in zip(suite, found, strict=True):
+        assert {**new, "query": 0, "alternatives": 0} == {**old, "query": 0, "alternatives": 0}
+    (here / "own.toml").write_text('[[agents]]\npolicy = "greedy"\n[[suites]]\nname = "own.jsonl"\n')
+    assert call("run", "own.toml", "--json").code == 0
+    shown = call("show", "own", "greedy:own.jsonl:q00002:0").out
+    assert "Somewhere with live music, please." in re.sub(r"\s+", " ", shown)
+    assert "<TimeInfo00904>" in shown
+
+
+def test_texts_that_were_cut_off_are_counted_and_marked(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    call("queries", "ask", "suite.jsonl", "--for", "requirement", "--model", "simulated/any", "--name", "write")
+    path = here / "runs" / "write.toml"
+    text = path.read_text().replace('provider = "simulated"', 'policy = "scripted"')
+    text = text.replace('model = "any"', 'replies = [{ text = "Somewhere", finish = "length" }]')
+    path.write_text(text.replace("temperature = 0.6", ""))
+    assert call("run", "write").code == 0
+    used = call("queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
+    assert "4 kept and marked" in used.out
+    assert all(line["query"]["truncated"] for line in lines(here / "own.jsonl"))
+
+
+def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    (here / "mine.toml").write_text(PLAYERS)
+    assert call("run", "mine.toml", "--json").code == 0
+    said = call("judge", "mine", "--model", "simulated/any", "--budget", "2")
+    assert said.code == 0, said.err
+    assert "report runs/mine --judged runs/mine-judge" in said.out
+    (errand,) = lines(here / "instances/judge/mine.jsonl")  # all static episodes begin with the same text
+    assert errand["values"]["text"].startswith("One way:")
+    answer(call, here, "mine-judge", ["**2**"])
+
+    from evalkit.report.errands import first_texts, judged_paths
+
+    texts = first_texts(here / "runs" / "mine")
+    assert len(texts) == 8  # four queries, two replicates; neither the blocked ones, nor the silent agent
+    counts, unread = judged_paths(here / "runs" / "mine", here / "runs" / "mine-judge")
+    assert (counts, unread) == (dict.fromkeys(texts, 2), 0)
+    assert call("judge", "mine", "--model", "simulated/any", "--name", "second").code == 0
+    assert (here / "instances/judge/second.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["queries", "import", "none.json", "--out", "x.jsonl"], "none.json cannot be read"),
+        (["queries", "import", "queries.json", "--out", "x.json"], ".jsonl"),
+        (["queries", "import", "queries.json", "--out", "suite.jsonl"], "exists"),
+        (["queries", "import", "queries.json", "--out", "x.jsonl", "--length", "2"], "length"),
+        (["queries", "import", "queries.json", "--out", "x.jsonl", "--seed", "-1"], "seed"),
+        (["queries", "import", "queries.json", "--out", "x.jsonl", "--alternatives", "-1"], "--alternatives"),
+        (["queries", "import", "suite.jsonl", "--out", "x.jsonl"], "no query file"),
+        (["queries", "ask", "suite.jsonl", "--for", "fun", "--model", "simulated/a", "--name", "a"], "--for"),
+        (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a", "--name", "a"], "PROVIDER/MODEL"),
+        (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a/b", "--name", "a"], "no provider 'a'"),
+        (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/a", "--name", "a/b"], "--name"),
+        (["queries", "ask", "no.jsonl", "--for", "conflict", "--model", "simulated/a", "--name", "a"], "no.jsonl"),
+        (
+            [
+                "queries",
+                "ask",
+                "suite.jsonl",
+                "--for",
+                "conflict",
+                "--model",
+                "simulated/a",
+                "--name",
+                "a",
+                "--budget=x",
+            ],
+            "--budget",
+        ),
+        (
+            ["queries", "ask", "scheduling/basic", "--for", "conflict", "--model", "simulated/a", "--name", "a"],
+            "costbench",
+        ),
+        (["queries", "apply", "none", "suite.jsonl", "--out", "x.jsonl"], "no run 'none'"),
+        (["queries", "apply", "played", "suite.jsonl", "--out", "x.jsonl"], "no errand run"),
+        (["judge", "none", "--model", "simulated/a"], "no run 'none'"),
+        (["judge", "played", "--model", "simulated/a"], "nothing to judge"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_written(
+    call: Call, here: Path, suite: list[dict[str, Any]], argv: list[str], words: str
+) -> None:
+    only = 'instances = ["seed-0"]\nvary = { periods = [1] }'
+    (here / "played.toml").write_text(f'[[agents]]\npolicy = "oracle"\n[[suites]]\nname = "scheduling/basic"\n{only}\n')
+    assert call("run", "played.toml", "--json").code == 0
+    before = tree(here)
+    said = call(*argv)
+    assert said.code == 2
+    assert words in said.message
+    assert tree(here) == before
+
+
+def test_no_file_is_written_over_and_none_alone(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    argv = ("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    (here / "runs").mkdir()
+    (here / "runs" / "check.toml").write_text("mine")
+    said = call(*argv)
+    assert said.code == 2
+    assert "check.toml exists" in said.message
+    assert not (here / "instances").exists()
+
+
+def test_answers_are_used_only_when_all_are_there(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    path = here / "runs" / "check.toml"
+    text = path.read_text().replace('provider = "simulated"', 'policy = "scripted"')
+    path.write_text(text.replace('model = "any"', 'replies = ["**no conflict**"]'))
+    assert call("run", "check", "--limit", "1").code == 3
+    said = call("queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
+    assert said.code == 2
+    assert "3 of 4 errands have no answer yet" in said.message
+    path.write_text(
+        path.read_text().replace("[[suites]]", "[[suites]]", 1).replace("name = ", "replicates = 2\nname = ", 1)
+    )
+    assert call("run", "check").code == 0
+    said = call("queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
+    assert "2 replicates" in said.message
