@@ -139,7 +139,7 @@ def _usable(world: World, off: frozenset[int]) -> list[tuple[int, int, int]]:
     ]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _states(world: World, start: int, most: int) -> tuple[int, ...]:
     """All states that matter and can be reached from `start`, all tools being usable; stops beyond `most`."""
     start &= _relevant(world)
