@@ -18,6 +18,10 @@ TOOLS_V1 = [{"name": "get_worker_ids", "description": "Who is there.", "input_sc
 """
 
 
+NAMED = {"task": "dining", "example": True}
+"""Values of parameters that have neither a default nor choices nor a range."""
+
+
 def test_a_new_spec_is_one_that_plan_and_run_accept(call: Call, here: Path) -> None:
     said = call("new", "runs/mine.toml")
     assert said.code == 0
@@ -75,9 +79,9 @@ def test_every_parameter_is_in_the_help_and_can_be_given(call: Call, here: Path)
             if key == "seed":
                 continue
             assert f"--{key.replace('_', '-')} " in listed
-            value = next((one for one in parameter.choices if one not in ("explicit", "reference")), None)
-            value = value or max(parameter.least or 1, 3)
-            said = call("generate", name, f"--{key}={value}", "--instances", "1", "--out", f"{key}.jsonl")
+            values = [parameter.default, *(one for one in parameter.choices if one != "explicit"), NAMED.get(key)]
+            value = next((one for one in values if one is not None), max(parameter.least or 1, 1))
+            said = call("generate", name, f"--{key}={value}", "--instances", "1", "--out", f"{name}-{key}.jsonl")
             assert said.code == 0, said.err
 
 

@@ -158,6 +158,17 @@ def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[
     assert (here / "instances/judge/second.jsonl").is_file()
 
 
+def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/clerk", "--name", "check")
+    plan = json.loads(call("plan", "runs/check.toml", "--json").out)
+    assert (plan["episodes"], plan["requests"]) == (4, 4)
+    assert plan["usd"]["expected"] > 0
+    assert call("run", "runs/check.toml", "--json", "--budget", "1").code == 0
+    assert call("verify", "check").code == 0
+    assert "Wrote 4 of 4" in call("queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl").out
+    assert "4 of 4 episodes ended" in call("report", "check").out
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

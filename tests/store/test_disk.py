@@ -1,13 +1,13 @@
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 
 import pytest
 
-from evalkit.errors import StorageError
+from evalkit.errors import StorageError, UsageError
 from evalkit.store import disk
 
 OPERATIONS = ("write", "sync_file", "rename", "sync_directory")
@@ -73,6 +73,27 @@ def test_a_refusing_disk_is_named_with_a_remedy_and_the_old_file_stays(
     with pytest.raises(StorageError, match=rf"(?s){re.escape(str(tmp_path / 'one'))}.*{remedy}"):
         disk.write_durably(tmp_path / "one", b"new")
     assert (tmp_path / "one").read_bytes() == (b"new" if broken == "sync_directory" else b"old")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_parts_are_written_as_one_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = Shim(monkeypatch)
+    disk.write_parts_durably(tmp_path / "one", (b"%d\n" % i for i in range(3)))
+    assert durable(shim.done, "one", tmp_path.name)
+    assert (tmp_path / "one").read_bytes() == b"0\n1\n2\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_a_part_that_cannot_be_made_leaves_the_old_file(tmp_path: Path) -> None:
+    disk.write_durably(tmp_path / "one", b"old")
+
+    def parts() -> Iterator[bytes]:
+        yield b"new"
+        raise UsageError("no more")
+
+    with pytest.raises(UsageError, match="no more"):
+        disk.write_parts_durably(tmp_path / "one", parts())
+    assert (tmp_path / "one").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
