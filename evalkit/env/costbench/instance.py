@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from evalkit.env.costbench.catalogue import Catalogue, only_task, parse_catalogue, shipped
-from evalkit.env.costbench.costs import costs_of
+from evalkit.env.costbench.costs import costs_of, query_seed
 from evalkit.env.costbench.ids import combinations, has_context
 from evalkit.env.costbench.line import (
     read_costs,
@@ -359,7 +359,7 @@ def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, 
 
 def _check_events(instance: Instance, world: World) -> None:
     """Whether the events leave a way to the goal, and have the queries they need."""
-    from evalkit.env.costbench.blocks import planned_blocks
+    from evalkit.env.costbench.blocks import kinds_of
 
     if instance.schedule and instance.block != "none":
         raise UsageError("block: a schedule says all that happens; leave `block` and `blocks` out beside it.")
@@ -379,4 +379,9 @@ def _check_events(instance: Instance, world: World) -> None:
                 f"{'no seed that the line says' if drawn_for is None else drawn_for}, not for {instance.seed}. "
                 "Import or generate the suite again with that seed."
             )
-        planned_blocks(instance, world)
+        base = query_seed(instance.seed, instance.query.id)
+        changes = kinds_of(instance.generator, base, instance.block, instance.blocks).count("preference_change")
+        if changes > len(instance.alternatives):
+            raise UsageError(
+                f"alternatives: {changes} preference changes need as many; there are {len(instance.alternatives)}."
+            )
