@@ -8,6 +8,7 @@ is found again by the digest of the errand. Reading answers from a run is left t
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from evalkit.env.costbench.ids import split_values
 from evalkit.env.errand import errand
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider
-from evalkit.spec.identity import instance_digest
+from evalkit.spec.identity import canonical, instance_digest
 from evalkit.spec.queries import alternative_places, without_message
 
 ASKED = (errand.CONFLICT, errand.REQUIREMENT)
@@ -119,7 +120,16 @@ def _query_line(kind: str, name: str, line: Line, query: Mapping[str, Any], wher
 
 def _catalogue(line: Line, where: str) -> Catalogue:
     said = line.get("catalogue", "travel")
-    return shipped(said) if isinstance(said, str) else parse_catalogue(said, f"{where}: {line['id']}: catalogue")
+    try:
+        return shipped(said) if isinstance(said, str) else _own_catalogue(canonical(said))
+    except UsageError as flaw:
+        raise UsageError(f"{where}: {line['id']}: {flaw}") from flaw
+
+
+@lru_cache(maxsize=16)
+def _own_catalogue(said: bytes) -> Catalogue:
+    """The catalogue that a line holds; all lines of a task hold the same. Its tasks come in another order."""
+    return parse_catalogue(json.loads(said), "catalogue")
 
 
 def _listed(catalogue: Catalogue, values: Mapping[str, str]) -> str:

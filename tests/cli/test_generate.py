@@ -1,17 +1,21 @@
 """`generate`: a catalogue of the user's own, and a file that is streamed."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from evalkit.env.costbench.catalogue import Catalogue, Chain, Dimension, Graph, GraphTool, Link, Task, Words
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from tests.cli.calling import Call, tree
+from tests.conftest import PROJECT
 
 
 def own_catalogue(folder: Path) -> Path:
@@ -58,6 +62,26 @@ def test_a_file_that_is_no_catalogue_is_refused(call: Call, here: Path, text: st
     assert words in said.message
     assert tree(here) == before
     assert not (here / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("title", "kind"),
+    [
+        ("The catalogue", Catalogue),
+        ("A dimension", Dimension),
+        ("The chain", Chain),
+        ("A tool of the chain", Link),
+        ("A task", Task),
+        ("A graph", Graph),
+        ("A tool of a graph", GraphTool),
+        ("The words", Words),
+    ],
+)
+def test_the_document_names_every_field_of_a_catalogue_and_no_other(title: str, kind: type[msgspec.Struct]) -> None:
+    text = (PROJECT / "docs" / "queries.md").read_text()
+    section = text.partition(f"### {title}\n")[2].partition("\n### ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(kind.__struct_fields__)
 
 
 def test_only_environments_that_have_catalogues_take_a_file(call: Call, here: Path) -> None:
