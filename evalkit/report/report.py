@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evalkit.report.accounts import completeness_table, money_table, speed_table
 from evalkit.report.cells import Cell, cells
 from evalkit.report.episodes import COLUMNS, Environments, episode_results
+from evalkit.report.planning import planning_tables
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.tables import Table
 from evalkit.store.manifest import Manifest, read_manifest
@@ -27,7 +28,8 @@ class Report:
     manifest: Manifest
     cells: tuple[Cell, ...]
     tables: tuple[Table, ...]
-    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order."""
+    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order; behind them those that only
+    some environments have (`planning.py`)."""
 
     @property
     def planned(self) -> int:
@@ -57,7 +59,9 @@ class Report:
         Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
         pico-dollars (1e-12 USD); `seconds`; `counts` an object from names to counts; null where there is no value.
         Keys `axis:NAME` depend on what the sweep varied; `best_so_far_rate` and `exploration_rate` are there where an
-        environment of the run gives them.
+        environment of the run gives them, `no_action` and `unresponsive` where one has periods. Tables that are there
+        where the run has such episodes: `planning`, `planning_goal_only`, `planning_blocks` (each also with `_own`, for
+        suites that are not the reference's), `planning_calls`, `adaptation`, `coverage`.
         """
         manifest = self.manifest
         return {
@@ -98,9 +102,10 @@ class Report:
         }
 
 
-def report(run: Path) -> Report:
+def report(run: Path, *, judged: Mapping[str, int] | None = None) -> Report:
     """The report of a run directory, also of one that is being written.
 
+    `judged`: by episode id, how many paths a judge counted in a visible plan.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.env.table import ENVIRONMENTS
@@ -108,7 +113,8 @@ def report(run: Path) -> Report:
 
     manifest = read_manifest(run)
     index = read_index(run)
-    return build_report(manifest, scan(run, COLUMNS), index.ledger, ENVIRONMENTS, paid=index.cost_by_agent)
+    steps = scan(run, COLUMNS)
+    return build_report(manifest, steps, index.ledger, ENVIRONMENTS, paid=index.cost_by_agent, judged=judged)
 
 
 def build_report(
@@ -118,13 +124,16 @@ def build_report(
     environments: Environments,
     *,
     paid: Mapping[str, int],
+    judged: Mapping[str, int] | None = None,
 ) -> Report:
     """The report of a run's rows in effect (with `COLUMNS`) and its ledger.
 
-    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars.
+    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `judged`:
+    as of `report`.
     """
     found = cells(manifest, episode_results(steps, manifest, environments))
-    return Report(manifest=manifest, cells=tuple(found), tables=_tables(manifest, found, steps, ledger, paid))
+    tables = _tables(manifest, found, steps, ledger, paid)
+    return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *planning_tables(found, judged)))
 
 
 def _tables(

@@ -22,8 +22,14 @@ METRICS: Mapping[str, str] = {
 }
 """Secondary metrics that are shown where an environment gives them, shares all; with their titles."""
 
-ZERO: Mapping[str, str] = {"scheduling": "random assignment"}
+ZERO: Mapping[str, str] = {
+    "scheduling": "random assignment",
+    "costbench": "no call in common with an optimal plan",
+}
 """By environment: what a score of 0 stands for, where it stands for something."""
+
+ONE_PERIOD = frozenset({"costbench"})
+"""Environments whose episodes are one chat: shares of periods say nothing there."""
 
 PARTIAL_CELLS_NAMED = 6
 
@@ -128,6 +134,12 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
     """Suite by agent: how the agent went about it."""
     given = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
     metrics = [name for name in METRICS if name in given]
+    divided = [
+        Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
+        Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
+    ]
+    if cells and all(cell.suite.environment in ONE_PERIOD for cell in cells):
+        divided = []
     return Table(
         name="behaviour",
         title="Behaviour",
@@ -135,9 +147,9 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
             *where(cells),
             AGENT,
             *(Column(key=name, title=METRICS[name], kind="percent", unit="% of actions") for name in metrics),
-            Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
+            *divided[:1],
             Column(key="turns_per_period", title="Turns", kind="number", unit="turns a period"),
-            Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
+            *divided[1:],
             Column(key="episodes", title="Episodes", kind="count"),
         ),
         rows=tuple(_behaviour_row(cell, metrics) for cell in cells),
@@ -145,7 +157,9 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         notes=(
             "best so far: % of accepted actions better than all before; exploration: % that were new",
             "no action: % of periods without an accepted one; unresponsive: episodes they ended; turns: a period",
-        ),
+        )
+        if divided
+        else ("turns: an episode",),
     )
 
 
@@ -155,7 +169,8 @@ def _behaviour_row(cell: Cell, metrics: Iterable[str]) -> dict[str, Any]:
     for name in metrics:
         values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix)
         row[name] = 100 * mean_of_instances(values) if values else None
-    row["no_action"] = 100 * sum(episode.no_action for episode in cell.prefix) / periods if periods else None
+    has_actions = periods and cell.suite.environment not in ONE_PERIOD
+    row["no_action"] = 100 * sum(episode.no_action for episode in cell.prefix) / periods if has_actions else None
     row["turns_per_period"] = sum(episode.steps for episode in cell.prefix) / periods if periods else None
     row["unresponsive"] = sum(episode.ending == "unresponsive" for episode in cell.prefix)
     row["episodes"] = len(cell.prefix)

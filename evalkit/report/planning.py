@@ -1,0 +1,393 @@
+"""The tables about planning at the lowest cost (environment costbench): paths, intent, errors, blocks, coverage.
+
+The paper's names (Cost Gap, AED, ANED, EMR, UIHR, ITUR) are for figures that can stand beside the paper's: those of
+suites whose every instance comes from the reference's own query files. Figures of other suites stand in tables of their
+own, under plain names, with the suite's digest.
+
+Source: Tables 4 and 6, section 5.1 and B.3 of the paper; specification, section 7. Two sets of exclusions are offered
+(the reference's and the paper's); each figure says over how many runs it is.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.report.bootstrap import mean_interval, mean_of_instances
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
+from evalkit.report.tables import Column, Table
+
+ENVIRONMENT = "costbench"
+
+REFERENCE_FILES: Mapping[str, str] = {
+    "2d15f439a22d55077d58b3d211129d403a8dcba55cbf4f7971f9de17b27253bb": "test",
+    "ecae5294bd0b116d58a9731eb6aef29edeb9cc9dc860aecd17649a3a264bac9e": "train",
+}
+"""SHA-256 of the query files the reference publishes, and their split: the paper's figures are over the test file's 381
+queries, so only runs on the same queries may bear its names."""
+
+DIGEST_SHOWN = 12
+
+SHORT_TALK = 3
+"""Runs of at most so many messages made no call that was answered; the reference leaves them out of path and intent."""
+
+ALL_AGENTS = "(all)"
+
+Keep = Callable[[EpisodeResult], bool]
+
+
+def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = None) -> tuple[Table, ...]:
+    """All tables about the planning cells among `cells`; none where there are none.
+
+    `judged`: by episode id, how many paths a judge counted in the visible plan, beside the built-in counter.
+    """
+    from evalkit.report.adaptation import adaptation_tables
+
+    mine = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
+    paper = [cell for cell in mine if is_reference(cell)]
+    own = [cell for cell in mine if not is_reference(cell)]
+    tables: list[Table] = []
+    for group, named in ((paper, True), (own, False)):
+        if group:
+            tables += [_main_table(group, named), _goal_table(group, named)]
+    if mine:
+        tables.append(_calls_table(mine))
+    for group, named in ((paper, True), (own, False)):
+        blocked = [cell for cell in group if is_blocked(cell)]
+        if blocked:
+            tables.append(_blocks_table(blocked, named))
+    return (*tables, *adaptation_tables(mine), *_coverage_tables(mine, judged or {}))
+
+
+def is_reference(cell: Cell) -> bool:
+    """Whether all instances of the cell's suite come from the reference's query files."""
+    sources = [one.line.get("source") for one in cell.suite.instances]
+    return bool(sources) and all(source and source.get("sha256") in REFERENCE_FILES for source in sources)
+
+
+def is_blocked(cell: Cell) -> bool:
+    """Whether anything happens on the way in some instance of the cell's suite."""
+    return any(is_blocked_line(one.line) for one in cell.suite.instances)
+
+
+def is_blocked_line(line: Mapping[str, Any]) -> bool:
+    """Whether an instance has events: planned ones, scheduled ones, or calls that fail."""
+    planned = line.get("block", "none") != "none" and line.get("blocks") != 0
+    return bool(planned or line.get("schedule") or line.get("failures"))
+
+
+def counted(episode: EpisodeResult) -> bool:
+    """The reference's population of path and intent figures: blocks met, truth complete, and more than a word said."""
+    return bool(episode.metrics["eligible"]) and episode.metrics["messages"] > SHORT_TALK
+
+
+def reached(episode: EpisodeResult) -> bool:
+    """The paper's: as the reference's, and the goal was reached."""
+    return counted(episode) and bool(episode.metrics["goal"])
+
+
+def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
+    """The mean over instances of a metric over the episodes that `keep` holds on to; None if there are none."""
+    values = _values(cell, name, keep)
+    return scale * mean_of_instances(values) if values else None
+
+
+def interval(cell: Cell, name: str, keep: Keep, population: str) -> tuple[float, float] | None:
+    """The 95 % interval of such a mean of a share, in percent."""
+    strata = {episode.instance: episode.stratum for episode in cell.prefix}
+    where_drawn = (cell.suite.name, cell.agent, name, population)
+    found = mean_interval(_values(cell, name, keep), place=where_drawn, strata=strata, most=1.0)
+    return None if found is None else (100 * max(0.0, found.low), 100 * found.high)
+
+
+def size(cell: Cell, keep: Keep) -> int:
+    """How many episodes `keep` holds on to."""
+    return sum(keep(episode) for episode in cell.prefix)
+
+
+def digest_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Which suites figures are of that cannot stand beside the paper's."""
+    digests = {cell.suite.name: cell.suite.digest[:DIGEST_SHOWN] for cell in cells if not is_reference(cell)}
+    return tuple(
+        f"not comparable with published figures: {name} is a suite of its own, digest {digest}"
+        for name, digest in digests.items()
+    )
+
+
+def _values(cell: Cell, name: str, keep: Keep) -> dict[str, list[float]]:
+    return by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix if keep(episode))
+
+
+def _plain_run(episode: EpisodeResult) -> bool:
+    return reached(episode) and not episode.metrics["repeated"] and not episode.metrics["extra"]
+
+
+def _has_gap(keep: Keep) -> Keep:
+    return lambda episode: keep(episode) and "gap" in episode.metrics
+
+
+def _titles(named: bool) -> dict[str, str]:
+    """Titles of the figures: the paper's, or plain ones."""
+    if named:
+        return {
+            "gap": "Cost Gap",
+            "clean": "(clean)",
+            "ed": "AED",
+            "ned": "ANED",
+            "exact": "EMR",
+            "any": "EMR, any optimal",
+            "intent": "UIHR",
+            "invalid": "ITUR",
+        }
+    return {
+        "gap": "Gap",
+        "clean": "(clean)",
+        "ed": "Edit distance",
+        "ned": "Normalised",
+        "exact": "Same path",
+        "any": "Optimal path",
+        "intent": "Right answer",
+        "invalid": "Invalid calls",
+    }
+
+
+def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
+    return (
+        Column(key="edit_distance", title=title["ed"], kind="number", unit="calls"),
+        Column(key="ned", title=title["ned"], kind="percent", unit="%"),
+        Column(key="ned_interval", title="95 %", kind="interval", unit="%"),
+        Column(key="exact", title=title["exact"], kind="percent", unit="% of runs"),
+        Column(key="exact_interval", title="95 %", kind="interval", unit="%"),
+        Column(key="exact_any", title=title["any"], kind="percent", unit="% of runs"),
+    )
+
+
+def _path_figures(cell: Cell, keep: Keep, population: str) -> dict[str, Any]:
+    return {
+        "edit_distance": mean(cell, "edit_distance", keep),
+        "ned": mean(cell, "ned", keep, 100),
+        "ned_interval": interval(cell, "ned", keep, population),
+        "exact": mean(cell, "exact", keep, 100),
+        "exact_interval": interval(cell, "exact", keep, population),
+        "exact_any": mean(cell, "exact_any", keep, 100),
+    }
+
+
+def _main_table(cells: Sequence[Cell], named: bool) -> Table:
+    """Table 4 of the paper, by the reference's rules."""
+    title = _titles(named)
+    return Table(
+        name="planning" if named else "planning_own",
+        title="Planning" if named else "Planning, own suites",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="gap", title=title["gap"], kind="number", unit="cost units"),
+            Column(key="gap_clean", title=title["clean"], kind="number", unit="cost units"),
+            *_path_columns(title),
+            Column(key="intent", title=title["intent"], kind="percent", unit="% of runs"),
+            Column(key="invalid", title=title["invalid"], kind="percent", unit="% of calls"),
+            Column(key="n", title="n", kind="counts"),
+        ),
+        rows=tuple(_main_row(cell) for cell in cells),
+        packs=packs_of(cells),
+        notes=(
+            "the reference's rules: runs without a call that was answered are left out, and with blocks those that did "
+            "not meet all of them; where the goal was not reached, the distance is the worst and no path is the same",
+            f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
+            "runs with repeated or extra calls",
+            f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
+            f"{title['invalid']}: of all calls, in all runs; n: what a figure is over, in runs or calls; means "
+            "are over instances; no call: runs left out for having none",
+            *digest_notes(cells),
+        ),
+    )
+
+
+def _main_row(cell: Cell) -> dict[str, Any]:
+    gap, clean = _has_gap(reached), _has_gap(_plain_run)
+    eligible = [episode.metrics for episode in cell.prefix if episode.metrics["eligible"]]
+    calls = int(sum(metrics["calls"] for metrics in eligible))
+    valid = sum(metrics["valid_calls"] for metrics in eligible)
+    silent = [metrics for metrics in eligible if metrics["messages"] <= SHORT_TALK]
+    counts = {"gap": size(cell, gap), "clean": size(cell, clean), "paths": size(cell, counted), "calls": calls}
+    return {
+        **place(cell),
+        "gap": mean(cell, "gap", gap),
+        "gap_clean": mean(cell, "gap", clean),
+        **_path_figures(cell, counted, "counted"),
+        "intent": mean(cell, "intent", counted, 100),
+        "invalid": 100 * (1 - valid / calls) if calls else None,
+        "n": {**counts, "no call": len(silent)},
+    }
+
+
+def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
+    """The paper's exclusions: runs that did not reach the goal do not count."""
+    title = _titles(named)
+    return Table(
+        name="planning_goal_only" if named else "planning_goal_only_own",
+        title="Planning where the goal was reached" if named else "Planning where the goal was reached, own suites",
+        columns=(
+            *where(cells),
+            AGENT,
+            *_path_columns(title),
+            Column(key="intent", title=title["intent"], kind="percent", unit="% of runs"),
+            Column(key="reached", title="Runs", kind="count"),
+            Column(key="episodes", title="of", kind="count", unit="episodes"),
+        ),
+        rows=tuple(
+            {
+                **place(cell),
+                **_path_figures(cell, reached, "reached"),
+                "intent": mean(cell, "intent", reached, 100),
+                "reached": size(cell, reached),
+                "episodes": len(cell.prefix),
+            }
+            for cell in cells
+        ),
+        packs=packs_of(cells),
+        notes=(
+            "the paper's exclusions (B.3.2): runs that did not reach the goal are left out, also of the answers",
+            *digest_notes(cells),
+        ),
+    )
+
+
+ERRORS: Mapping[str, str] = {
+    "repeated": "Repeated",
+    "extra": "Extra",
+    "wrong_parameter": "Wrong parameter",
+    "unaccessible": "Unaccessible",
+}
+"""Table 6's kinds of error, with their titles."""
+
+OTHERS: Mapping[str, str] = {"parallel_extra": "Parallel", "banned_calls": "Banned", "failed_calls": "Failed"}
+"""Calls that are no error of planning, or that nobody could know of."""
+
+
+def _calls_table(cells: Sequence[Cell]) -> Table:
+    """Table 6 of the paper: what went wrong with calls."""
+    rows = []
+    for name in dict.fromkeys(cell.suite.name for cell in cells):
+        group = [cell for cell in cells if cell.suite.name == name]
+        rows += [{**place(cell), **_call_counts([cell])} for cell in group]
+        if len(group) > 1:
+            rows.append({**place(group[0]), "agent": ALL_AGENTS, **_call_counts(group)})
+    columns = {**ERRORS, "errors": "Total", **OTHERS, "calls": "Calls"}
+    return Table(
+        name="planning_calls",
+        title="Planning errors",
+        columns=(
+            *where(cells),
+            AGENT,
+            *(Column(key=key, title=title, kind="count", unit="calls") for key, title in columns.items()),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "repeated: does again what was done; extra: behind the goal; wrong parameter: name or arguments; "
+            "unaccessible: inputs not there yet; total: these four",
+            "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error",
+            *digest_notes(cells),
+        ),
+    )
+
+
+def _call_counts(cells: Sequence[Cell]) -> dict[str, int]:
+    episodes = [episode.metrics for cell in cells for episode in cell.prefix]
+    found = {name: int(sum(one[name] for one in episodes)) for name in (*ERRORS, *OTHERS, "calls")}
+    return {**found, "errors": sum(found[name] for name in ERRORS)}
+
+
+def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
+    """Paths under blocks over three populations: the reference's depends on the agent, so agents differ in it."""
+    title = _titles(named)
+    rows = []
+    for cell in cells:
+        rivals = [other for other in cells if other.suite.name == cell.suite.name]
+        for population, keep in _populations(rivals).items():
+            figures = _path_figures(cell, keep, population)
+            rows.append({**place(cell), "population": population, **figures, "runs": size(cell, keep)})
+    return Table(
+        name="planning_blocks" if named else "planning_blocks_own",
+        title="Planning under blocks" if named else "Planning under blocks, own suites",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="population", title="Over"),
+            *_path_columns(title),
+            Column(key="runs", title="Runs", kind="count"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "own: the runs that met all blocks, by the reference's rule, which lets slow agents keep more of them",
+            "any agent: all runs of the instances in which the perfect agent meets all blocks: the same for all agents",
+            "shared: runs of the own set that every agent's own set holds, by instance and replicate (the paper's)",
+            *digest_notes(cells),
+        ),
+    )
+
+
+def _populations(rivals: Sequence[Cell]) -> dict[str, Keep]:
+    held = [{(one.instance, one.replicate) for one in rival.prefix if counted(one)} for rival in rivals]
+    shared = set.intersection(*held)
+    return {
+        "own": counted,
+        "any agent": lambda episode: bool(episode.metrics["eligible_any_agent"]),
+        "shared": lambda episode: (episode.instance, episode.replicate) in shared,
+    }
+
+
+def _coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[Table, ...]:
+    """How much of what can be planned is written out before the first call."""
+    static = [cell for cell in cells if not is_blocked(cell)]
+    if not static:
+        return ()
+    counts = ("planned", "silent", "judged") if judged else ("planned", "silent")
+    titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged"}
+    share = Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)")
+    table = Table(
+        name="coverage",
+        title="Coverage of the visible plan",
+        columns=(
+            *where(static),
+            AGENT,
+            Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
+            Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
+            Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
+            *([share] if judged else []),
+            *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
+        ),
+        rows=tuple(_coverage_row(cell, judged) for cell in static),
+        packs=packs_of(static),
+        notes=(
+            "distinct complete paths in the first text of a run, by the built-in counter, over 2^(N-1) as in the paper "
+            "and over what tools are offered for (one less, without the tool for the whole)",
+            "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
+            *digest_notes(static),
+        ),
+    )
+    return (table,)
+
+
+def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
+    talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
+    planned = [one for one in talked if "plan_paths" in one.metrics]
+
+    def share(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> float | None:
+        values = by_instance((one, above(one) / one.metrics[below]) for one in episodes)
+        return 100 * mean_of_instances(values) if values else None
+
+    read = [one for one in talked if one.id in judged]
+    return {
+        **place(cell),
+        "coverage": share(planned, lambda one: one.metrics["plan_paths"], "paths_whole"),
+        "coverage_possible": share(planned, lambda one: one.metrics["plan_paths"], "paths_possible"),
+        "coverage_valid": share(planned, lambda one: one.metrics["plan_valid"], "paths_possible"),
+        "judged_coverage": share(read, lambda one: judged[one.id], "paths_whole"),
+        "planned_runs": len(planned),
+        "silent_runs": len(talked) - len(planned),
+        "judged_runs": len(read),
+    }
