@@ -25,4 +25,5 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     score=score.score,
     generate=instance.generate,
     stratum=instance.stratum,
+    offers=instance.offers,
 )

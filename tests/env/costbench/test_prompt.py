@@ -1,0 +1,182 @@
+import re
+from dataclasses import replace
+
+import pytest
+
+from evalkit.env.costbench import prompt
+from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.costs import show_cost
+from evalkit.env.costbench.events import terms_of, world_of
+from evalkit.env.costbench.example import example, ways
+from evalkit.env.costbench.step import TEXTS
+from evalkit.env.costbench.world import Terms
+from tests.acting import Episode, make_instance, standard_kit
+
+TEXT = standard_kit().pack.texts
+
+
+def system(**fields: object) -> str:
+    return Episode(make_instance(**fields)).opening()[0].text  # type: ignore[arg-type]
+
+
+def test_the_standard_pack_holds_every_text_and_uses_its_fields() -> None:
+    assert TEXT.keys() == TEXTS.keys()
+    names = {name for fields in TEXTS.values() for name in fields}
+    # Which tool was called is known to whoever called it.
+    spare = {"tool", "first", "count", "number"}
+    for key, text in TEXT.items():
+        used = {name for name in names if "{" + name + "}" in text}
+        assert TEXTS[key] - spare <= used <= TEXTS[key], key
+
+
+def test_every_error_is_marked_as_one_and_no_result_is() -> None:
+    results = {key for key in TEXT if key.startswith(("results.", "banned."))}
+    fine = {
+        key for key in results if key.split(".")[1] in {"process", "first", "second", "step", "last", "graph", "cost"}
+    }
+    assert all(TEXT[key].startswith("[ERROR] ") for key in results - fine)
+    assert not any("[ERROR]" in TEXT[key] for key in fine)
+    assert len({TEXT[f"banned.{i}"] for i in range(1, 11)}) == len({TEXT[f"changed.{i}"] for i in range(1, 11)}) == 10
+
+
+@pytest.mark.parametrize("length", range(3, 11))
+@pytest.mark.parametrize("task", ["location", "dining"])
+def test_the_instructions_name_what_the_task_is_about(task: str, length: int) -> None:
+    instance = make_instance(task, length, example=length <= 8)
+    world = world_of(instance)
+    text = Episode(instance).opening()[0].text
+    assert not re.search(r"\{\w+\}", text)
+    assert f"`{world.goal_type}`" in text
+    for kind in world.types:
+        if world.bit[kind] & world.start:
+            assert f"`{kind}`" in text
+    assert " -> ".join(world.sequence) in text
+    assert f"<answer> <{world.labels[world.goal_type]}ddddd> </answer>" in text
+    assert ("availability" in text) is (length > 3)
+    assert f"{3 if length == 3 else 4} stages" in text
+    assert "\n\n\n" not in text
+
+
+def test_parts_of_the_instructions_can_be_left_out() -> None:
+    whole = system()
+    assert len(whole) > len(system(example=False)) > len(system(example=False, composites=False))
+    assert "## Example" not in system(example=False)
+    assert "composite tool" not in system(composites=False)
+    assert "Search_Dining_Candidates" not in system(sequence=False)
+    assert "Search_Dining_Candidates" in whole
+
+
+def test_the_user_s_message_follows_the_instructions() -> None:
+    instructions, request = Episode(make_instance()).opening()
+    assert (instructions.role, request.role) == ("system", "user")
+    assert "<TimeInfo00904>" in request.text
+    assert "<LocationPreference00017>" in request.text
+    assert "Something that suits wish 27." in request.text
+    assert "LocationPreference" not in Episode(make_instance("location")).opening()[1].text
+
+
+@pytest.mark.parametrize("count", range(3, 9))
+def test_the_example_lists_every_way_once_in_order(count: int) -> None:
+    found = ways(count)
+    assert len(found) == len(set(found)) == 2 ** (count - 1) - 1
+    assert {"".join(blocks) for blocks in found} == {"ABCDEFGH"[:count]}
+    assert [len(blocks) for blocks in found] == sorted((len(blocks) for blocks in found), reverse=True)
+
+
+def test_the_example_s_ways_are_ordered_by_blocks_then_first_composite_then_sizes() -> None:
+    assert [" ".join(blocks) for blocks in ways(4)] == [
+        "A B C D",
+        "AB C D",
+        "A BC D",
+        "A B CD",
+        "AB CD",
+        "ABC D",
+        "A BCD",
+    ]
+
+
+def test_the_example_never_grows_beyond_the_reference_s_longest() -> None:
+    small, large = (example(count, "{count}: {paths}", "{path}", "{tool}") for count in (8, 30))
+    assert small == large
+    assert small.startswith("8: ")
+    assert len(small.splitlines()) == 127
+
+
+@pytest.mark.parametrize("task", ["location", "transportation", "accommodation", "attraction", "dining", "shopping"])
+def test_tools_say_what_they_cost_and_what_they_give(task: str) -> None:
+    instance = make_instance(task, 8)
+    world, terms = world_of(instance), terms_of(instance)
+    offered = prompt.tools(instance, world, TEXT, terms)
+    assert [tool.name for tool in offered] == [tool.name for tool in world.tools]
+    assert len(offered) == 35
+    for tool, spec, cents in zip(offered, world.tools, terms.costs, strict=False):
+        kind = "composite" if spec.size > 1 else "atomic"
+        assert tool.description.startswith(f"Tool type: {kind}. ")
+        assert (f"Component tools: {', '.join(spec.components)}." in tool.description) is (spec.size > 1)
+        told = tool.description.rsplit(" cost ", 1)
+        assert f"cost of {show_cost(cents)} units" in "cost " + told[1]
+        assert re.search(r"output type is (\w+)\.", tool.description)[1] == spec.output  # type: ignore[index]
+        assert not re.search(r"\{\w+\}", tool.description)
+
+
+def test_a_composite_does_not_speak_of_cost_before_its_cost() -> None:
+    instance = make_instance(length=8)
+    for tool in prompt.tools(instance, world_of(instance), TEXT, terms_of(instance)):
+        if "Component tools" in tool.description:
+            assert tool.description.count("cost") == 1
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_schemas_ask_for_every_input_as_a_text(split: str) -> None:
+    instance = make_instance(split=split)
+    values = getattr(instance.catalogue.tasks["dining"], split)
+    for tool, spec in zip(
+        prompt.tools(instance, world_of(instance), TEXT, terms_of(instance)), world_of(instance).tools, strict=True
+    ):
+        schema = tool.parameters
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+        assert schema["required"] == list(spec.inputs) == list(schema["properties"])  # type: ignore[call-overload]
+        for name, about in schema["properties"].items():  # type: ignore[attr-defined]
+            assert about["type"] == "string"
+            assert about["description"]
+            key = world_of(instance).dimensions.get(name)
+            assert about.get("enum") == (list(values[key]) if key else None)
+
+
+def test_kinds_of_tools_can_be_kept_back() -> None:
+    instance = make_instance(composites=False)
+    for tool in prompt.tools(instance, world_of(instance), TEXT, terms_of(instance)):
+        assert "composite" not in tool.description
+        assert "Component" not in tool.description
+        assert "This tool has a cost of " in tool.description
+
+
+def test_tools_that_are_off_are_not_offered() -> None:
+    instance = make_instance()
+    world, terms = world_of(instance), terms_of(instance)
+    offered = prompt.tools(instance, world, TEXT, Terms(terms.costs, frozenset({0, len(world.tools) - 1})))
+    assert [tool.name for tool in offered] == [tool.name for tool in world.tools[1:-1]]
+
+
+def test_two_episodes_share_all_but_the_costs() -> None:
+    first, second = make_instance(), make_instance(seed=43)
+    one, other = (prompt.tools(i, world_of(i), TEXT, terms_of(i)) for i in (first, second))
+    assert all(a.parameters is b.parameters for a, b in zip(one, other, strict=True))
+    assert any(a.description != b.description for a, b in zip(one, other, strict=True))
+    opened = prompt.opening(first, world_of(first), TEXT).messages[0].text
+    assert opened is prompt.opening(second, world_of(second), TEXT).messages[0].text
+
+
+def test_a_pack_s_own_words_are_used_and_other_braces_stay() -> None:
+    kit = standard_kit()
+    texts = {**TEXT, "system": "Go for {goal}, {whoever}.", "tools.terms": " cost {cost}, output type {type}, {x}"}
+    episode = Episode(make_instance(), replace(kit, pack=replace(kit.pack, texts=texts)))
+    assert episode.opening()[0].text == "Go for TravelDining, {whoever}."
+    assert episode.state.tools[0].description.endswith(" cost 17.92, output type DiningPreference, {x}")
+
+
+def test_the_travel_catalogue_s_digits_reach_the_instructions() -> None:
+    assert shipped("travel").digits["train"] == 7
+    assert "all 7 digits" in system(split="train")
+    assert "<DiningCandidateddddddd>" in system(split="train")
