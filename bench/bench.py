@@ -80,13 +80,15 @@ def _median(rows: list[dict[str, object]], key: str) -> float:
 
 
 def main() -> int:
-    """All benchmarks, kernels last."""
+    """All benchmarks, throughput first."""
+    import episodes
     import kernels
+    import planning
 
     with tempfile.TemporaryDirectory() as folder:
         kept = throughput(Path(folder))
     print()
-    return 0 if kernels.main() and kept else 1
+    return 0 if all([kernels.main(), planning.main(), episodes.main(), kept]) else 1
 
 
 if __name__ == "__main__":

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evalkit.conform import heuristic, parsing, scheduling, walks
+from evalkit.conform import (
+    costbench_blocking,
+    costbench_costs,
+    costbench_metrics,
+    costbench_paths,
+    heuristic,
+    parsing,
+    scheduling,
+    walks,
+)
 from evalkit.conform.verdict import Row, Verdict, out_of_scope
 
 Checker = Callable[[Row, Path | None], Verdict]
@@ -47,7 +56,6 @@ _LITMUS = _outside("litmus tests are not part of evalkit")
 _CONVERSIONS = _outside("the reference's conversions to provider formats; evalkit has dialects of its own")
 _PROCUREMENT = _outside("the environment procurement is not there yet")
 _PRICING = _outside("the environment pricing is not there yet")
-_COSTBENCH = _outside("the environment costbench is not there yet")
 
 KINDS: tuple[Kind, ...] = (
     _kind("scheduling_instances", scheduling.instances),
@@ -62,11 +70,13 @@ KINDS: tuple[Kind, ...] = (
     _kind("parse_dict", parsing.parse_dict),
     _kind("procurement", _PROCUREMENT, "procurement_*.json*", "paper_appendix_anchor*.json*"),
     _kind("pricing", _PRICING, "pricing_*.json*"),
-    _kind("costs", _COSTBENCH, "costs_seed*.jsonl", "costs_variants*.jsonl"),
-    _kind("paths", _COSTBENCH, "paths_seed*.jsonl"),
-    _kind("blocking", _COSTBENCH, "blocking_*.jsonl"),
-    _kind("metrics", _COSTBENCH, "metrics_*.json*"),
-    _kind("costbench tables", _COSTBENCH, "greedy_table*.json", "gt_change_aned*.json", "tie_stats*.json"),
+    _kind("costs", costbench_costs.costs, "costs_seed*.jsonl", "costs_variants*.jsonl"),
+    _kind("paths", costbench_paths.paths, "paths_seed*.jsonl"),
+    _kind("blocking", costbench_blocking.blocking, "blocking_*.jsonl"),
+    _kind("metrics", costbench_metrics.metrics, "metrics_*.json*"),
+    _kind("greedy_table", costbench_paths.greedy_table),
+    _kind("tie_stats", costbench_paths.tie_stats),
+    _kind("gt_change_aned", costbench_blocking.gt_change),
     _kind("litmus", _LITMUS),
     _kind("provider_conversions", _CONVERSIONS),
 )

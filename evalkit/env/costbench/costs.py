@@ -42,24 +42,22 @@ def show_cost(cents: int) -> str:
     return "1" if cents == 100 else repr(cents / 100)
 
 
-def costs_of(
-    instance: "Instance", world: World, draw_seed: int | None = None, *, foreign: bool = True
-) -> tuple[int, ...]:
-    """Cents by place in `world.tools + world.foreign`; without `foreign`, of `world.tools` alone.
+def costs_of(instance: "Instance", world: World, draw_seed: int | None = None) -> tuple[int, ...]:
+    """Cents by place in `world.tools`; of the reference's generator in `world.tools + world.foreign`, for its ties.
 
     `draw_seed` is a cost change's own seed: all costs are drawn with it, the instance's explicit ones too. None: the
     costs at the start, with the query's seed; there, explicit costs stand in for those drawn, tool by tool.
     """
-    return _drawn(instance, world, draw_seed, foreign)
+    return _drawn(instance, world, draw_seed)
 
 
 @lru_cache(maxsize=1024)
-def _drawn(instance: "Instance", world: World, draw_seed: int | None, foreign: bool) -> tuple[int, ...]:
+def _drawn(instance: "Instance", world: World, draw_seed: int | None) -> tuple[int, ...]:
     seed = query_seed(instance.seed, instance.query.id) if draw_seed is None else draw_seed
     if instance.generator == "reference" and world.chain:
-        found = reference_costs(world, seed, instance.low, instance.high, instance.noise, foreign=foreign)
+        found = reference_costs(world, seed, instance.low, instance.high, instance.noise)
     else:
-        found = _native_costs(instance, world, seed, foreign)
+        found = _native_costs(instance, world, seed)
     if draw_seed is None:
         for name, cents in instance.costs.items():
             found[world.place[name]] = cents
@@ -112,8 +110,8 @@ def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
     return [sums[tool.first, tool.last] for tool in tools]
 
 
-def _native_costs(instance: "Instance", world: World, draw_seed: int, foreign: bool) -> list[int]:
-    tools = (*world.tools, *world.foreign) if foreign else world.tools
+def _native_costs(instance: "Instance", world: World, draw_seed: int) -> list[int]:
+    tools = world.tools
     found: dict[str, int] = {}
     # Atomic tools first: in a graph a composite may stand before its components.
     for tool in sorted(tools, key=lambda tool: tool.size > 1):

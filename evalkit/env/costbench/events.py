@@ -29,7 +29,7 @@ from evalkit.env.costbench.blocks import (
 from evalkit.env.costbench.costs import costs_of
 from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.query import Query
-from evalkit.env.costbench.solve import reference_path
+from evalkit.env.costbench.solve import optimal_path, reference_path
 from evalkit.env.costbench.world import Terms, World, make_world
 
 __all__ = [
@@ -308,7 +308,9 @@ class _Walk:
 
     def _plan_from(self, terms: Terms, banned: frozenset[int], state: int) -> tuple[int, ...] | None:
         """The ground truth's plan from a state; None: the goal cannot be reached."""
-        return reference_path(self.world, Terms(terms.costs, terms.off | banned), state)
+        # Which of several cheapest plans is the truth: the reference's choice for its instances, our rule for ours.
+        planned = reference_path if self.instance.generator == "reference" else optimal_path
+        return planned(self.world, Terms(terms.costs, terms.off | banned), state)
 
     def _note(self) -> None:
         costs = tuple(self.terms.costs[place] for place in self.plan)
@@ -325,7 +327,7 @@ class _Walk:
     def _new_costs(self, block: Block) -> Iterator[int]:
         costs = self.terms.costs
         if block.seed is not None:
-            costs = costs_of(self.instance, self.world, draw_seed=block.seed)
+            costs = costs_of(self.instance, self.world, block.seed)
         named = {self.world.place[name]: cents for name, cents in block.costs.items()}
         for place, cents in enumerate(costs):
             yield named.get(place, cents)
