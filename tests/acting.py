@@ -162,6 +162,6 @@ def travel_with_errand() -> Catalogue:
         ),
     )
     graph = Graph(start=("TimeInfo", *wishes), goal="Receipt", tools=tools, labels={"Receipt": "ParcelReceipt"})
-    values = dict.fromkeys(travel.keys, ("one", "two"))
+    values: dict[str, tuple[str, ...]] = dict.fromkeys(travel.keys, ("one", "two"))
     parcel = Task(about="a parcel sent", test=values, graph=graph)
     return msgspec.structs.replace(travel, name="errand", tasks={**travel.tasks, "parcel": parcel})

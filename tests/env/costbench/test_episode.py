@@ -178,7 +178,8 @@ def test_what_a_static_episode_costs(capsys: pytest.CaptureFixture[str]) -> None
     turns_made = sum(len(path) + 1 for path in paths)
     with capsys.disabled():
         print(
-            f"\nN=8: start {1e3 * (started - began) / count:.3f} ms,"
-            f" a turn {1e3 * (ended - started) / turns_made:.3f} ms, an episode {1e3 * (ended - began) / count:.3f} ms of CPU"
+            f"\nN=8: start {1e3 * (started - began) / count:.3f} ms, "
+            f"a turn {1e3 * (ended - started) / turns_made:.3f} ms, "
+            f"an episode {1e3 * (ended - began) / count:.3f} ms of CPU"
         )
     assert all(step.ended(episode.state) == "answered" for episode in episodes)
