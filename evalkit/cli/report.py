@@ -1,6 +1,7 @@
 """`evalkit report`: a run's tables on the terminal, as Markdown, CSV or JSON."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import orjson
@@ -13,7 +14,8 @@ from evalkit.report.tables import as_csv, markdown
 
 def report(args: argparse.Namespace) -> int:
     """Print the tables."""
-    run = build(run_directory(args.run))
+    directory = run_directory(args.run)
+    run = build(directory, judged=_judged(directory, args.judged))
     if args.json:
         print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
@@ -32,3 +34,15 @@ def report(args: argparse.Namespace) -> int:
 
         print_report(run)
     return 0
+
+
+def _judged(directory: Path, name: str | None) -> dict[str, int] | None:
+    """What a judge's run counted in this one's texts, by episode; says on standard error what it could not count."""
+    if name is None:
+        return None
+    from evalkit.report.errands import judged_paths
+
+    found, unread = judged_paths(directory, run_directory(name))
+    if unread:
+        print(f"judged: {unread:,} of {len(found) + unread:,} texts have no count that could be read.", file=sys.stderr)
+    return found

@@ -3,7 +3,6 @@
 Making the errands, and what becomes of a suite once they are answered, is left to `spec/errands.py`.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,18 @@ import orjson
 from evalkit.env.errand import errand
 from evalkit.env.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.report.planning import ENVIRONMENT, is_blocked_line
 from evalkit.spec.errands import Answer, coverage_line, errand_digest
 from evalkit.store.manifest import Manifest, read_manifest
 
-PLANNED_IN = "costbench"
 _KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
 
 
 def first_texts(run: Path) -> dict[str, str]:
     """By episode: the first text that the agent wrote in it, of every static costbench episode that has ended.
 
-    Episodes without any text are left out. Raises RunError for what is no run, CorruptLogError for a damaged log.
+    Episodes without any text, or of a single reply, are left out: no coverage is told of them. Raises RunError for what
+    is no run, CorruptLogError for a damaged log.
     """
     from evalkit.store.reader import replay_rows
     from evalkit.store.replies import decode_reply
@@ -32,23 +32,18 @@ def first_texts(run: Path) -> dict[str, str]:
         (suite.name, one.id)
         for suite in manifest.suites.values()
         for one in suite.instances
-        if suite.environment == PLANNED_IN and _is_static(one.line)
+        if suite.environment == ENVIRONMENT and not is_blocked_line(one.line)
     }
     ended = [row["episode"] for row in _endings(run) if (row["suite"], row["instance"]) in static]
     rows = replay_rows(run, ended)
     found: dict[str, str] = {}
     for episode in ended:
-        texts = (decode_reply(row.reply).text for row in rows[episode] if row.reply is not None)
+        held = rows[episode]
+        texts = (decode_reply(row.reply).text for row in held if row.reply is not None)
         text = next((text for text in texts if text.strip()), "")
-        if text:
+        if text and len(held) > 1:
             found[episode] = text
     return found
-
-
-def _is_static(line: Mapping[str, Any]) -> bool:
-    """Whether nothing changes in an episode: no blocks, no explicit events, no tools that fail."""
-    blocked = bool(line.get("blocks")) and line.get("block", "none") != "none"
-    return not (blocked or line.get("schedule") or line.get("failures"))
 
 
 def _endings(run: Path) -> list[dict[str, Any]]:

@@ -189,7 +189,7 @@ def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Appli
         new = drawn
         if new is None:
             new = [query for query in old if _is_sound(_answer(errand.CONFLICT, line, query, answers, where))]
-        lines.append({**line, "alternatives": new} if old else line)
+        lines.append(line if list(old) == new else {**_no_longer_the_references(line), "alternatives": new})
         if len(new) < len(old):
             fewer.append(line["id"])
     return Applied(
@@ -240,7 +240,7 @@ def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
         if own.outcome != "ok":
             unanswered.append(line["id"])
             continue
-        changed = {**line, "query": _rewritten(line["query"], own)}
+        changed = {**_no_longer_the_references(line), "query": _rewritten(line["query"], own)}
         if line.get("alternatives"):
             changed["alternatives"] = [
                 _rewritten(query, _answer(errand.REQUIREMENT, line, query, answers, where))
@@ -250,6 +250,11 @@ def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
         if own.truncated:
             truncated.append(line["id"])
     return Applied(lines=tuple(lines), unanswered=tuple(unanswered), truncated=tuple(truncated))
+
+
+def _no_longer_the_references(line: Line) -> dict[str, Any]:
+    """A line without its source: figures over changed queries must not bear the names of the paper's."""
+    return {key: value for key, value in line.items() if key != "source"}
 
 
 def _rewritten(query: Mapping[str, Any], answer: Answer) -> dict[str, Any]:

@@ -87,8 +87,6 @@ def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
     """The texts of a file by variant (empty: plain) and key. The whole file is checked, not only what is asked for."""
     found: dict[str, dict[str, str]] = {"": {}}
     for name, table in _read(path).items():
-        if name in ("costbench", "errand") and name not in ENVIRONMENTS:
-            continue
         if name not in ENVIRONMENTS:
             raise UsageError(f"{path}: unknown environment {name!r}.{nearest(name, ENVIRONMENTS)}")
         if not isinstance(table, Mapping):

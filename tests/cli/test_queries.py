@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evalkit.report.errands import first_texts, judged_paths
 from tests.cli.calling import Call, tree
 from tests.spec.test_queries import row, written
 
@@ -17,6 +18,10 @@ PLAYERS = f"""
 replicates = 2
 [[agents]]
 name = "writes"
+policy = "scripted"
+replies = [{{ text = "{PLAN}", calls = [{{ name = "nothing" }}] }}, "Done."]
+[[agents]]
+name = "brief"
 policy = "scripted"
 replies = ["{PLAN}"]
 [[agents]]
@@ -118,7 +123,8 @@ def test_written_texts_replace_those_of_the_suite(call: Call, here: Path, suite:
     assert {one["text"] for line in found for one in line["alternatives"]} == {"Somewhere with live music, please."}
     assert not any("message" in line["query"] or "truncated" in line["query"] for line in found)
     for old, new in zip(suite, found, strict=True):
-        assert {**new, "query": 0, "alternatives": 0} == {**old, "query": 0, "alternatives": 0}
+        kept = {key: value for key, value in old.items() if key != "source"}
+        assert {**new, "query": 0, "alternatives": 0} == {**kept, "query": 0, "alternatives": 0}
     (here / "own.toml").write_text('[[agents]]\npolicy = "greedy"\n[[suites]]\nname = "own.jsonl"\n')
     assert call("run", "own.toml", "--json").code == 0
     shown = call("show", "own", "greedy:own.jsonl:q00002:0").out
@@ -148,14 +154,36 @@ def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[
     assert errand["values"]["text"].startswith("One way:")
     answer(call, here, "mine-judge", ["**2**"])
 
-    from evalkit.report.errands import first_texts, judged_paths
+    report = json.loads(call("report", "mine", "--judged", "mine-judge", "--json").out)
+    rows = [one for one in report["tables"]["coverage"]["rows"] if one["agent"] == "writes"]
+    assert [one["judged_runs"] for one in rows] == [8]
+    assert rows[0]["judged_coverage"] == 25.0  # 2 of 2^(4-1)
+    assert "judged_runs" not in call("report", "mine", "--json").out
 
     texts = first_texts(here / "runs" / "mine")
-    assert len(texts) == 8  # four queries, two replicates; neither the blocked ones, nor the silent agent
+    assert (
+        len(texts) == 8
+    )  # four queries, two replicates; neither the blocked ones, nor those of agents without a plan or a call
     counts, unread = judged_paths(here / "runs" / "mine", here / "runs" / "mine-judge")
     assert (counts, unread) == (dict.fromkeys(texts, 2), 0)
     assert call("judge", "mine", "--model", "simulated/any", "--name", "second").code == 0
     assert (here / "instances/judge/second.jsonl").is_file()
+
+
+def test_counts_that_cannot_be_read_are_told(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    (here / "mine.toml").write_text(PLAYERS.replace("replicates = 2", "replicates = 1"))
+    assert call("run", "mine.toml", "--json").code == 0
+    call("judge", "mine", "--model", "simulated/any")
+    answer(call, here, "mine-judge", ["between 3 and 4"])
+    said = call("report", "mine", "--judged", "mine-judge")
+    assert said.code == 2
+    assert "holds no count of a text" in said.message
+    said = call("report", "mine", "--judged", "mine")
+    assert said.code == 2
+    assert "no errand run" in said.message
+    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    answer(call, here, "check", ["**conflict**"])
+    assert "a run of conflict errands" in call("report", "mine", "--judged", "check").message
 
 
 def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:

@@ -92,6 +92,8 @@ def test_conflicts_are_dropped_and_unread_verdicts_kept_out(suite: list[dict[str
         ["<Query00001>"] * 3,
     ]
     assert applied.lines[0]["alternatives_seed"] == suite[0]["alternatives_seed"]
+    # Only a line that is as it was is still the reference's.
+    assert ["source" in line for line in applied.lines] == [True, False]
 
 
 def test_without_conflicts_the_references_suite_stays_as_it_is(suite: list[dict[str, Any]]) -> None:
@@ -120,6 +122,7 @@ def test_texts_are_replaced_and_the_old_message_goes_with_them(suite: list[dict[
     assert {key: first[key] for key in ("id", "given", "number")} == {
         key: suite[0]["query"][key] for key in ("id", "given", "number")
     }
+    assert "source" not in applied.lines[0]
     said = {one["id"]: one["text"] for line in applied.lines for one in line["alternatives"]}
     assert {said.get(f"<Query{i:05d}>", "A cosy place.") for i in (2, 3)} == {"A cosy place."}
     assert said.get("<Query00004>", "A good place.") == "A good place."
