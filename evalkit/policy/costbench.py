@@ -1,7 +1,7 @@
 """Baselines for CostBench: the cheapest next call, a plan made once, a plan made anew in every turn, and chance.
 
 Source: CostBench, B.2 (greedy), and the specification, sections 6.1 to 6.3; the planners are ours. All of them decide
-from the conversation alone (`reading.py`). Costs are compared in whole cents; of equally cheap plans the one with fewer
+from the conversation alone (`offers.py`, `reading.py`). Costs are compared in whole cents; of equally cheap plans the one with fewer
 calls is taken, then the one whose tools come first in the list.
 
 A tool whose call failed, although nothing was wrong with the call, may be banned or may have failed for once; nothing
@@ -10,12 +10,13 @@ more only where nothing else is left.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.conversation import PolicyFn, calling
-from evalkit.policy.reading import Chat, Offer, closest, read_chat, read_tools, says
+from evalkit.policy.offers import Offer, read_tools
+from evalkit.policy.reading import Chat, closest, read_chat, says
 from evalkit.seeds import Stream
 
 MOST_STATES = 20_000
@@ -26,6 +27,8 @@ _MOST_REFUSALS = 2
 
 Key = tuple[int, int, int, tuple[int, ...]]
 """How good a plan is, least first: refusals, cents, calls, and the places of its tools."""
+
+_NO_CALLS: Key = (0, 0, 0, ())
 
 
 def plays(request: Request) -> bool:
@@ -73,7 +76,7 @@ def _greedy(chat: Chat, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
     # The reference divides floats, and some of its ties are broken by how they round.
     best = min(
         tools,
-        key=lambda tool: (chat.refusals.get(tool.name, 0), tool.cents / 100 / tool.size, tool.place),
+        key=lambda tool: (chat.refusals.get(tool.name, 0), chat.offers.cents[tool.place] / 100 / tool.size, tool.place),
         default=None,
     )
     return None if best is None else (best, ())
@@ -126,58 +129,69 @@ def cheapest(chat: Chat) -> tuple[Offer, ...]:
     return tuple(tools[place] for place in places)
 
 
-def _key(chat: Chat, places: Iterable[int]) -> Key:
-    path = tuple(places)
-    tools = [chat.offers.tools[place] for place in path]
-    refusals = sum(chat.refusals.get(tool.name, 0) for tool in tools) if chat.refusals else 0
-    return refusals, sum(tool.cents for tool in tools), len(path), path
+def _longer(chat: Chat, key: Key, place: int) -> Key:
+    """The key of a plan with one more call."""
+    refusals, cents, calls, path = key
+    if chat.refusals:
+        refusals += chat.refusals.get(chat.offers.tools[place].name, 0)
+    return refusals, cents + chat.offers.cents[place], calls + 1, (*path, place)
 
 
 def _from_type_to_type(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
     """Dijkstra's search over types. A tool that lacks several is reached by all their ways joined, which is exact
     unless ways could share calls."""
     tools = chat.offers.tools
-    reached: dict[str, tuple[int, ...]] = {}
+    reached: dict[str, Key] = {}
     waiting: dict[str, list[int]] = {}
     heap: list[Key] = []
     for place, lacks in lacking.items():
         if not lacks:
-            heappush(heap, _key(chat, (place,)))
+            heap.append(_longer(chat, _NO_CALLS, place))
         for name in lacks:
             waiting.setdefault(name, []).append(place)
+    heapify(heap)
     while heap:
-        path = heappop(heap)[3]
-        output = tools[path[-1]].output
+        key = heappop(heap)
+        output = tools[key[3][-1]].output
         if output in reached:
             continue
         if output == chat.goal:
-            return path
-        reached[output] = path
+            return key[3]
+        reached[output] = key
         for place in waiting.get(output, ()):
-            if all(name in reached for name in lacking[place]):
-                joined = dict.fromkeys(step for name in sorted(lacking[place]) for step in reached[name])
-                heappush(heap, _key(chat, (*joined, place)))
+            lacks = lacking[place]
+            if len(lacks) == 1 or reached.keys() >= lacks:
+                before = key if len(lacks) == 1 else _joined(chat, [reached[name] for name in sorted(lacks)])
+                heappush(heap, _longer(chat, before, place))
     return ()
+
+
+def _joined(chat: Chat, keys: Sequence[Key]) -> Key:
+    """The key of several plans' calls, each made once."""
+    found = _NO_CALLS
+    for place in dict.fromkeys(place for key in keys for place in key[3]):
+        found = _longer(chat, found, place)
+    return found
 
 
 def _from_set_to_set(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
     """Dijkstra's search over the sets of types gained; empty where it would look at more than `MOST_STATES`."""
     tools = chat.offers.tools
     useful = _useful(chat, lacking)
-    heap: list[tuple[Key, frozenset[str]]] = [((0, 0, 0, ()), frozenset())]
+    heap: list[tuple[Key, frozenset[str]]] = [(_NO_CALLS, frozenset())]
     seen: set[frozenset[str]] = set()
     while heap and len(seen) < MOST_STATES:
-        (_, _, _, path), gained = heappop(heap)
+        key, gained = heappop(heap)
         if gained in seen:
             continue
         if chat.goal in gained:
-            return path
+            return key[3]
         seen.add(gained)
         for place in useful:
             if tools[place].output not in gained and lacking[place] <= gained:
                 after = gained | {tools[place].output}
                 if after not in seen:
-                    heappush(heap, (_key(chat, (*path, place)), after))
+                    heappush(heap, (_longer(chat, key, place), after))
     return ()
 
 

@@ -24,7 +24,8 @@ from evalkit.policy.noisy import (
     with_last,
     wrong_type,
 )
-from evalkit.policy.reading import Chat, Offer, read_chat
+from evalkit.policy.offers import Offer
+from evalkit.policy.reading import Chat, read_chat
 
 
 def _text_only(at: Moment) -> Reply:

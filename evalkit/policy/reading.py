@@ -1,9 +1,8 @@
-"""What a conversation about typed tools says: what is offered at which cost, what is held, what was refused.
+"""Where a conversation about typed tools stands: what is held, what was refused, what was planned.
 
-The texts are not ours: a prompt pack may word them anew. Only what every wording must hold is read: in a tool's
-description the first number behind "cost" and the first identifier behind "output type"; in a successful result an id
-like `<DiningCandidateSet00012>`, of several the last; `[ERROR]` at the beginning of every other result. Each message of
-the user begins anew: what was gained is gone, and what it gives replaces what was given.
+The texts are not ours: a prompt pack may word them anew. Only what every wording must hold is read: in a successful
+result an id like `<DiningCandidateSet00012>`, of several the last; `[ERROR]` at the beginning of every other result.
+Each message of the user begins anew: what was gained is gone, and what it gives replaces what was given.
 
 A tool may vanish from the list after it was called, and its output type with it. So our own replies name the type that
 they are after (`says`), and the plan they follow, if any: a policy has no memory but the conversation.
@@ -15,49 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from evalkit.dialogue import Message, Request, Tool
+from evalkit.dialogue import Message, Request
+from evalkit.policy.offers import Offer, Offers, read_tools
 
-_COST = re.compile(r"\bcosts?\b(?!-)\D*?(?<![\w.])(\d+(?:\.\d+)?)", re.IGNORECASE)
-_OUTPUT = re.compile(r"\boutput\W+types?\b((?:\W+(?:of|this|the|tool|is|a|an)\b)*)\W+([A-Za-z_]\w*)", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _ID = re.compile(r"<([A-Za-z]\w*?)(\d+)>")
 _PLAN = re.compile(r"^Plan: (.+)$", re.MULTILINE)
+_LETTERS = re.compile(r"[a-z]+")
 _ARROW = " -> "
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Offer:
-    """One offered tool."""
-
-    name: str
-    place: int
-    """In the list, from 0."""
-    inputs: tuple[str, ...]
-    """Types, as its schema declares them."""
-    need: frozenset[str]
-    """The same as a set."""
-    output: str
-    cents: int
-    components: tuple[str, ...]
-    """Names of the offered tools that it mentions."""
-    size: int
-    """For how many atomic tools it stands."""
-    values: Mapping[str, tuple[str, ...]]
-    """Input type -> the values it may have, where the schema lists them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Offers:
-    """A tool list."""
-
-    tools: tuple[Offer, ...]
-    by_name: Mapping[str, Offer]
-    given: frozenset[str]
-    """Types that tools need and none gives: held from the beginning."""
-    types: frozenset[str]
-    """All types."""
-    ends: tuple[str, ...]
-    """Types that are given and that no tool needs: one of them is the goal."""
+_SEPARATOR = " "
+_STEM = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,149 +58,8 @@ class Chat:
         return [tool for tool in self.offers.tools if tool.need <= self.held]
 
 
-class _Same:
-    """A tool list compared by identity: an environment offers the same object over many turns."""
-
-    __slots__ = ("tools",)
-
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
-        self.tools = tools
-
-    def __hash__(self) -> int:
-        return id(self.tools)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.tools is self.tools
-
-
-def read_tools(request: Request) -> Offers | None:
-    """The tools offered, or None where there are none or one of them states no cost or no output type.
-
-    A tool's size is the number of offered tools that its description mentions. Where no description mentions any, it
-    comes from the types: each type is taken back to the inputs of the finest tool that gives it (the one that needs
-    most to have been made before), until only the tool's own inputs are left; the tools on the way are counted.
-    """
-    return _read_list(_Same(request.tools))
-
-
-@lru_cache(maxsize=256)
-def _read_list(same: _Same) -> Offers | None:
-    names = {tool.name for tool in same.tools}
-    found = []
-    for place, tool in enumerate(same.tools):
-        output, cents, words = _read_description(tool.description)
-        if not output or cents is None:
-            return None
-        inputs, values = _read_schema(tool.parameters)
-        components = tuple(word for word in words if word in names and word != tool.name)
-        found.append(
-            Offer(
-                name=tool.name,
-                place=place,
-                inputs=inputs,
-                need=frozenset(inputs),
-                output=output,
-                cents=cents,
-                components=components,
-                size=max(1, len(components)),
-                values=values,
-            )
-        )
-    return _listed(_sized(found)) if found else None
-
-
-@lru_cache(maxsize=8192)
-def _read_description(text: str) -> tuple[str, int | None, tuple[str, ...]]:
-    """Output type, cents, and the words that occur, each once."""
-    cost, output = _COST.search(text), _OUTPUT.search(text)
-    words = tuple(dict.fromkeys(_WORD.findall(text)))
-    return output[2] if output else "", _cents(cost[1]) if cost else None, words
-
-
-def _cents(number: str) -> int:
-    whole, _, part = number.partition(".")
-    return int(whole) * 100 + int((part + "00")[:2])
-
-
-def _read_schema(schema: Mapping[str, object]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, Mapping):
-        return (), {}
-    wanted = required if isinstance(required, Sequence) and not isinstance(required, str) else list(properties)
-    values = {}
-    for name, about in properties.items():
-        listed = about.get("enum") if isinstance(about, Mapping) else None
-        if isinstance(listed, Sequence) and listed:
-            values[str(name)] = tuple(map(str, listed))
-    return tuple(map(str, wanted)), values
-
-
-def _listed(tools: Sequence[Offer]) -> Offers:
-    given = {tool.output for tool in tools}
-    needed = {name for tool in tools for name in tool.inputs}
-    return Offers(
-        tools=tuple(tools),
-        by_name={tool.name: tool for tool in tools},
-        given=frozenset(needed - given),
-        types=frozenset(needed | given),
-        ends=tuple(dict.fromkeys(tool.output for tool in tools if tool.output not in needed)),
-    )
-
-
-def _sized(tools: Sequence[Offer]) -> Sequence[Offer]:
-    """The tools with sizes from their types, where no description mentions another tool."""
-    if any(tool.components for tool in tools):
-        return tools
-    finest = _finest(tools)
-    return [_resized(tool, finest) for tool in tools]
-
-
-def _finest(tools: Sequence[Offer]) -> dict[str, Offer]:
-    """Type -> the tool that gives it and needs most to have been made before; of equals the first."""
-    depth: dict[str, int] = {}
-    # A type lies as deep as the longest way to it; so many rounds settle all types that are on no circle.
-    for _ in tools:
-        before = dict(depth)
-        for tool in tools:
-            here = 1 + max((depth.get(name, 0) for name in tool.inputs), default=0)
-            depth[tool.output] = min(len(tools), max(depth.get(tool.output, 0), here))
-        if depth == before:
-            break
-    found: dict[str, Offer] = {}
-    for tool in tools:
-        rival = found.get(tool.output)
-        if rival is None or _before(tool, depth) > _before(rival, depth):
-            found[tool.output] = tool
-    return found
-
-
-def _before(tool: Offer, depth: Mapping[str, int]) -> int:
-    return max((depth.get(name, 0) for name in tool.inputs), default=0)
-
-
-def _resized(tool: Offer, finest: Mapping[str, Offer]) -> Offer:
-    made: set[str] = set()
-    left = [tool.output]
-    while left:
-        name = left.pop()
-        if name not in made and name not in tool.need and name in finest:
-            made.add(name)
-            left += finest[name].inputs
-    return Offer(
-        name=tool.name,
-        place=tool.place,
-        inputs=tool.inputs,
-        need=tool.need,
-        output=tool.output,
-        cents=tool.cents,
-        components=(),
-        size=max(1, len(made)),
-        values=tool.values,
-    )
-
-
 def read_chat(request: Request) -> Chat | None:
-    """Where the conversation stands, or None where the tools cannot be read (`read_tools`)."""
+    """Where the conversation stands, or None where the tools cannot be read (`offers.read_tools`)."""
     offers = read_tools(request)
     if offers is None:
         return None
@@ -340,18 +165,18 @@ def _well_formed(chat: Chat, offer: Offer, arguments: str) -> bool:
 def closest(text: str, values: tuple[str, ...]) -> str:
     """The value whose words the text has most of; of equals the first.
 
-    A value is an identifier, `quiet_and_remote`. Words that several values share say nothing; two words are the same
-    where the shorter one's stem, all but its last two letters and at least four, begins the other.
+    A value is an identifier, `quiet_and_remote`. Words that several values share say nothing, nor do those of less than
+    three letters; the text has a word where one of its own begins with the same five letters.
     """
-    said = {word.lower() for word in re.findall(r"[A-Za-z]{3,}", text)}
+    said = _words_said(text)
     parts = [set(value.lower().split("_")) for value in values]
     scores = []
     for mine in parts:
         own = [word for word in mine if len(word) > 2 and sum(word in other for other in parts) == 1]
-        scores.append(sum(any(_akin(word, other) for other in said) for word in own) / max(1, len(own)))
+        scores.append(sum(_SEPARATOR + word[:_STEM] in said for word in own) / max(1, len(own)))
     return values[scores.index(max(scores))]
 
 
-def _akin(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return short == long or (len(short) >= 4 and long.startswith(short[: max(4, len(short) - 2)]))
+@lru_cache(maxsize=64)
+def _words_said(text: str) -> str:
+    return _SEPARATOR + _SEPARATOR.join(_LETTERS.findall(text.lower()))

@@ -165,7 +165,7 @@ def best_of_all(chat: Chat) -> tuple[int, int, tuple[int, ...]] | None:
                     break
                 held.add(tools[place].output)
             else:
-                key = sum(tools[place].cents for place in path), size, path
+                key = sum(chat.offers.cents[place] for place in path), size, path
                 if chat.goal in held and (found is None or key < found):
                     found = key
     return found

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Message, Request, Sampling, Tool, ToolCall
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.costbench import greedy, replanner
-from evalkit.policy.reading import closest, read_chat, read_tools, says
+from evalkit.policy.offers import read_tools
+from evalkit.policy.reading import closest, read_chat, says
 from tests.policy.workshop import ASKED, SYSTEM, VALUES, Machine, Workshop, chain, play, shop
 
 SPANS = ((0, 0, 500), (1, 1, 500), (2, 2, 1000), (3, 3, 100), (0, 1, 990), (1, 3, 1234), (0, 3, 2000))
@@ -32,10 +33,10 @@ FIRST = '{"Finish": "painted", "Place": "<PlaceNumber0012>", "Date": "<Date0007>
 def test_costs_types_and_parts_are_read_from_any_wording() -> None:
     offers = read_tools(asking(shop(*SPANS).tools()))
     assert offers is not None
-    assert [tool.cents for tool in offers.tools] == [500, 500, 1000, 100, 990, 1234, 2000]
+    assert list(offers.cents) == [500, 500, 1000, 100, 990, 1234, 2000]
     assert [tool.output for tool in offers.tools] == ["Part0", "Part1", "Part2", "Chair", "Part1", "Chair", "Chair"]
     assert [tool.size for tool in offers.tools] == [1, 1, 1, 1, 2, 3, 4]
-    assert offers.by_name["make_1_3"].components == ("make_1_1", "make_2_2", "make_3_3")
+    assert offers.by_name["make_1_3"].components == {"make_1_1", "make_2_2", "make_3_3"}
     assert offers.given == {"Finish", "Place", "Date"}
     assert offers.ends == ("Chair",)
     assert offers.tools[0].values == VALUES
@@ -46,6 +47,7 @@ def test_costs_types_and_parts_are_read_from_any_wording() -> None:
     [
         ("This tool has a cost of 20.5 units. The output type of this tool is TravelDining.", 2050, "TravelDining"),
         ("Step 3 by cost-effectiveness (Step5 too). Costs 1. Output type: `A_L2_B`", 100, "A_L2_B"),
+        ("— Cost: 7.5 €. Output type: T", 750, "T"),
         ("cost: $7.07, OUTPUT TYPE -> **X1**", 707, "X1"),
         ("Its output type is the type Foo; its cost, as of now, 12.30.", 1230, "type"),
     ],
@@ -54,7 +56,7 @@ def test_the_first_number_and_the_first_identifier_count(text: str, cents: int, 
     tool = Tool(name="t", description=text, parameters={"properties": {"A": {}}, "required": ["A"]})
     offers = read_tools(asking((tool,)))
     assert offers is not None
-    assert (offers.tools[0].cents, offers.tools[0].output) == (cents, output)
+    assert (offers.cents[0], offers.tools[0].output) == (cents, output)
 
 
 @pytest.mark.parametrize("text", ["", "A cost of 3.", "The output type is X.", "cost of Step5. Output type X"])

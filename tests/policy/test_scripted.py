@@ -3,6 +3,7 @@ import re
 import pytest
 
 from evalkit.dialogue import Message, Request, Sampling
+from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.policy.scripted import read_script, scripted
 from evalkit.policy.table import POLICIES, find_policy, player
@@ -58,7 +59,7 @@ def test_the_table_says_what_each_policy_needs() -> None:
     for name, policy in POLICIES.items():
         assert policy.name == name
         assert [policy.reply, policy.oracle, policy.script].count(None) == 2
-        assert policy.plays("scheduling") or policy.plays("costbench")
+        assert any(policy.plays(environment) for environment in ENVIRONMENTS)
     assert player("scripted", script='["Hi."]')(after(0), Stream(0)).text == "Hi."
     with pytest.raises(UsageError, match=r"no policy 'knut'. Did you mean 'knuth'\?"):
         find_policy("knut")
