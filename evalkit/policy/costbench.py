@@ -1,8 +1,8 @@
 """Baselines for CostBench: the cheapest next call, a plan made once, a plan made anew in every turn, and chance.
 
 Source: CostBench, B.2 (greedy), and the specification, sections 6.1 to 6.3; the planners are ours. All of them decide
-from the conversation alone (`offers.py`, `reading.py`). Costs are compared in whole cents; of equally cheap plans the one with fewer
-calls is taken, then the one whose tools come first in the list.
+from the conversation alone (`offers.py`, `reading.py`). Costs are compared in whole cents; of equally cheap plans the
+one with fewer calls is taken, then the one whose tools come first in the list.
 
 A tool whose call failed, although nothing was wrong with the call, may be banned or may have failed for once; nothing
 that every wording must hold tells which. So plans avoid it as long as there is another way, and greedy tries it once

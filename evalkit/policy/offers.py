@@ -1,7 +1,7 @@
 """What tools are offered, read from their descriptions and schemas: types, costs, and how much each stands for.
 
-The words are not ours: a prompt pack may word them anew. Only what every wording must hold is read: in a description the
-first number behind "cost", and the first identifier behind "output type". Input types are the schema's arguments.
+The words are not ours: a prompt pack may word them anew. Only what every wording must hold is read: in a description
+the first number behind "cost", and the first identifier behind "output type". Input types are the schema's arguments.
 """
 
 import re
