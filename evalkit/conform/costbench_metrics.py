@@ -44,6 +44,11 @@ OUTCOMES: Mapping[str, frozenset[str]] = {
 BESIDE = "call-beside-answer"
 AGAIN = "banned-name-of-no-tool"
 LEAST_LENGTH = 3
+SEED = 42
+"""The global seed, where a row names none."""
+
+MOST_BLOCKS = 5
+"""Of one episode: so many alternatives are drawn."""
 
 _KIT = Kit(pack=Pack(name="bare", digest="", texts=dict.fromkeys(TEXTS, "")))
 """No text reaches the facts."""
@@ -79,18 +84,19 @@ def instance_of(row: Row, data: Path) -> Instance:
     """What a row was played on: the query as it is imported, with the row's length and blocks."""
     block = MODES.get(row["block_mode"], row["block_mode"])
     settings = {"length": row["refinement_level"] + LEAST_LENGTH, "block": block, "blocks": row["block_num"]}
-    return _load(data, row["query_id"], tuple(settings.items()))
+    return _load(data, row.get("global_seed", SEED), row["query_id"], tuple(settings.items()))
 
 
 @lru_cache(maxsize=256)
-def _load(data: Path, query_id: str, settings: tuple[tuple[str, Any], ...]) -> Instance:
-    return COSTBENCH.load({**_lines(data)[query_id], **dict(settings)})
+def _load(data: Path, seed: int, query_id: str, settings: tuple[tuple[str, Any], ...]) -> Instance:
+    return COSTBENCH.load({**_lines(data, seed)[query_id], **dict(settings)})
 
 
 @lru_cache(maxsize=4)
-def _lines(data: Path) -> Mapping[str, Mapping[str, Any]]:
+def _lines(data: Path, seed: int) -> Mapping[str, Mapping[str, Any]]:
     """Lines of a suite by the reference's query id."""
-    return {line["query"]["id"]: line for line in suite_lines([read_queries(data / QUERIES)])}
+    lines = suite_lines([read_queries(data / QUERIES)], seed=seed, alternatives=MOST_BLOCKS)
+    return {line["query"]["id"]: line for line in lines}
 
 
 def played(row: Row, data: Path) -> Episode:
@@ -254,15 +260,19 @@ def _ours(row: Row, episode: Episode) -> dict[str, Any]:
         "scenarios": scenarios[: len(row["scenarios"])],
         "duplicate_banned_tool_reused": walk.banned_again,
         "greedy": row["greedy"] if instance.blocks else _greedy(instance),
-        "eval": {**episode.evaluation, **_unplanned(row, episode)},
+        "eval": as_recorded(row, episode),
     }
 
 
-def _unplanned(row: Row, episode: Episode) -> dict[str, Any]:
-    """Of an episode that ended before its blocks the reference never learns that the truth is incomplete."""
-    if episode.evaluation["is_block_valid"]:
-        return {}
-    return {key: row["eval"][key] for key in ("gt_unblocked", "gt_incomplete", "has_null_block_step")}
+def as_recorded(row: Row, episode: Episode) -> dict[str, Any]:
+    """The evaluation, with what the reference does not know of an episode that ended before its blocks.
+
+    It plans the truth while the agent plays, and so never learns there whether it is complete.
+    """
+    said = dict(episode.evaluation)
+    if not said["is_block_valid"]:
+        said |= {key: row["eval"][key] for key in ("gt_unblocked", "gt_incomplete", "has_null_block_step")}
+    return said
 
 
 def _greedy(instance: Instance) -> dict[str, Any]:
