@@ -363,14 +363,6 @@ def _check_events(instance: Instance, world: World) -> None:
 
     if instance.schedule and instance.block != "none":
         raise UsageError("block: a schedule says all that happens; leave `block` and `blocks` out beside it.")
-    bans = sum(event["kind"] == "ban_tool" for event in instance.schedule)
-    if instance.block in ("ban_tool", "mixed"):
-        bans = instance.blocks
-    if world.chain and bans > world.length - 2:
-        raise UsageError(
-            f"{'schedule' if instance.schedule else 'blocks'}: {bans} bans may leave no way to the goal; "
-            f"a chain of {world.length} stands {world.length - 2} (B.5 of the paper)."
-        )
     if instance.block in ("preference_change", "mixed"):
         drawn_for = instance.alternatives_seed
         if instance.generator == "reference" and drawn_for != instance.seed:
@@ -384,4 +376,22 @@ def _check_events(instance: Instance, world: World) -> None:
         if changes > len(instance.alternatives):
             raise UsageError(
                 f"alternatives: {changes} preference changes need as many; there are {len(instance.alternatives)}."
+            )
+    _check_way(instance, world)
+
+
+def _check_way(instance: Instance, world: World) -> None:
+    """Whether a way to the goal is left whichever tools an agent's calls ban (B.5 of the paper)."""
+    from evalkit.env.costbench.blocks import planned_blocks
+    from evalkit.env.costbench.solvable import fewest_breaks
+
+    blocks = planned_blocks(instance, world)
+    bans = sum(block.kind == "ban_tool" for block in blocks)
+    for size in sorted({0, *(block.size for block in blocks)}) if bans or not world.chain else ():
+        stands = fewest_breaks(world, size, bans) - 1
+        if stands < bans:
+            hidden = f", once those of {size} components are removed" if size else ""
+            raise UsageError(
+                f"{'schedule' if instance.schedule else 'blocks'}: {bans} bans may leave no way to the goal; the tools "
+                f"of task {instance.task!r} stand {max(0, stands)}{hidden} (appendix B.5 of the paper)."
             )

@@ -118,7 +118,11 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
     chain = catalogue.chain
     assert chain is not None
     has_context = bool(catalogue.context) and task != catalogue.context
-    start = [*catalogue.constants, *([context_type(catalogue)] if has_context else []), *dimension_types(catalogue, task)]
+    start = [
+        *catalogue.constants,
+        *([context_type(catalogue)] if has_context else []),
+        *dimension_types(catalogue, task),
+    ]
     own = _chain_types(chain, task, length)
     shadow = _chain_types(chain, catalogue.context, length)[1:] if has_context else []
     types = tuple([*start, *own, *shadow])
@@ -127,9 +131,7 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
     tools = tuple(_span_tool(catalogue, task, length, span, bit) for span in spans)
     foreign: tuple[ToolSpec, ...] = ()
     if has_context:
-        foreign = tuple(
-            _span_tool(catalogue, catalogue.context, length, span, bit) for span in spans if span[0] >= 1
-        )
+        foreign = tuple(_span_tool(catalogue, catalogue.context, length, span, bit) for span in spans if span[0] >= 1)
     place = {tool.name: i for i, tool in enumerate((*tools, *foreign))}
     return World(
         catalogue=catalogue,
@@ -171,9 +173,7 @@ def _chain_types(chain: Chain, task: str, length: int) -> list[str]:
     return [output_type(chain, task, length, i) for i in range(length)]
 
 
-def _span_tool(
-    catalogue: Catalogue, task: str, length: int, span: tuple[int, int], bit: Mapping[str, int]
-) -> ToolSpec:
+def _span_tool(catalogue: Catalogue, task: str, length: int, span: tuple[int, int], bit: Mapping[str, int]) -> ToolSpec:
     chain = catalogue.chain
     assert chain is not None
     first, last = span

@@ -104,10 +104,10 @@ def test_the_reference_s_rules_one_by_one(seed: int, length: int, task: str, who
     by_name = dict(zip((tool.name for tool in (*world.tools, *world.foreign)), found, strict=True))
     # The context's own tools cost in its own world what they cost as foreign ones.
     context = make_world(TRAVEL, "location", length, whole)
-    own = zip(context.tools, reference_costs(context, seed, 15, 25, 0.5, foreign=False), strict=True)
+    own = zip(context.tools, reference_costs(context, seed, 15, 25, 0.5), strict=True)
     assert all(by_name.get(tool.name, cents) == cents for tool, cents in own)
-    assert reference_costs(world, seed, 15, 25, 0.5, foreign=False) == found[: len(world.tools)]
-    for tool, cents in zip((*world.tools, *world.foreign), found, strict=True):
+    assert reference_costs(world, seed, 15, 25, 0.5) == found[: len(world.tools)]
+    for tool, cents in zip(world.tools, found, strict=True):
         if tool.size > 1:
             total = 0.0
             for name in tool.components:
@@ -143,7 +143,7 @@ def test_native_costs_keep_to_their_range(seed: int, distribution: str, one: flo
     world = make_world(TRAVEL, "dining", 5, True)
     found = costs_of(made(seed=seed, distribution=distribution, low=low, high=high, noise=noise, whole=True), world)
     assert found == costs_of(made(seed=seed, distribution=distribution, low=low, high=high, noise=noise), world)
-    for tool, cents in zip((*world.tools, *world.foreign), found, strict=True):
+    for tool, cents in zip(world.tools, found, strict=True):
         assert cents >= 1
         if tool.size == 1:
             assert max(0.01, low) - WHOLE_RANGE <= cents / 100 <= max(0.01, high) + WHOLE_RANGE
@@ -156,9 +156,7 @@ def test_native_distributions_are_shaped_as_they_say() -> None:
     for distribution in DISTRIBUTIONS:
         world = make_world(TRAVEL, "shopping", 40, False)
         cents = [
-            costs_of(
-                made(task="shopping", length=40, seed=seed, noise=0.0, distribution=distribution), world, foreign=False
-            )
+            costs_of(made(task="shopping", length=40, seed=seed, noise=0.0, distribution=distribution), world)
             for seed in range(25)
         ]
         shares[distribution] = (np.array(cents)[:, :40].ravel() / 100 - 15) / 10
@@ -178,8 +176,8 @@ def test_native_noise_is_the_root_of_the_size_and_none_is_a_sum() -> None:
     world = make_world(TRAVEL, "dining", 8, True)
     spread: dict[int, list[float]] = {}
     for seed in range(60):
-        plain = costs_of(made(length=8, whole=True, seed=seed, noise=0.0), world, foreign=False)
-        noisy = costs_of(made(length=8, whole=True, seed=seed, noise=1.0), world, foreign=False)
+        plain = costs_of(made(length=8, whole=True, seed=seed, noise=0.0), world)
+        noisy = costs_of(made(length=8, whole=True, seed=seed, noise=1.0), world)
         for place, tool in enumerate(world.tools):
             assert plain[place] == sum(plain[world.place[name]] for name in tool.components)
             if tool.size > 1:
