@@ -168,7 +168,7 @@ def _check_tools(spec: AgentSpec, endpoint: Endpoint, offers: Mapping[str, int])
         if most is not None and count > most:
             raise UsageError(
                 f"agent {spec.name!r}: a request of suite {suite!r} offers up to {count} tools, and the provider "
-                f"{endpoint.provider.name!r} takes {most}. Leave the suite or the agent out, or choose shorter instances."
+                f"{endpoint.provider.name!r} takes {most}. Leave one of them out, or choose shorter instances."
             )
 
 

@@ -15,7 +15,7 @@ class Query:
     given: Mapping[str, int]
     """By type, constants and context preference: the number of the id in the user's text."""
     number: int
-    """Of the preference that the wishes come to (`ids.py`); it runs through the whole chain, and the right answer has it."""
+    """Of the preference that the wishes come to (`ids.py`); it runs through the chain, and the right answer has it."""
     text: str
     """The user's requirements, without ids."""
     message: str = ""

@@ -125,7 +125,7 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
     ]
     own = _chain_types(chain, task, length)
     shadow = _chain_types(chain, catalogue.context, length)[1:] if has_context else []
-    types = tuple([*start, *own, *shadow])
+    types = (*start, *own, *shadow)
     bit = {name: 1 << i for i, name in enumerate(types)}
     spans = [*((i, i) for i in range(length)), *composite_spans(length, whole)]
     tools = tuple(_span_tool(catalogue, task, length, span, bit) for span in spans)

@@ -106,8 +106,8 @@ def test_the_reference_s_rules_one_by_one(seed: int, length: int, task: str, who
     context = make_world(TRAVEL, "location", length, whole)
     own = zip(context.tools, reference_costs(context, seed, 15, 25, 0.5), strict=True)
     assert all(by_name.get(tool.name, cents) == cents for tool, cents in own)
-    assert reference_costs(world, seed, 15, 25, 0.5) == found[: len(world.tools)]
-    for tool, cents in zip(world.tools, found, strict=True):
+    assert reference_costs(world, seed, 15, 25, 0.5, foreign=False) == found[: len(world.tools)]
+    for tool, cents in zip((*world.tools, *world.foreign), found, strict=True):
         if tool.size > 1:
             total = 0.0
             for name in tool.components:
