@@ -220,7 +220,9 @@ def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Quer
     """Where ids that the user gave must be the right ones: the first that is not."""
     if desk.instance.strict:
         for name in tool.inputs:
-            if name in query.given and _id_number(desk, name, values[name]) != query.given[name]:
+            # Constants stay what the first message said: a change of mind does not give them anew.
+            given = desk.instance.query.given if name in desk.world.catalogue.constants else query.given
+            if name in given and _id_number(desk, name, values[name]) != given[name]:
                 return Refusal("wrong_id", {"argument": name})
     return None
 
