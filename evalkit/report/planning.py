@@ -1,10 +1,10 @@
-"""The tables about planning at the lowest cost (environment costbench): paths, intent, errors, blocks, coverage.
+"""The tables about planning at the lowest cost (environment costbench): paths, intent, errors, blocks.
 
 The paper's names (Cost Gap, AED, ANED, EMR, UIHR, ITUR) are for figures that can stand beside the paper's: those of
 suites whose every instance comes from the reference's own query files. Figures of other suites stand in tables of their
 own, under plain names, with the suite's digest.
 
-Source: Tables 4 and 6, section 5.1 and B.3 of the paper; specification, section 7. Two sets of exclusions are offered
+Source: Tables 4 and 6 and B.3 of the paper; specification, section 7. Two sets of exclusions are offered
 (the reference's and the paper's); each figure says over how many runs it is.
 """
 
@@ -42,6 +42,7 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
     `judged`: by episode id, how many paths a judge counted in the visible plan, beside the built-in counter.
     """
     from evalkit.report.adaptation import adaptation_tables
+    from evalkit.report.coverage import coverage_tables
 
     mine = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
     paper = [cell for cell in mine if is_reference(cell)]
@@ -56,7 +57,7 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
         blocked = [cell for cell in group if is_blocked(cell)]
         if blocked:
             tables.append(_blocks_table(blocked, named))
-    return (*tables, *adaptation_tables(mine), *_coverage_tables(mine, judged or {}))
+    return (*tables, *adaptation_tables(mine), *coverage_tables(mine, judged or {}))
 
 
 def is_reference(cell: Cell) -> bool:
@@ -92,11 +93,11 @@ def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
     return scale * mean_of_instances(values) if values else None
 
 
-def interval(cell: Cell, name: str, keep: Keep, population: str) -> tuple[float, float] | None:
+def interval(cell: Cell, name: str, keep: Keep) -> tuple[float, float] | None:
     """The 95 % interval of such a mean of a share, in percent."""
     strata = {episode.instance: episode.stratum for episode in cell.prefix}
-    where_drawn = (cell.suite.name, cell.agent, name, population)
-    found = mean_interval(_values(cell, name, keep), place=where_drawn, strata=strata, most=1.0)
+    drawn_at = (cell.suite.name, cell.agent, name)
+    found = mean_interval(_values(cell, name, keep), place=drawn_at, strata=strata, most=1.0)
     return None if found is None else (100 * max(0.0, found.low), 100 * found.high)
 
 
@@ -135,7 +136,7 @@ def _titles(named: bool) -> dict[str, str]:
             "ed": "AED",
             "ned": "ANED",
             "exact": "EMR",
-            "any": "EMR, any optimal",
+            "any": "EMR any",
             "intent": "UIHR",
             "invalid": "ITUR",
         }
@@ -162,13 +163,13 @@ def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
     )
 
 
-def _path_figures(cell: Cell, keep: Keep, population: str) -> dict[str, Any]:
+def _path_figures(cell: Cell, keep: Keep) -> dict[str, Any]:
     return {
         "edit_distance": mean(cell, "edit_distance", keep),
         "ned": mean(cell, "ned", keep, 100),
-        "ned_interval": interval(cell, "ned", keep, population),
+        "ned_interval": interval(cell, "ned", keep),
         "exact": mean(cell, "exact", keep, 100),
-        "exact_interval": interval(cell, "exact", keep, population),
+        "exact_interval": interval(cell, "exact", keep),
         "exact_any": mean(cell, "exact_any", keep, 100),
     }
 
@@ -187,7 +188,10 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             *_path_columns(title),
             Column(key="intent", title=title["intent"], kind="percent", unit="% of runs"),
             Column(key="invalid", title=title["invalid"], kind="percent", unit="% of calls"),
-            Column(key="n", title="n", kind="counts"),
+            Column(key="path_runs", title="Runs", kind="count"),
+            Column(key="gap_runs", title="Goal", kind="count", unit="runs"),
+            Column(key="clean_runs", title="Clean", kind="count", unit="runs"),
+            Column(key="calls", title="Calls", kind="count"),
         ),
         rows=tuple(_main_row(cell) for cell in cells),
         packs=packs_of(cells),
@@ -197,8 +201,8 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
             "runs with repeated or extra calls",
             f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
-            f"{title['invalid']}: of all calls, in all runs; n: what a figure is over, in runs or calls; means "
-            "are over instances; no call: runs left out for having none",
+            f"{title['invalid']}: of the calls in all runs; runs, goal, clean, calls: what paths and answers, gap, "
+            "(clean) and the share of calls are over; means are over instances",
             *digest_notes(cells),
         ),
     )
@@ -209,16 +213,17 @@ def _main_row(cell: Cell) -> dict[str, Any]:
     eligible = [episode.metrics for episode in cell.prefix if episode.metrics["eligible"]]
     calls = int(sum(metrics["calls"] for metrics in eligible))
     valid = sum(metrics["valid_calls"] for metrics in eligible)
-    silent = [metrics for metrics in eligible if metrics["messages"] <= SHORT_TALK]
-    counts = {"gap": size(cell, gap), "clean": size(cell, clean), "paths": size(cell, counted), "calls": calls}
     return {
         **place(cell),
         "gap": mean(cell, "gap", gap),
         "gap_clean": mean(cell, "gap", clean),
-        **_path_figures(cell, counted, "counted"),
+        **_path_figures(cell, counted),
         "intent": mean(cell, "intent", counted, 100),
         "invalid": 100 * (1 - valid / calls) if calls else None,
-        "n": {**counts, "no call": len(silent)},
+        "path_runs": size(cell, counted),
+        "gap_runs": size(cell, gap),
+        "clean_runs": size(cell, clean),
+        "calls": calls,
     }
 
 
@@ -239,7 +244,7 @@ def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
         rows=tuple(
             {
                 **place(cell),
-                **_path_figures(cell, reached, "reached"),
+                **_path_figures(cell, reached),
                 "intent": mean(cell, "intent", reached, 100),
                 "reached": size(cell, reached),
                 "episodes": len(cell.prefix),
@@ -282,13 +287,15 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
             *where(cells),
             AGENT,
             *(Column(key=key, title=title, kind="count", unit="calls") for key, title in columns.items()),
+            Column(key="no_call", title="No call", kind="count", unit="runs"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             "repeated: does again what was done; extra: behind the goal; wrong parameter: name or arguments; "
             "unaccessible: inputs not there yet; total: these four",
-            "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error",
+            "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error; no "
+            "call: runs without one that was answered, which no figure of paths or answers has in it",
             *digest_notes(cells),
         ),
     )
@@ -297,7 +304,8 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
 def _call_counts(cells: Sequence[Cell]) -> dict[str, int]:
     episodes = [episode.metrics for cell in cells for episode in cell.prefix]
     found = {name: int(sum(one[name] for one in episodes)) for name in (*ERRORS, *OTHERS, "calls")}
-    return {**found, "errors": sum(found[name] for name in ERRORS)}
+    silent = sum(one["messages"] <= SHORT_TALK for one in episodes)
+    return {**found, "errors": sum(found[name] for name in ERRORS), "no_call": silent}
 
 
 def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
@@ -307,7 +315,7 @@ def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
     for cell in cells:
         rivals = [other for other in cells if other.suite.name == cell.suite.name]
         for population, keep in _populations(rivals).items():
-            figures = _path_figures(cell, keep, population)
+            figures = _path_figures(cell, keep)
             rows.append({**place(cell), "population": population, **figures, "runs": size(cell, keep)})
     return Table(
         name="planning_blocks" if named else "planning_blocks_own",
@@ -337,57 +345,4 @@ def _populations(rivals: Sequence[Cell]) -> dict[str, Keep]:
         "own": counted,
         "any agent": lambda episode: bool(episode.metrics["eligible_any_agent"]),
         "shared": lambda episode: (episode.instance, episode.replicate) in shared,
-    }
-
-
-def _coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[Table, ...]:
-    """How much of what can be planned is written out before the first call."""
-    static = [cell for cell in cells if not is_blocked(cell)]
-    if not static:
-        return ()
-    counts = ("planned", "silent", "judged") if judged else ("planned", "silent")
-    titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged"}
-    share = Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)")
-    table = Table(
-        name="coverage",
-        title="Coverage of the visible plan",
-        columns=(
-            *where(static),
-            AGENT,
-            Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
-            Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
-            Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
-            *([share] if judged else []),
-            *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
-        ),
-        rows=tuple(_coverage_row(cell, judged) for cell in static),
-        packs=packs_of(static),
-        notes=(
-            "distinct complete paths in the first text of a run, by the built-in counter, over 2^(N-1) as in the paper "
-            "and over what tools are offered for (one less, without the tool for the whole)",
-            "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
-            *digest_notes(static),
-        ),
-    )
-    return (table,)
-
-
-def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
-    talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
-    planned = [one for one in talked if "plan_paths" in one.metrics]
-
-    def share(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> float | None:
-        values = by_instance((one, above(one) / one.metrics[below]) for one in episodes)
-        return 100 * mean_of_instances(values) if values else None
-
-    read = [one for one in talked if one.id in judged]
-    return {
-        **place(cell),
-        "coverage": share(planned, lambda one: one.metrics["plan_paths"], "paths_whole"),
-        "coverage_possible": share(planned, lambda one: one.metrics["plan_paths"], "paths_possible"),
-        "coverage_valid": share(planned, lambda one: one.metrics["plan_valid"], "paths_possible"),
-        "judged_coverage": share(read, lambda one: judged[one.id], "paths_whole"),
-        "planned_runs": len(planned),
-        "silent_runs": len(talked) - len(planned),
-        "judged_runs": len(read),
     }

@@ -119,9 +119,8 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
         metrics["gap"] = (sum(walk.costs) - sum(course.costs)) / 100
     if not static:
         metrics["truth_change"] = normalised(course.scenarios[0].path, course.path)
-    metrics |= _against(course, walk)
     solved = walk.optimal and walk.goal
-    metrics["exact_any"] = solved
+    metrics |= {**_against(course, walk), "exact_any": solved}
     return Score(
         value=_value(instance, course, walk),
         solved=solved,

@@ -1,0 +1,68 @@
+"""How much of what can be planned a model writes out in its first text (environment costbench).
+
+Paths are counted by the built-in counter (`env/costbench/coverage.py`) and, where there is one, by a judge; the paper
+has a judge alone. Source: section 5.1 of the paper; specification, section 7.5.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.report.bootstrap import mean_of_instances
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.planning import counted, digest_notes, is_blocked
+from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
+from evalkit.report.tables import Column, Table
+
+
+def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[Table, ...]:
+    """Suites without blocks by agent; none where there is no such suite. `judged`: a judge's counts by episode id."""
+    static = [cell for cell in cells if not is_blocked(cell)]
+    if not static:
+        return ()
+    counts = ("planned", "silent", "judged") if judged else ("planned", "silent")
+    titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs"}
+    share = Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)")
+    table = Table(
+        name="coverage",
+        title="Coverage of the visible plan",
+        columns=(
+            *where(static),
+            AGENT,
+            Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
+            Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
+            Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
+            *([share] if judged else []),
+            *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
+        ),
+        rows=tuple(_coverage_row(cell, judged) for cell in static),
+        packs=packs_of(static),
+        notes=(
+            "distinct complete paths in the first text of a run, by the built-in counter, over 2^(N-1) as in the paper "
+            "and over what tools are offered for (one less, without the tool for the whole)",
+            "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
+            *digest_notes(static),
+        ),
+    )
+    return (table,)
+
+
+def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
+    talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
+    planned = [one for one in talked if "plan_paths" in one.metrics]
+
+    def share(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> float | None:
+        values = by_instance((one, above(one) / one.metrics[below]) for one in episodes)
+        return 100 * mean_of_instances(values) if values else None
+
+    read = [one for one in talked if one.id in judged]
+    return {
+        **place(cell),
+        "coverage": share(planned, lambda one: one.metrics["plan_paths"], "paths_whole"),
+        "coverage_possible": share(planned, lambda one: one.metrics["plan_paths"], "paths_possible"),
+        "coverage_valid": share(planned, lambda one: one.metrics["plan_valid"], "paths_possible"),
+        "judged_coverage": share(read, lambda one: judged[one.id], "paths_whole"),
+        "planned_runs": len(planned),
+        "silent_runs": len(talked) - len(planned),
+        "judged_runs": len(read),
+    }
