@@ -96,7 +96,7 @@ def read_tools(request: Request) -> Offers | None:
     return _read_list(_Same(request.tools))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _read_list(same: _Same) -> Offers | None:
     texts, cents = [], []
     for tool in same.tools:
