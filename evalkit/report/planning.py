@@ -52,7 +52,7 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
         if group:
             tables += [_main_table(group, named), _goal_table(group, named)]
     if mine:
-        tables.append(_calls_table(mine))
+        tables += [_counts_table(mine), _calls_table(mine)]
     for group, named in ((paper, True), (own, False)):
         blocked = [cell for cell in group if is_blocked(cell)]
         if blocked:
@@ -188,10 +188,6 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             *_path_columns(title),
             Column(key="intent", title=title["intent"], kind="percent", unit="% of runs"),
             Column(key="invalid", title=title["invalid"], kind="percent", unit="% of calls"),
-            Column(key="path_runs", title="Runs", kind="count"),
-            Column(key="gap_runs", title="Goal", kind="count", unit="runs"),
-            Column(key="clean_runs", title="Clean", kind="count", unit="runs"),
-            Column(key="calls", title="Calls", kind="count"),
         ),
         rows=tuple(_main_row(cell) for cell in cells),
         packs=packs_of(cells),
@@ -201,29 +197,69 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
             "runs with repeated or extra calls",
             f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
-            f"{title['invalid']}: of the calls in all runs; runs, goal, clean, calls: what paths and answers, gap, "
-            "(clean) and the share of calls are over; means are over instances",
+            f"{title['invalid']}: of the calls in all runs; means are over instances; the table of counts says over how "
+            "many runs and calls each figure is",
             *digest_notes(cells),
         ),
     )
 
 
 def _main_row(cell: Cell) -> dict[str, Any]:
-    gap, clean = _has_gap(reached), _has_gap(_plain_run)
-    eligible = [episode.metrics for episode in cell.prefix if episode.metrics["eligible"]]
-    calls = int(sum(metrics["calls"] for metrics in eligible))
-    valid = sum(metrics["valid_calls"] for metrics in eligible)
+    calls, valid = _total(cell, "calls"), _total(cell, "valid_calls")
     return {
         **place(cell),
-        "gap": mean(cell, "gap", gap),
-        "gap_clean": mean(cell, "gap", clean),
+        "gap": mean(cell, "gap", _GAP),
+        "gap_clean": mean(cell, "gap", _CLEAN_GAP),
         **_path_figures(cell, counted),
         "intent": mean(cell, "intent", counted, 100),
         "invalid": 100 * (1 - valid / calls) if calls else None,
+    }
+
+
+def _total(cell: Cell, name: str) -> int:
+    """A count over the runs that the reference counts."""
+    return int(sum(episode.metrics[name] for episode in cell.prefix if episode.metrics["eligible"]))
+
+
+_GAP, _CLEAN_GAP = _has_gap(reached), _has_gap(_plain_run)
+
+
+def _counts_table(cells: Sequence[Cell]) -> Table:
+    """The denominators of Table 4's figures."""
+    return Table(
+        name="planning_counts",
+        title="What planning figures are over",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="path_runs", title="Paths, answers", kind="count", unit="runs"),
+            Column(key="gap_runs", title="Gap", kind="count", unit="runs"),
+            Column(key="clean_runs", title="Gap (clean)", kind="count", unit="runs"),
+            Column(key="calls", title="Calls", kind="count", unit="calls"),
+            Column(key="blocks_missed", title="Blocks missed", kind="count", unit="runs"),
+            Column(key="no_call", title="No call", kind="count", unit="runs"),
+            Column(key="episodes", title="Episodes", kind="count"),
+        ),
+        rows=tuple(_counts_row(cell) for cell in cells),
+        packs=packs_of(cells),
+        notes=(
+            "blocks missed: runs that did not meet all blocks, or whose truth is incomplete; no call: others without a "
+            "call that was answered; both are in no figure of paths, answers and gap",
+        ),
+    )
+
+
+def _counts_row(cell: Cell) -> dict[str, Any]:
+    missed = size(cell, lambda episode: not episode.metrics["eligible"])
+    return {
+        **place(cell),
         "path_runs": size(cell, counted),
-        "gap_runs": size(cell, gap),
-        "clean_runs": size(cell, clean),
-        "calls": calls,
+        "gap_runs": size(cell, _GAP),
+        "clean_runs": size(cell, _CLEAN_GAP),
+        "calls": _total(cell, "calls"),
+        "blocks_missed": missed,
+        "no_call": len(cell.prefix) - missed - size(cell, counted),
+        "episodes": len(cell.prefix),
     }
 
 
@@ -287,15 +323,13 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
             *where(cells),
             AGENT,
             *(Column(key=key, title=title, kind="count", unit="calls") for key, title in columns.items()),
-            Column(key="no_call", title="No call", kind="count", unit="runs"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             "repeated: does again what was done; extra: behind the goal; wrong parameter: name or arguments; "
             "unaccessible: inputs not there yet; total: these four",
-            "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error; no "
-            "call: runs without one that was answered, which no figure of paths or answers has in it",
+            "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error",
             *digest_notes(cells),
         ),
     )
@@ -304,8 +338,7 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
 def _call_counts(cells: Sequence[Cell]) -> dict[str, int]:
     episodes = [episode.metrics for cell in cells for episode in cell.prefix]
     found = {name: int(sum(one[name] for one in episodes)) for name in (*ERRORS, *OTHERS, "calls")}
-    silent = sum(one["messages"] <= SHORT_TALK for one in episodes)
-    return {**found, "errors": sum(found[name] for name in ERRORS), "no_call": silent}
+    return {**found, "errors": sum(found[name] for name in ERRORS)}
 
 
 def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:

@@ -61,7 +61,7 @@ class Report:
         Keys `axis:NAME` depend on what the sweep varied; `best_so_far_rate` and `exploration_rate` are there where an
         environment of the run gives them, `no_action` and `unresponsive` where one has periods. Tables that are there
         where the run has such episodes: `planning`, `planning_goal_only`, `planning_blocks` (each also with `_own`, for
-        suites that are not the reference's), `planning_calls`, `adaptation`, `coverage`.
+        suites that are not the reference's), `planning_counts`, `planning_calls`, `adaptation`, `coverage`.
         """
         manifest = self.manifest
         return {

@@ -119,7 +119,9 @@ def test_figures_and_what_they_are_over(static: Cell) -> None:
     assert (row["edit_distance"], row["ned"], row["exact"], row["exact_any"]) == (9 / 4, 50.0, 25.0, 50.0)
     assert row["intent"] == 75.0
     assert row["invalid"] == pytest.approx(100 * (1 - 14 / 16))
-    assert [row[key] for key in ("gap_runs", "clean_runs", "path_runs", "calls")] == [3, 2, 4, 16]
+    counts = only(tables([static])["planning_counts"])
+    assert [counts[key] for key in ("gap_runs", "clean_runs", "path_runs", "calls")] == [3, 2, 4, 16]
+    assert [counts[key] for key in ("blocks_missed", "no_call", "episodes")] == [0, 1, 5]
     low, high = row["exact_interval"]
     assert 0 <= low <= 25 <= high <= 100
 
@@ -159,7 +161,7 @@ def test_errors_by_kind_with_totals(static: Cell) -> None:
     found = tables([static, rival])["planning_calls"]
     row = only(found, agent="a")
     assert [row[key] for key in ("repeated", "extra", "wrong_parameter", "unaccessible")] == [1, 2, 2, 1]
-    assert (row["errors"], row["parallel_extra"], row["calls"], row["no_call"]) == (6, 4, 16, 1)
+    assert (row["errors"], row["parallel_extra"], row["calls"]) == (6, 4, 16)
     total = only(found, agent=ALL_AGENTS)
     assert (total["errors"], total["calls"]) == (9, 21)
     assert len(tables([static])["planning_calls"].rows) == 1
@@ -186,7 +188,9 @@ def test_three_populations_under_blocks() -> None:
     assert only(table, agent="a", population="own")["exact"] == 75.0
     assert only(table, agent="a", population="shared")["exact"] == 50.0
     main = only(tables(cells)["planning"], agent="b")
-    assert (main["gap"], main["gap_clean"], main["gap_runs"], main["path_runs"]) == (None, None, 0, 2)
+    counts = only(tables(cells)["planning_counts"], agent="b")
+    assert (main["gap"], main["gap_clean"]) == (None, None)
+    assert [counts[key] for key in ("gap_runs", "path_runs", "blocks_missed", "no_call")] == [0, 2, 2, 0]
     assert "planning_blocks_own" in tables([blocked_cell("a", [1], sha256="")])
 
 
@@ -279,6 +283,7 @@ def test_the_references_group_figures_come_out(shared: Path) -> None:
         assert row["exact"] == pytest.approx(100 * paths["tool_path_exact_match_ratio"])
         assert row["intent"] == pytest.approx(100 * want["accuracy_metrics"]["final_answer_accuracy"])
         assert row["invalid"] == pytest.approx(100 * (1 - want["tool_usage_metrics"]["valid_search_ratio"]))
-        assert row["calls"] == want["tool_usage_metrics"]["total_tool_calls"]
+        counts = only(tables([a_cell(episodes)])["planning_counts"])
+        assert counts["calls"] == want["tool_usage_metrics"]["total_tool_calls"]
         if mode is None:
             assert row["gap"] == pytest.approx(costs["avg_agent_cost"] - costs["avg_gt_cost"])
