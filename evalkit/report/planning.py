@@ -197,8 +197,8 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
             "runs with repeated or extra calls",
             f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
-            f"{title['invalid']}: of the calls in all runs; means are over instances; the table of counts says over how "
-            "many runs and calls each figure is",
+            f"{title['invalid']}: of the calls in all runs; means are over instances; the table of counts says over "
+            "how many runs and calls each figure is",
             *digest_notes(cells),
         ),
     )
