@@ -244,6 +244,8 @@ async def _plan_cell(resolved: Resolved, agent: ManifestAgent, suite: ManifestSu
     samples: list[Sample] = []
     until = time.process_time() + seconds
     for episode in episodes(manifest, [agent], only):
+        if episode.suite.name != suite.name:
+            continue  # a suite's plain name also chooses its variants
         samples.append(await _play_one(resolved, episode, stand_in))
         if time.process_time() >= until:
             break

@@ -153,7 +153,7 @@ def rows() -> Rows:
             {"input": "[1]", "result": {"raises": "AssertionError", "msg": ""}},
             {"input": "{'a': " + "[" * 200 + "]" * 200 + "}", "result": {"ok": {"a": "deep"}}},
         ],
-        "costs_seed7.jsonl": [{"query_id": "one"}, {"query_id": "two"}],
+        "litmus_tests.jsonl": [{"query_id": "one"}, {"query_id": "two"}],
     }
 
 
@@ -183,11 +183,11 @@ def test_golden_files_made_by_definition_are_equal(tmp_path: Path) -> None:
         "scheduling_baselines": {"equal": 1},
         "score_replays": {"documented": 1},
         "parse_dict": {"equal": 3, "documented": 2},
-        "costs": {"out of scope": 2},
+        "litmus": {"out of scope": 2},
     }
     assert "own-denominator-and-exploration (1)" in text
     assert "action-bounded (1)" in text
-    assert "2: the environment costbench is not there yet" in text
+    assert "2: litmus tests are not part of evalkit" in text
 
 
 def swap(row: list[Any]) -> None:

@@ -108,3 +108,14 @@ def test_a_plan_warns_where_the_budget_will_not_do(
     assert words in printed
     assert "knuth" in printed
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+
+
+def test_a_suite_and_its_variants_are_planned_apart(tmp_path: Path) -> None:
+    text = (
+        'replicates = 2\n[[agents]]\nprovider = "simulated"\nmodel = "random"\n[[suites]]\nname = "scheduling/basic"\n'
+        'instances = ["seed-0", "seed-3"]\n[[suites]]\nname = "scheduling/basic"\n'
+        'instances = ["seed-0", "seed-3"]\nvary = { periods = [5] }\n'
+    )
+    plain, varied = planned(resolved(tmp_path, text)).cells
+    assert (plain.episodes, plain.played, plain.chain) == (4, 4, 200)
+    assert (varied.episodes, varied.played, varied.chain) == (4, 4, 10)

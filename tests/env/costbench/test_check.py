@@ -9,7 +9,16 @@ from evalkit.env.costbench.check import check
 from evalkit.errors import UsageError
 
 PLAIN: dict[str, Any] = msgspec.to_builtins(shipped("delivery"))
-GONE = object()
+
+
+class _Absent:
+    """Takes a key away."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+GONE = _Absent()
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
