@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from evalkit.conform.documented import DOCUMENTED
-from evalkit.conform.files import Case, cases, golden_files
+from evalkit.conform.files import Case, cases, golden_files, with_rows
 from evalkit.conform.kinds import KINDS, Kind, kind_of
 from evalkit.conform.verdict import Status, Verdict, differing
 from evalkit.errors import UsageError
@@ -80,7 +80,7 @@ def compare(goldens: Path, data: Path | None) -> tuple[list[Tally], list[Path]]:
             continue
         tally = tallies.setdefault(kind.name, Tally(kind))
         for case in cases(path, goldens):
-            tally.add(case, check(kind, case, data))
+            tally.add(case, check(kind, with_rows(case, path, kind.beside), data))
     return [tallies[kind.name] for kind in KINDS if kind.name in tallies], strange
 
 

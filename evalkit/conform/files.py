@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,15 @@ def cases(path: Path, folder: Path) -> Iterator[Case]:
         for number, raw in enumerate(file, 1):
             if raw.strip():
                 yield _case(raw, f"{name}:{number}")
+
+
+def with_rows(case: Case, path: Path, pattern: str) -> Case:
+    """A document with the rows of the files beside it, under `beside`."""
+    if not pattern or not isinstance(case.row, dict):
+        return case
+    files = sorted(path.parent.glob(pattern))
+    rows = [one.row for file in files for one in cases(file, path.parent) if not one.flaw]
+    return replace(case, row={**case.row, "beside": rows})
 
 
 def _document(path: Path, name: str) -> Iterator[Case]:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from evalkit.conform import (
+    costbench_aggregates,
     costbench_blocking,
     costbench_costs,
     costbench_metrics,
@@ -33,6 +34,8 @@ class Kind:
     patterns: tuple[str, ...]
     """File names, with `*`."""
     check: Checker
+    beside: str = ""
+    """Files of the same folder, with `*`, whose rows a document of this kind is about: they join it as `beside`."""
 
 
 def kind_of(name: str) -> Kind | None:
@@ -73,6 +76,12 @@ KINDS: tuple[Kind, ...] = (
     _kind("costs", costbench_costs.costs, "costs_seed*.jsonl", "costs_variants*.jsonl"),
     _kind("paths", costbench_paths.paths, "paths_seed*.jsonl"),
     _kind("blocking", costbench_blocking.blocking, "blocking_*.jsonl"),
+    Kind(
+        name="metrics_aggregate",
+        patterns=("metrics_aggregate*.json",),
+        check=costbench_aggregates.aggregates,
+        beside=costbench_aggregates.ROWS,
+    ),
     _kind("metrics", costbench_metrics.metrics, "metrics_*.json*"),
     _kind("greedy_table", costbench_paths.greedy_table),
     _kind("tie_stats", costbench_paths.tie_stats),

@@ -43,6 +43,7 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
     """
     from evalkit.report.adaptation import adaptation_tables
     from evalkit.report.coverage import coverage_tables
+    from evalkit.report.ties import ties_tables
 
     mine = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
     paper = [cell for cell in mine if is_reference(cell)]
@@ -57,13 +58,17 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
         blocked = [cell for cell in group if is_blocked(cell)]
         if blocked:
             tables.append(_blocks_table(blocked, named))
-    return (*tables, *adaptation_tables(mine), *coverage_tables(mine, judged or {}))
+    return (*tables, *ties_tables(mine), *adaptation_tables(mine), *coverage_tables(mine, judged or {}))
 
 
 def is_reference(cell: Cell) -> bool:
-    """Whether all instances of the cell's suite come from the reference's query files."""
-    sources = [one.line.get("source") for one in cell.suite.instances]
-    return bool(sources) and all(source and source.get("sha256") in REFERENCE_FILES for source in sources)
+    """Whether all instances of the cell's suite come from the reference's query files, with costs drawn as it does."""
+    return all(_as_published(one.line) for one in cell.suite.instances)
+
+
+def _as_published(line: Mapping[str, Any]) -> bool:
+    known = (line.get("source") or {}).get("sha256") in REFERENCE_FILES
+    return known and line.get("generator") == "reference" and not line.get("costs")
 
 
 def is_blocked(cell: Cell) -> bool:
@@ -154,7 +159,7 @@ def _titles(named: bool) -> dict[str, str]:
 
 def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
     return (
-        Column(key="edit_distance", title=title["ed"], kind="number", unit="calls"),
+        Column(key="edit_distance", title=title["ed"], kind="fine", unit="calls"),
         Column(key="ned", title=title["ned"], kind="percent", unit="%"),
         Column(key="ned_interval", title="95 %", kind="interval", unit="%"),
         Column(key="exact", title=title["exact"], kind="percent", unit="% of runs"),
@@ -183,8 +188,8 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
         columns=(
             *where(cells),
             AGENT,
-            Column(key="gap", title=title["gap"], kind="number", unit="cost units"),
-            Column(key="gap_clean", title=title["clean"], kind="number", unit="cost units"),
+            Column(key="gap", title=title["gap"], kind="fine", unit="cost units"),
+            Column(key="gap_clean", title=title["clean"], kind="fine", unit="cost units"),
             *_path_columns(title),
             Column(key="intent", title=title["intent"], kind="percent", unit="% of runs"),
             Column(key="invalid", title=title["invalid"], kind="percent", unit="% of calls"),

@@ -12,9 +12,10 @@ from typing import Any, Literal
 from evalkit.money import show_usd
 from evalkit.report.visible import visible
 
-Kind = Literal["text", "score", "percent", "interval", "count", "tokens", "number", "usd", "seconds", "counts"]
-"""`score` and `percent` are 0 to 100; `interval` is a (low, high) pair of scores; `usd` is whole pico-dollars;
-`counts` is a mapping from names to counts. Any value may be None: there is none."""
+Kind = Literal["text", "score", "percent", "interval", "count", "tokens", "number", "fine", "usd", "seconds", "counts"]
+"""`score` and `percent` are 0 to 100; `interval` is a (low, high) pair of scores; `fine` is a number whose
+third decimal matters; `usd` is whole pico-dollars; `counts` is a mapping from names to counts. Any value may be None:
+there is none."""
 
 MISSING = "–"
 
@@ -90,6 +91,8 @@ def shown(column: Column, value: Any) -> str:
             return _tokens(value)
         case "number":
             return f"{value:.2f}"
+        case "fine":
+            return f"{value:.3f}"
         case "usd":
             return show_usd(value)
         case "seconds":

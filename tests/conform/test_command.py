@@ -1,12 +1,14 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalkit.conform.command import compare, run
+from evalkit.conform.files import cases, with_rows
 from evalkit.conform.kinds import kind_of
 from evalkit.conform.scheduling import level, sampled
 from evalkit.conform.walks import play_knuth, submit_all, target
@@ -307,3 +309,15 @@ def test_the_shared_golden_files_hold(shared: Path) -> None:
     for tally in tallies:
         if tally.kind.name.startswith("scheduling_") and tally.kind.name != "scheduling_heuristic":
             assert tally.count == {"equal": tally.count.total()}
+
+
+def test_a_document_sees_the_rows_of_the_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "rows_b.jsonl").write_text('{"n": 2}\nnonsense\n')
+    (tmp_path / "rows_a.jsonl").write_text('{"n": 1}\n')
+    path = tmp_path / "sums.json"
+    path.write_text('{"total": 3}')
+    (case,) = cases(path, tmp_path)
+    assert with_rows(case, path, "rows_*.jsonl").row == {"total": 3, "beside": [{"n": 1}, {"n": 2}]}
+    assert with_rows(case, path, "") == case
+    listed = replace(case, row=[1])
+    assert with_rows(listed, path, "rows_*.jsonl") == listed

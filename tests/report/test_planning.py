@@ -68,7 +68,12 @@ def a_cell(
     names = dict.fromkeys(episode.instance for episode in episodes)
     source = {"source": {"file": "queries.json", "sha256": sha256, "row": 1}} if sha256 else {}
     instances = [
-        ManifestInstance(id=name, digest=name, stratum="dining", line={"id": name, "query": name, **source, **line})
+        ManifestInstance(
+            id=name,
+            digest=name,
+            stratum="dining",
+            line={"id": name, "generator": "reference", "query": name, **source, **line},
+        )
         for name in names
     ]
     return Cell(
@@ -138,6 +143,8 @@ def test_only_suites_of_the_reference_bear_the_papers_names(static: Cell) -> Non
     assert is_reference(a_cell(static.prefix, sha256=TRAIN))
     assert not is_reference(mine)
     assert not is_reference(a_cell(static.prefix, sha256="0" * 64))
+    assert not is_reference(a_cell(static.prefix, generator="native"))
+    assert not is_reference(a_cell(static.prefix, costs={"A": "1.00"}))
     found = tables([static, replace(mine, suite=replace_name(mine.suite, "own"))])
     papers = {"Cost Gap", "AED", "ANED", "EMR", "UIHR", "ITUR"}
     assert papers <= {column.title for column in found["planning"].columns}
@@ -192,6 +199,20 @@ def test_three_populations_under_blocks() -> None:
     assert (main["gap"], main["gap_clean"]) == (None, None)
     assert [counts[key] for key in ("gap_runs", "path_runs", "blocks_missed", "no_call")] == [0, 2, 2, 0]
     assert "planning_blocks_own" in tables([blocked_cell("a", [1], sha256="")])
+
+
+def test_optimal_runs_on_another_path_are_listed() -> None:
+    other = {**GOOD, "exact": 0, "edit_distance": 2, "ned": 0.5}
+    lost = {**LOST, "exact_any": 0}
+    found = a_cell(
+        [an_episode("i2", other), an_episode("i1", GOOD), an_episode("i0", other), an_episode("i0", other, 1)]
+        + [an_episode("i3", lost)]
+    )
+    row = only(tables([found])["planning_ties"])
+    assert (row["runs"], row["instances"], row["which"]) == (3, 2, "i0, i2")
+    assert "planning_ties" not in tables([a_cell([an_episode("i0", GOOD)])])
+    many = only(tables([a_cell([an_episode(f"i{i:02}", other) for i in range(45)])])["planning_ties"])
+    assert many["which"].endswith("i39 and 5 more")
 
 
 def test_adaptation_pairs_the_same_instance_without_its_block() -> None:
