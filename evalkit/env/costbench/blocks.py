@@ -114,6 +114,8 @@ def removed_ranges(generator: str, base: int, count: int, length: int) -> list[t
 
     They are disjoint where there is room for that by count; where a hundred draws overlap, the next one counts.
     """
+    if not count:
+        return []
     stream = draws(generator, base, "remove_tools")
     low, high = LEAST_SIZE, max(length, LEAST_SIZE)
     width = high // 2 if low + high // 2 <= high else high - low
