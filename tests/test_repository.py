@@ -161,3 +161,18 @@ def test_an_installed_wheel_finds_what_it_carries(wheel: Path, tmp_path: Path) -
     )
     first = done.stdout.splitlines()[0]
     assert first == str(tmp_path / "site" / "evalkit" / "_shipped" / "runs" / "quickstart.toml")
+
+
+def test_the_page_about_costbench_names_every_parameter_and_event() -> None:
+    from evalkit.env.costbench.parameters import KINDS, PARAMETERS
+
+    text = (PROJECT / "docs" / "costbench.md").read_text()
+    missing = [name for name in (*PARAMETERS, *KINDS, "mixed") if f"`{name}`" not in text]
+    assert missing == []
+
+
+def test_the_page_about_sweeps_names_every_policy() -> None:
+    from evalkit.policy.table import POLICIES
+
+    text = (PROJECT / "docs" / "sweeps.md").read_text()
+    assert [name for name in POLICIES if f"`{name}`" not in text] == []
