@@ -34,7 +34,7 @@ SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
         "sequence",
         "digits",
         "label",
-        "placeholder",
+        "number",
         "example",
     ),
     "parts.stages": ("count", "stages"),
@@ -60,7 +60,7 @@ TOOL_TEXTS: Mapping[str, tuple[str, ...]] = {
     "tools.step": ("stage", "first"),
     "tools.terms": ("cost", "type"),
     "arguments.value": ("about",),
-    "arguments.id": ("type", "label", "placeholder"),
+    "arguments.id": ("type", "label", "number"),
 }
 
 
@@ -95,7 +95,7 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
         goal=world.goal_type,
         digits=digits,
         label=world.labels[world.goal_type],
-        placeholder="d" * digits,
+        number="d" * digits,
     )
 
 
@@ -208,8 +208,8 @@ def _property(world: World, split: str, name: str, texts: Mapping[str, str]) -> 
         values = split_values(catalogue, world.task, split)[key]
         text = fill(texts["arguments.value"], about=_dimension_about(catalogue, key))
         return {"type": "string", "description": text, "enum": list(values)}
-    placeholder = "d" * catalogue.digits[split]
-    text = fill(texts["arguments.id"], type=name, label=world.labels[name], placeholder=placeholder)
+    number = "d" * catalogue.digits[split]
+    text = fill(texts["arguments.id"], type=name, label=world.labels[name], number=number)
     return {"type": "string", "description": text}
 
 
