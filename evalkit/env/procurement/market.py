@@ -1,0 +1,137 @@
+"""A menu of deals and what is exactly true of a plan: its cost, its categories' totals, the workers it supports.
+
+Money is an integer number of cents. A category's total is the sum over its items of units times effectiveness, also an
+integer; a plan supports the geometric mean of its totals many workers. Plans are compared by the product of their
+totals, an exact integer that orders them as the workers do.
+
+A plan is a tuple of quantities, whole numbers from 0, one a deal in the menu's order.
+
+Source: specification of the reference, section B.3; math.md, section 3.
+Differs: the reference adds up dollars in floats, so that a plan of exactly the budget may count as too dear; here a
+plan is within the budget if its cents are.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+BASIC = "basic"
+TWO_PART = "two_part_tariff"
+BULK = "bulk_discount"
+KINDS = (BASIC, TWO_PART, BULK)
+"""Kinds of deals, in the order the reference draws them from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deal:
+    """One line of the menu. Its quantity says how often its contents are bought."""
+
+    id: str
+    kind: str
+    """`basic`: price a unit; `two_part_tariff`: a fixed cost besides; `bulk_discount`: from a least quantity on."""
+    contents: tuple[tuple[int, int], ...]
+    """(item's index, units of it), in the order the menu shows them; each item once."""
+    price: int
+    """Cents a unit of the deal."""
+    fixed: int = 0
+    """Cents once, where any is bought; 0 unless the deal is a two-part tariff."""
+    least: int = 0
+    """The smallest quantity above 0 that can be bought; 0 unless the deal is a bulk discount."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """What is for sale, what it is good for, and the money there is."""
+
+    categories: tuple[tuple[str, ...], ...]
+    """Item ids by category. Items are numbered through all categories, from 0."""
+    effectiveness: tuple[int, ...]
+    """By item: what one unit adds to its category's total. Hidden from the agent."""
+    deals: tuple[Deal, ...]
+    budget: int
+    """Cents."""
+    gains: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+    """By deal, by category: what one unit of the deal adds to the category's total."""
+
+    def __post_init__(self) -> None:
+        category = [c for c, items in enumerate(self.categories) for _ in items]
+        rows = []
+        for deal in self.deals:
+            row = [0] * len(self.categories)
+            for item, units in deal.contents:
+                row[category[item]] += units * self.effectiveness[item]
+            rows.append(tuple(row))
+        object.__setattr__(self, "gains", tuple(rows))
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The items' ids, in order."""
+        return tuple(item for items in self.categories for item in items)
+
+
+def deal_cost(deal: Deal, quantity: int) -> int:
+    """Cents for so much of one deal. A bulk discount below its least quantity counts as nothing, as in the reference:
+    the plan is infeasible anyway."""
+    if quantity <= 0 or quantity < deal.least:
+        return 0
+    return deal.fixed + deal.price * quantity
+
+
+def plan_cost(market: Market, quantities: Sequence[int]) -> int:
+    """Cents for a plan."""
+    return sum(deal_cost(deal, quantity) for deal, quantity in zip(market.deals, quantities, strict=True) if quantity)
+
+
+def short_deals(market: Market, quantities: Sequence[int]) -> list[int]:
+    """Places of the bulk discounts of which a plan takes some, but less than the least quantity."""
+    return [place for place, deal in enumerate(market.deals) if 0 < quantities[place] < deal.least]
+
+
+def is_feasible(market: Market, quantities: Sequence[int]) -> bool:
+    """Whether a plan can be bought: no bulk discount below its least quantity, and no more than the budget."""
+    return not short_deals(market, quantities) and plan_cost(market, quantities) <= market.budget
+
+
+def totals(market: Market, quantities: Sequence[int]) -> tuple[int, ...]:
+    """A plan's total by category."""
+    found = [0] * len(market.categories)
+    for quantity, row in zip(quantities, market.gains, strict=True):
+        if quantity:
+            for category, gain in enumerate(row):
+                found[category] += quantity * gain
+    return tuple(found)
+
+
+def product(market: Market, quantities: Sequence[int]) -> int:
+    """The product of a plan's totals, exactly."""
+    return product_of(totals(market, quantities))
+
+
+def product_of(by_category: Sequence[int]) -> int:
+    """The product of totals, exactly."""
+    found = 1
+    for total in by_category:
+        found *= total
+    return found
+
+
+def workers(market: Market, quantities: Sequence[int]) -> float:
+    """How many workers a plan supports."""
+    return workers_of(totals(market, quantities))
+
+
+def workers_of(by_category: Sequence[float]) -> float:
+    """The geometric mean of totals, rounded as the reference rounds it: powers are multiplied one by one."""
+    exponent = 1 / len(by_category)
+    found = 1.0
+    for total in by_category:
+        found *= float(total) ** exponent
+    return found
+
+
+def market_digest(market: Market) -> str:
+    """Hex digest of all that a market holds."""
+    deals = [[deal.id, deal.kind, deal.contents, deal.price, deal.fixed, deal.least] for deal in market.deals]
+    text = json.dumps([market.categories, market.effectiveness, deals, market.budget], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
