@@ -1,10 +1,9 @@
 """The kernels' promises, in CPU time of this process, each beside the plain definition measured in the same run."""
 
 import sys
-import time
-from collections.abc import Callable
 
 import numpy as np
+from measuring import best, span
 
 from evalkit.env.scheduling.batch import blocking_counts, repair_runs
 from evalkit.env.scheduling.generate import FAMILIES, Gaps, reference_market
@@ -14,7 +13,6 @@ SIZES = {10: 0.15, 20: 0.35, 50: 0.9}
 """Microseconds a matching that batches of this size may cost."""
 EXPECTED_US = 20.0
 HEURISTIC_MS = 1.0
-REPEATS = 7
 
 
 def main() -> bool:
@@ -33,11 +31,11 @@ def _counting(n: int, promise_us: float) -> bool:
     market, draws = _market(n), np.random.default_rng(0)
     many = np.array([draws.permutation(n) for _ in range(20_000)])
     few = many[:200]
-    plain = _best(lambda: blocking_counts(market, few, compiled=False)) / len(few)
+    plain = best(lambda: blocking_counts(market, few, compiled=False)) / len(few)
     return _row(
         f"blocking pairs of a matching, n = {n}",
         plain,
-        _best(lambda: blocking_counts(market, many, compiled=True)) / len(many),
+        best(lambda: blocking_counts(market, many, compiled=True)) / len(many),
         promise_us * 1e-6,
     )
 
@@ -46,8 +44,8 @@ def _expected() -> bool:
     # Plain: 10,000 random matchings, as the reference estimates it.
     market = _market(50)
     sample = np.array([np.random.default_rng(0).permutation(50) for _ in range(1000)])
-    plain = 10 * _best(lambda: blocking_counts(market, sample, compiled=False))
-    exact = _best(lambda: expected_numerator(market.worker_rank, market.task_rank_t))
+    plain = 10 * best(lambda: blocking_counts(market, sample, compiled=False))
+    exact = best(lambda: expected_numerator(market.worker_rank, market.task_rank_t))
     return _row("expected blocking pairs, n = 50", plain, exact, EXPECTED_US * 1e-6)
 
 
@@ -55,32 +53,14 @@ def _heuristic() -> bool:
     market, draws = _market(50), np.random.default_rng(0)
     starts = np.array([draws.permutation(50) for _ in range(200)])
     uniforms = draws.random((200, 99))
-    plain = _best(lambda: repair_runs(market, starts[:2], uniforms[:2], compiled=False)) / 2
-    measured = _best(lambda: repair_runs(market, starts, uniforms, compiled=True)) / len(starts)
+    plain = best(lambda: repair_runs(market, starts[:2], uniforms[:2], compiled=False)) / 2
+    measured = best(lambda: repair_runs(market, starts, uniforms, compiled=True)) / len(starts)
     return _row("heuristic run, n = 50, 100 periods", plain, measured, HEURISTIC_MS * 1e-3)
 
 
-def _best(work: Callable[[], object]) -> float:
-    """CPU seconds of the fastest of several runs, after one that compiles."""
-    work()
-    found = []
-    for _ in range(REPEATS):
-        began = time.process_time_ns()
-        work()
-        found.append((time.process_time_ns() - began) * 1e-9)
-    return min(found)
-
-
 def _row(name: str, plain: float, measured: float, promise: float) -> bool:
-    print(f"{name:44}{_span(plain):>12}{_span(measured):>12}{'<= ' + _span(promise):>12}")
+    print(f"{name:44}{span(plain):>12}{span(measured):>12}{'<= ' + span(promise):>12}")
     return measured <= promise
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
 
 
 if __name__ == "__main__":

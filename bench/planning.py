@@ -1,10 +1,9 @@
 """What CostBench's plans promise, in CPU time of this process, beside the plain path and the reference's figure."""
 
 import sys
-import time
-from collections.abc import Callable
 
 import numpy as np
+from measuring import best, span
 
 from evalkit.env.costbench.batch import UNAVAILABLE, cheapest, greedy
 from evalkit.env.costbench.catalogue import shipped
@@ -23,7 +22,6 @@ DISTANCE_REFERENCE_S = {5: 10.6e-6, 8: 23.3e-6}
 MANY, FEW = 50_000, 300
 LOW, HIGH, NOISE = 1500, 2500, 10
 """Cents: range of atomic costs, and the noise of a composite times the root of its size."""
-REPEATS = 7
 
 
 def main() -> bool:
@@ -39,11 +37,11 @@ def _plans(n: int) -> bool:
     costs, held = _chains(n), np.ones(MANY, np.int64)
     world = make_world(shipped("travel"), "dining", n, whole=False)
     terms = [_terms(world, one) for one in costs[:FEW]]
-    plain = _best(lambda: [optimal_path(world, one, world.start) for one in terms]) / FEW
-    quick = _best(lambda: cheapest(costs, held, compiled=True)) / MANY
+    plain = best(lambda: [optimal_path(world, one, world.start) for one in terms]) / FEW
+    quick = best(lambda: cheapest(costs, held, compiled=True)) / MANY
     solves = _row(f"cheapest plan, N = {n}", SOLVE_REFERENCE_S[n], plain, quick, SOLVES_PER_S)
-    plain = _best(lambda: [greedy_path(world, one, world.start, None, 20) for one in terms]) / FEW
-    quick = _best(lambda: greedy(costs, held, compiled=True)) / MANY
+    plain = best(lambda: [greedy_path(world, one, world.start, None, 20) for one in terms]) / FEW
+    quick = best(lambda: greedy(costs, held, compiled=True)) / MANY
     return _row(f"greedy plan, N = {n}", GREEDY_REFERENCE_S[n], plain, quick, GREEDY_PER_S) and solves
 
 
@@ -70,39 +68,19 @@ def _distance(calls: int) -> bool:
     world = make_world(shipped("travel"), "dining", 8, whole=False)
     draws = np.random.default_rng(calls)
     paths = [[world.tools[i].name for i in draws.integers(0, len(world.tools), calls)] for _ in range(FEW)]
-    spent = _best(lambda: [normalised(one, paths[0]) for one in paths]) / FEW
+    spent = best(lambda: [normalised(one, paths[0]) for one in paths]) / FEW
     return _row(f"edit distance, {calls} calls", reference, spent, None, 1 / reference)
 
 
-def _best(work: Callable[[], object]) -> float:
-    """CPU seconds of the fastest of several runs, after one that compiles."""
-    work()
-    found = []
-    for _ in range(REPEATS):
-        began = time.process_time_ns()
-        work()
-        found.append((time.process_time_ns() - began) * 1e-9)
-    return min(found)
-
-
 def _row(name: str, reference: float, plain: float, quick: float | None, least: float) -> bool:
-    best = plain if quick is None else quick
-    batch = "-" if quick is None else _span(quick)
-    print(
-        f"{name:34}{_span(reference):>12}{_span(plain):>12}{batch:>12}{_rate(1 / best):>12}{'>= ' + _rate(least):>12}"
-    )
-    return 1 / best >= least
+    spent = plain if quick is None else quick
+    batch = "-" if quick is None else span(quick)
+    print(f"{name:34}{span(reference):>12}{span(plain):>12}{batch:>12}{_rate(1 / spent):>12}{'>= ' + _rate(least):>12}")
+    return 1 / spent >= least
 
 
 def _rate(number: float) -> str:
     return f"{number / 1e6:.1f} M" if number >= 1e6 else f"{number / 1e3:.0f} k"
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
 
 
 if __name__ == "__main__":
