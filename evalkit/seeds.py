@@ -65,3 +65,14 @@ def derive(*place: str | int) -> int:
     """A seed of 31 bits made from a place, for generators that take one (a request's `seed` field)."""
     name = "/".join(map(str, place)).encode()
     return int.from_bytes(hashlib.sha256(name).digest()[:4], "big") >> 1
+
+
+def fractions(seed: int, *place: str | int) -> tuple[float, float]:
+    """Two doubles in [0, 1) of one place, from its digest: where no more are needed, a tenth of a stream's price."""
+    name = "/".join(map(str, (seed, *place))).encode()
+    digest = hashlib.sha256(name).digest()
+    return _double(digest[:8]), _double(digest[8:16])
+
+
+def _double(word: bytes) -> float:
+    return (int.from_bytes(word, "big") >> 11) * 2.0**-53

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from evalkit.env.costbench.catalogue import Catalogue
 from evalkit.env.costbench.world import ToolSpec, World, registry
 from evalkit.env.mersenne import Mersenne
-from evalkit.seeds import Stream
+from evalkit.seeds import fractions
 
 if TYPE_CHECKING:
     from evalkit.env.costbench.instance import Instance
@@ -110,40 +110,39 @@ def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
     return [sums[tool.first, tool.last] for tool in tools]
 
 
-def _native_costs(instance: "Instance", world: World, draw_seed: int) -> list[int]:
-    tools = world.tools
+def _native_costs(instance: "Instance", world: World, seed: int) -> list[int]:
     found: dict[str, int] = {}
     # Atomic tools first: in a graph a composite may stand before its components.
-    for tool in sorted(tools, key=lambda tool: tool.size > 1):
-        stream = Stream(draw_seed, "cost", tool.name)
+    for tool in sorted(world.tools, key=lambda tool: tool.size > 1):
+        draws = fractions(seed, "cost", tool.name)
         if tool.size == 1:
-            drawn = _atomic_cost(stream, instance.distribution, instance.low, instance.high)
+            drawn = _atomic_cost(draws, instance.distribution, instance.low, instance.high)
             found[tool.name] = max(LEAST_CENTS, round(100 * drawn))
         else:
-            found[tool.name] = _composite_cost(stream, tool, found, instance.noise)
-    return [found[tool.name] for tool in tools]
+            found[tool.name] = _composite_cost(draws, tool, found, instance.noise)
+    return [found[tool.name] for tool in world.tools]
 
 
-def _atomic_cost(stream: Stream, distribution: str, low: float, high: float) -> float:
+def _atomic_cost(draws: tuple[float, float], distribution: str, low: float, high: float) -> float:
     """One draw in [low, high]."""
     width = high - low
     if distribution == "normal":
-        return min(high, max(low, (low + high) / 2 + width / 6 * _normal(stream)))
+        return min(high, max(low, (low + high) / 2 + width / 6 * _normal(draws)))
     if distribution == "exponential":
-        return min(high, low - width / 4 * math.log(1 - stream.uniform()))
+        return min(high, low - width / 4 * math.log(1 - draws[0]))
     if distribution == "two_point":
-        return low if stream.uniform() < 0.5 else high
-    return low + width * stream.uniform()
+        return low if draws[0] < 0.5 else high
+    return low + width * draws[0]
 
 
-def _composite_cost(stream: Stream, tool: ToolSpec, atomic: Mapping[str, int], noise: float) -> int:
+def _composite_cost(draws: tuple[float, float], tool: ToolSpec, atomic: Mapping[str, int], noise: float) -> int:
     total = sum(atomic[name] for name in tool.components)
     if noise:
-        total += round(100 * noise * math.sqrt(tool.size) * _normal(stream))
+        total += round(100 * noise * math.sqrt(tool.size) * _normal(draws))
     return max(LEAST_CENTS, total)
 
 
-def _normal(stream: Stream) -> float:
+def _normal(draws: tuple[float, float]) -> float:
     """A standard normal draw (Box and Muller, 1958), from two uniform ones."""
-    radius = math.sqrt(-2 * math.log(1 - stream.uniform()))
-    return radius * math.cos(2 * math.pi * stream.uniform())
+    radius = math.sqrt(-2 * math.log(1 - draws[0]))
+    return radius * math.cos(2 * math.pi * draws[1])
