@@ -6,7 +6,7 @@ stack or the memory. What comes back is a value or a `Refusal` with a typed outc
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,9 @@ MOST_DEPTH = 100
 
 MOST_SHOWN = 64
 """Characters of a name that the agent made up, where it is recorded or shown."""
+
+MOST_IDS = 20
+"""Offending ids that a refusal names."""
 
 # An unterminated string runs to the end, as for the parser that will refuse it; so scanning is linear in any text.
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
@@ -115,3 +118,9 @@ def clean(text: str) -> str:
 def shown(name: str) -> str:
     """A name that the agent made up, as it is recorded and shown: cut to `MOST_SHOWN` characters."""
     return clean(name[:MOST_SHOWN])
+
+
+def listed(ids: Sequence[object]) -> str:
+    """Ids as a text of bounded length, whatever they are."""
+    named = ", ".join(repr(shown(one)) if isinstance(one, str) else type(one).__name__ for one in ids[:MOST_IDS])
+    return f"{named}, ..." if len(ids) > MOST_IDS else named

@@ -6,11 +6,11 @@ and so many at most. It dies of values that are lists; here they are no task's i
 refusal of its own: known workers that hold all n tasks hold no other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evalkit.env.arguments import Refusal, shown
+from evalkit.env.arguments import Refusal, listed
 from evalkit.env.environment import fill
 from evalkit.env.kept import Kept
 from evalkit.env.legacy import LegacyState, LegacyStream
@@ -21,9 +21,6 @@ from evalkit.seeds import Stream
 STABLE = "stable"
 
 Pair = tuple[int, int]
-
-MOST_IDS = 20
-"""Offending ids that a refusal names."""
 
 REFUSALS = {
     "missing_workers": frozenset({"ids"}),
@@ -95,12 +92,6 @@ def read_assignment(market: Market, mapping: Mapping[Any, Any]) -> tuple[int, ..
         return Refusal("unknown_workers", {"ids": listed([one for one in mapping if one not in known])})
     place = {task: i for i, task in enumerate(tasks)}
     return tuple(place[mapping[one]] for one in workers)
-
-
-def listed(ids: Sequence[object]) -> str:
-    """Ids as a text of bounded length, whatever they are."""
-    named = ", ".join(repr(shown(one)) if isinstance(one, str) else type(one).__name__ for one in ids[:MOST_IDS])
-    return f"{named}, ..." if len(ids) > MOST_IDS else named
 
 
 def _feedback(world: World, matching: tuple[int, ...], pairs: list[Pair]) -> tuple[World, tuple[Pair, ...]]:
