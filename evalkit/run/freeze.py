@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from evalkit import __version__
@@ -17,6 +18,7 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
+from evalkit.run.distinct import shared
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, Sweep
@@ -24,6 +26,9 @@ from evalkit.spec.packs import read_pack
 from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
 from evalkit.wire.table import DIALECTS
+
+MOST_SHARED = 3
+"""Names that stand for the same: how many of them an error tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,9 @@ def resolve(sweep: Sweep) -> Resolved:
         suites=suites,
         packs=packs,
     )
+    twice = list(islice(shared(manifest), MOST_SHARED))
+    if twice:
+        raise UsageError(f"{sweep.source}: {'; '.join(twice)}.")
     return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
@@ -220,7 +228,7 @@ def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
     for name, agent in new.agents.items():
         was = old.agents.get(name)
         agents[name] = agent if was is None else _extended(was, agent)
-    return Manifest(
+    merged = Manifest(
         format=FORMAT,
         evalkit=old.evalkit,
         name=old.name,
@@ -230,6 +238,13 @@ def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
         suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
         packs={**old.packs, **new.packs},
     )
+    twice = list(islice(shared(merged), MOST_SHARED))
+    if twice:
+        raise RunError(
+            f"The spec asks again, under another name, for what the run in {run} has already: {'; '.join(twice)}. "
+            "Nothing was changed."
+        )
+    return merged
 
 
 def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:

@@ -69,7 +69,9 @@ def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteIn
     """The suites a sweep's entry stands for: (name, axes, instances), one for each combination of varied values.
 
     Instances are in stratified order: any prefix holds the strata in nearly their proportions. Instances that the
-    variation made equal are played once. Raises UsageError for unknown parameters, values out of range, unknown ids.
+    variation made equal are played once, and so are combinations that come to the same instances: no event three times
+    is no event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Raises UsageError for unknown
+    parameters, values out of range, unknown ids.
     """
     path = find_suite(use.name)
     lines = list(read_lines(path))
@@ -83,11 +85,16 @@ def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteIn
         lines = [line for line in lines if line["id"] in set(use.instances)]
     if not lines:
         raise UsageError(f"{path}: the suite is empty.")
+    seen: set[str] = set()
     for values in itertools.product(*use.vary.values()):
         axes = dict(zip(use.vary, values, strict=True))
         suffix = "&".join(f"{key}={value}" for key, value in axes.items())
         name = f"{use.name}?{suffix}" if suffix else use.name
-        yield name, axes, _instances(name, axes, lines, str(path))
+        found = _instances(name, axes, lines, str(path))
+        digest = suite_digest(found)
+        if digest not in seen:
+            seen.add(digest)
+            yield name, axes, found
 
 
 def _instances(name: str, axes: Mapping[str, Any], lines: list[Mapping[str, Any]], where: str) -> list[SuiteInstance]:

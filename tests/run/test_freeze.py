@@ -137,3 +137,37 @@ def test_a_provider_that_takes_fewer_tools_is_an_error_before_anything_is_sent(
         resolved(tmp_path, "unpriced = true\n" + SERVED)
     (tmp_path / "providers" / "simulated.toml").write_text(provider.format(most=7))
     assert list(resolved(tmp_path, "unpriced = true\n" + SERVED).manifest.agents) == ["m"]
+
+
+def test_what_two_names_stand_for_is_refused_and_not_logged_twice(tmp_path: Path) -> None:
+    agents = TWO_POLICIES.replace('policy = "random"', 'name = "again"\npolicy = "knuth"')
+    with pytest.raises(UsageError, match=r"agents 'knuth' and 'again' are the same: .* `replicates`"):
+        resolved(tmp_path, agents)
+    suites = SERVED + '[[suites]]\nname = "scheduling/basic"\nvary = { k = [1, 2] }'
+    with pytest.raises(UsageError, match=r"'scheduling/basic' and 'scheduling/basic\?k=1' .* \('seed-0' and 11 more\)"):
+        resolved(tmp_path, suites)
+
+
+def test_a_run_is_not_extended_by_what_it_has_under_another_name(tmp_path: Path) -> None:
+    old = resolved(tmp_path, SERVED).manifest
+    for change in (('name = "m"', 'name = "other"'), ('"scheduling/basic"', '"scheduling/basic"\nvary = { k = [1] }')):
+        new = resolved(tmp_path, SERVED.replace(*change)).manifest
+        with pytest.raises(RunError, match=r"asks again, under another name, for what the run in run has already"):
+            merge(old, new, "run")
+
+
+def test_agents_that_read_other_texts_are_different_agents(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text('[scheduling]\nreply = "On."\n')
+    second = f'name = "short"\npolicy = "knuth"\nprompts = "{tmp_path}/short.toml"'
+    manifest = resolved(tmp_path, TWO_POLICIES.replace('policy = "random"', second)).manifest
+    assert list(manifest.agents) == ["knuth", "short"]
+
+
+def test_combinations_that_come_to_the_same_are_one_suite(tmp_path: Path) -> None:
+    text = '[[agents]]\npolicy = "greedy"\n[[suites]]\nname = "costbench/basic"\ninstances = ["dining-0004"]\n'
+    vary = 'vary = { block = ["none", "ban_tool"], blocks = [1, 2] }\n'
+    assert list(resolved(tmp_path, text + vary).manifest.suites) == [
+        "costbench/basic?block=none&blocks=1",
+        "costbench/basic?block=ban_tool&blocks=1",
+        "costbench/basic?block=ban_tool&blocks=2",
+    ]

@@ -212,7 +212,7 @@ def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_a_conflict_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     go(resolved(tmp_path), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    other = TWO_POLICIES.replace('policy = "random"', 'name = "random"\npolicy = "knuth"')
+    other = TWO_POLICIES.replace('policy = "random"', 'name = "random"\npolicy = "noisy"')
     with pytest.raises(RunError, match="agent 'random' is now another"):
         go(resolved(tmp_path, other), tmp_path / "run")
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
