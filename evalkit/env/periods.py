@@ -35,7 +35,12 @@ RESTART = "restart"
 def opening(state: State[Any]) -> Opening:
     """The start of the current period's chat."""
     last = state.period + 1 >= state.setting.periods
-    return state.setting.last_opening if last else state.setting.opening
+    made, told = state.setting.last_opening if last else state.setting.opening, state.setting.rules.told
+    if not told:
+        return made
+    *before, asked = made.messages
+    values = {name: read(state) for name, read in told.items()}
+    return Opening(messages=(*before, replace(asked, text=fill(asked.text, **values))))
 
 
 def tools(state: State[Any]) -> tuple[Tool, ...]:

@@ -65,6 +65,10 @@ class Rules(Generic[WorldT]):
     """The outcomes with which `act` may refuse, each with the fields that its text may use."""
     restarting: frozenset[str] = frozenset()
     """Those of them that restart the period where the reference's restarts are asked for."""
+    told: "Mapping[str, Callable[[State[WorldT]], object]]" = field(default_factory=dict)
+    """Fields of the opening's text that say something of the state, beside `notes`."""
+    last_opening: bool = True
+    """Whether the last period opens with a text of its own, `opening_last`."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -167,6 +171,9 @@ _LOOP_TEXTS: Mapping[str, tuple[str, ...]] = {
 def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
     """The keys of all texts that the loop shows under these rules, with the fields each may use in braces."""
     texts = {key: frozenset(fields) for key, fields in _LOOP_TEXTS.items()}
+    if not rules.last_opening:
+        del texts["opening_last"]
+    texts |= {key: texts[key] | rules.told.keys() for key in ("opening", "opening_last") if key in texts}
     texts |= {f"tools.{name}.description": frozenset() for name in rules.tools}
     texts[f"tools.{rules.action}.{rules.argument}"] = frozenset()
     return texts | {f"results.{outcome}": fields for outcome, fields in rules.refusals.items()}
@@ -192,7 +199,7 @@ def make_setting(
         tools=tools,
         last_tools=tools[-1:],
         opening=_opening(texts, "opening", kit.notes),
-        last_opening=_opening(texts, "opening_last", kit.notes),
+        last_opening=_opening(texts, "opening_last" if rules.last_opening else "opening", kit.notes),
         getters={getter.name: getter for getter in rules.getters},
     )
 

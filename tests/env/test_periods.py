@@ -147,6 +147,22 @@ def test_the_last_period_opens_with_its_own_prompt() -> None:
     assert not end.new_chat
 
 
+def test_an_opening_may_tell_of_the_state_and_need_not_part_in_the_last_period() -> None:
+    rules = replace(
+        RULES, told={"word": lambda state: state.world, "age": lambda state: state.period}, last_opening=False
+    )
+    texts = loop_texts(rules)
+    assert "opening_last" not in texts
+    assert texts["opening"] == {"notes", "word", "age"}
+    words = {key: text for key, text in WORDS.items() if key in texts}
+    pack = replace(PACK, texts={**words, "opening": "{age}{word}{other}", "system": "{word}"})
+    setting = make_setting(rules, Kit(pack=pack), texts, periods=2, queries=3, restarts=False)
+    state: State[str] = State(setting=setting, world="a")
+    assert [message.text for message in opening(state).messages] == ["{word}", "0a{other}"]
+    state, _ = step(state, replying(told("b")))
+    assert [message.text for message in opening(state).messages] == ["{word}", "1b{other}"]
+
+
 def test_an_action_may_end_the_episode() -> None:
     talk = Talk()
     assert talk.say(told("x")).facts["ended"] == "found"
