@@ -5,12 +5,16 @@ alone, and its only randomness is the stream, which the caller makes from the re
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.dialogue import Reply, Request, Tool, ToolCall
 from evalkit.seeds import Stream
 
 PolicyFn = Callable[[Request, Stream], Reply]
+
+_QUOTED = re.compile(r"""['"]([^'"\\\[\]]+)['"]""")
+_NUMBERED_ID = re.compile(r"\b[A-Za-z]+[_-]?\d+\b")
 
 
 def offered(request: Request, name: str) -> Tool | None:
@@ -59,6 +63,24 @@ def calling(request: Request, wanted: Sequence[tuple[str, str]], text: str = "")
         ToolCall(id=f"call_{so_far + i}", name=name, arguments=arguments) for i, (name, arguments) in enumerate(wanted)
     )
     return Reply(text=text, calls=calls, finish="tool_calls" if calls else "stop")
+
+
+def asking(request: Request, known: Mapping[str, Sequence[str]], wanted: Sequence[str]) -> Reply | None:
+    """Calls of those wanted tools that are offered and have not answered yet, in one reply; None if there are none.
+
+    `known` is what `results` found. Where calls go one by one, it is the first of them only.
+    """
+    missing = [name for name in wanted if name not in known and offered(request, name)]
+    if request.sampling.parallel_calls is False:
+        missing = missing[:1]
+    return calling(request, [(name, "{}") for name in missing]) if missing else None
+
+
+def listed(text: str) -> list[str]:
+    """The ids of a getter's answer: the quoted entries of its list, or whatever looks like a numbered id."""
+    start, end = text.find("["), text.rfind("]")
+    inside = text[start:end] if 0 <= start < end else ""
+    return _QUOTED.findall(inside) or list(dict.fromkeys(_NUMBERED_ID.findall(text)))
 
 
 def action_arguments(tool: Tool, value: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.conversation import action_arguments, calling, offered, results
+from evalkit.policy.conversation import action_arguments, asking, calling, listed, offered, results
 from evalkit.seeds import Stream
 
 ACTION = "submit_assignment"
@@ -25,8 +25,6 @@ TASKS = "get_task_ids"
 Assignment = dict[str, str]
 
 _ENTRY = re.compile(r"""['"]([^'"\\{}]+)['"]\s*:\s*['"]([^'"\\{}]+)['"]""")
-_QUOTED = re.compile(r"""['"]([^'"\\\[\]]+)['"]""")
-_NUMBERED_ID = re.compile(r"\b[A-Za-z]+[_-]?\d+\b")
 _WORD = re.compile(r"[\w-]+")
 _ESCAPES = re.compile(r"""\\([nrt'"\\])""")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
@@ -41,8 +39,8 @@ def plays(request: Request) -> bool:
 def random(request: Request, draws: Stream) -> Reply:
     """A uniformly random assignment in every period."""
     known = results(request)
-    asking = _asks(request, known, (WORKERS, TASKS))
-    return asking or submit(request, _shuffled(*_ids(known), draws))
+    question = asking(request, known, (WORKERS, TASKS))
+    return question or submit(request, _shuffled(*_ids(known), draws))
 
 
 def knuth(request: Request, draws: Stream) -> Reply:
@@ -53,9 +51,9 @@ def knuth(request: Request, draws: Stream) -> Reply:
     assignment can be read although something is there, a random one is.
     """
     known = results(request)
-    asking = _asks(request, known, (WORKERS, TASKS, HISTORY))
-    if asking:
-        return asking
+    question = asking(request, known, (WORKERS, TASKS, HISTORY))
+    if question:
+        return question
     workers, tasks = _ids(known)
     histories = known.get(HISTORY, [])
     # Asked twice, the tool may say the second time that it has answered already.
@@ -121,24 +119,9 @@ def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _asks(request: Request, known: Mapping[str, Sequence[str]], wanted: Sequence[str]) -> Reply | None:
-    """Calls of those wanted tools that are offered and have not answered yet, in one reply; None if there are none."""
-    missing = [name for name in wanted if name not in known and offered(request, name)]
-    if request.sampling.parallel_calls is False:
-        missing = missing[:1]
-    return calling(request, [(name, "{}") for name in missing]) if missing else None
-
-
 def _ids(known: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    workers, tasks = (next(filter(None, map(_listed, known.get(name, ()))), []) for name in (WORKERS, TASKS))
+    workers, tasks = (next(filter(None, map(listed, known.get(name, ()))), []) for name in (WORKERS, TASKS))
     return workers, tasks
-
-
-def _listed(text: str) -> list[str]:
-    """The ids of a getter's answer: the quoted entries of its list, or whatever looks like a numbered id."""
-    start, end = text.find("["), text.rfind("]")
-    inside = text[start:end] if 0 <= start < end else ""
-    return _QUOTED.findall(inside) or list(dict.fromkeys(_NUMBERED_ID.findall(text)))
 
 
 def _complete(assignment: Mapping[str, str], workers: Sequence[str], tasks: Sequence[str]) -> bool:

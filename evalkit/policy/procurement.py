@@ -1,0 +1,132 @@
+"""Baselines for procurement: random affordable plans, and a climber that learns effectiveness from its own plans.
+
+Source: the paper has no baseline for procurement; both are ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from evalkit.dialogue import Reply, Request
+from evalkit.policy.buying import Plan, cover, improve, make_shop, worth
+from evalkit.policy.conversation import action_arguments, asking, calling, offered, results
+from evalkit.policy.market_reading import Bought, Deal, read_budget, read_menu, read_purchases
+from evalkit.seeds import Stream
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+ACTION = "submit_purchase_plan"
+HISTORY = "get_previous_purchase_data"
+MENU = "get_equipment_information"
+BUDGET = "get_budget"
+
+_TRIES = 3
+"""Effects drawn at most, where what the fit says was tried."""
+_FEW_DEALS = 40
+"""In a market this small the search begins at a random plan each time; in larger ones that would take too long."""
+
+
+def plays(request: Request) -> bool:
+    """Whether the tools offered are procurement's: the action tool is among them."""
+    return offered(request, ACTION) is not None
+
+
+def random(request: Request, draws: Stream) -> Reply:
+    """A random affordable plan in every period.
+
+    Deals come in random order; of each, a quantity is drawn uniformly from 0 (or none, and the least that may be
+    bought) to what the money left pays.
+    """
+    known = results(request)
+    question = asking(request, known, (MENU, BUDGET))
+    if question:
+        return question
+    deals, left = _market(known)
+    plan = {}
+    for place in draws.permutation(len(deals)):
+        deal = deals[place]
+        most = deal.most(left)
+        drawn = draws.below(most - deal.least + 2) if most else 0
+        if drawn:
+            plan[deal.id] = drawn + deal.least - 1
+            left -= deal.cost(plan[deal.id])
+    return submit(request, plan)
+
+
+def climber(request: Request, draws: Stream) -> Reply:
+    """Learns from all plans so far what items are worth, and submits the best plan by it that it has not submitted.
+
+    In an opening it takes all items of a category for equally good. Later, effects are fitted to what plans
+    supported; where the best plan by that fit was submitted before, effects are drawn from what the fit leaves open
+    (Thompson sampling), so that plans are tried that may be better. It never spends more than the budget.
+    """
+    known = results(request)
+    question = asking(request, known, (MENU, BUDGET, HISTORY))
+    if question:
+        return question
+    deals, budget = _market(known)
+    if not deals or not budget:
+        return submit(request, {})
+    # Asked twice, the tool may say the second time that it has answered already.
+    histories = (read_purchases(text, deals, budget) for text in known.get(HISTORY, ()))
+    bought = max(histories, key=len, default=[])
+    plan = _next_plan(deals, budget, bought, draws)
+    return submit(request, {deal.id: quantity for deal, quantity in zip(deals, plan, strict=True) if quantity})
+
+
+def submit(request: Request, plan: Mapping[str, int]) -> Reply:
+    """The reply that submits a plan, in the form the offered action tool asks for."""
+    tool = offered(request, ACTION)
+    return calling(request, [(ACTION, action_arguments(tool, plan) if tool else "{}")])
+
+
+def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[Deal, ...], int]:
+    deals = next(filter(None, map(read_menu, known.get(MENU, ()))), ())
+    budget = next(filter(None, map(read_budget, known.get(BUDGET, ()))), 0)
+    return deals, budget
+
+
+def _next_plan(deals: Sequence[Deal], budget: int, bought: Sequence[Bought], draws: Stream) -> Plan:
+    import numpy as np
+
+    from evalkit.policy.effects import learn
+
+    units, category = _units(deals)
+    place = {deal.id: j for j, deal in enumerate(deals)}
+    telling = [one for one in bought if one.workers > 0]
+    plans = np.zeros((len(telling), len(deals)), dtype=np.int64)
+    for row, one in zip(plans, telling, strict=True):
+        for name, quantity in one.quantities.items():
+            row[place[name]] = quantity
+    belief = learn(plans @ units, [one.workers for one in telling], category)
+    groups = np.zeros((units.shape[1], int(category.max()) + 1))
+    groups[np.arange(len(category)), category] = 1.0
+    tried: list[Plan] = [tuple(row) for row in plans.tolist()]
+    best = max(zip(tried, telling, strict=True), key=lambda one: one[1].workers, default=None)
+    for attempt in range(1 + _TRIES):
+        effects = belief.drawn(draws) if attempt else belief.best()
+        gains = (units * effects) @ groups
+        shop = make_shop(deals, gains, budget)
+        starts = [best[0] if best else cover(deals, gains, budget)]
+        if not attempt or len(deals) <= _FEW_DEALS:
+            starts.append(cover(deals, gains, budget, draws))
+        plan = max((improve(shop, start) for start in starts), key=lambda found: worth(shop, found))
+        if plan not in tried:
+            break
+    return plan
+
+
+def _units(deals: Sequence[Deal]) -> "tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]":
+    """Units of each item in each deal (deals by items), and each item's category: the letters of its id."""
+    import numpy as np
+
+    items = sorted({item for deal in deals for item, _ in deal.contents})
+    letters = [item.rstrip("0123456789") for item in items]
+    place = {item: i for i, item in enumerate(items)}
+    units = np.zeros((len(deals), len(items)))
+    for j, deal in enumerate(deals):
+        for item, count in deal.contents:
+            units[j, place[item]] += count
+    names = sorted(set(letters))
+    return units, np.array([names.index(letter) for letter in letters], dtype=np.int64)
