@@ -1,0 +1,81 @@
+"""Procurement: buy equipment within a budget so that it supports most workers; what items are worth is found by trying.
+
+Source: EconAgentBench, section on procurement and appendices D and F.1; the loop is `env/periods.py`.
+"""
+
+from dataclasses import replace
+
+from evalkit.dialogue import Sampling
+from evalkit.env import periods
+from evalkit.env.environment import Environment, Kit, fill
+from evalkit.env.procurement import instance, menu, plan, score
+from evalkit.env.procurement.instance import Instance
+from evalkit.env.procurement.menu import menu_text
+from evalkit.env.procurement.plan import World
+from evalkit.env.rules import Getter, Rules, State, attempt_getter, history_getter, loop_texts, make_setting
+
+ACTION = "submit_purchase_plan"
+HISTORY = "get_previous_purchase_data"
+MENU = "get_equipment_information"
+BUDGET = "get_budget"
+
+RULES: Rules[World] = Rules(
+    getters=(
+        history_getter(HISTORY, "previous_purchase_data"),
+        Getter(name=MENU, key="", read=lambda state: state.world.menu, once=True),
+        Getter(name=BUDGET, key="budget", read=lambda state: state.world.market.budget / 100),
+        attempt_getter(),
+    ),
+    action=ACTION,
+    argument="purchase_plan",
+    act=plan.submit,
+    refusals=plan.REFUSALS,
+    restarting=frozenset({plan.UNKNOWN}),
+    last_opening=False,
+)
+
+TEXTS = {**loop_texts(RULES), **menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})}
+
+
+def start(target: Instance, kit: Kit) -> State[World]:
+    """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
+    market = instance.market_of(target).market
+    setting = make_setting(
+        RULES,
+        _telling(kit, target.periods),
+        TEXTS,
+        periods=target.periods,
+        queries=target.queries,
+        restarts=target.no_action == "restart",
+    )
+    places = {deal.id: place for place, deal in enumerate(market.deals)}
+    return State(setting=setting, world=World(market=market, places=places, menu=menu_text(market, setting.texts)))
+
+
+def _telling(kit: Kit, number: int) -> Kit:
+    """The kit with the number of periods said where its system text asks for it."""
+    texts = kit.pack.texts
+    if "{periods}" not in texts.get("system", ""):
+        return kit
+    return replace(kit, pack=replace(kit.pack, texts={**texts, "system": fill(texts["system"], periods=number)}))
+
+
+PROCUREMENT: Environment[Instance, State[World]] = Environment(
+    name=instance.NAME,
+    version=1,
+    defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
+    parameters=instance.PARAMETERS,
+    texts=TEXTS,
+    load=instance.load,
+    describe=instance.describe,
+    start=start,
+    opening=periods.opening,
+    tools=periods.tools,
+    step=periods.step,
+    period=periods.period,
+    ended=periods.ended,
+    score=score.score,
+    generate=instance.generate,
+    stratum=instance.stratum,
+    offers=lambda _: len(RULES.tools),
+)
