@@ -1,0 +1,57 @@
+"""The branch and bound, compiled: the functions of `relax.py`, `improve.py` and `branch.py` as they stand there.
+
+Only `optimum.py` imports this file, and only for big markets: numba costs most of a second before its first result.
+The functions call one another, so that each is bound to a set of globals in which the others are compiled too. Numba
+notices a change only in the file of the function that it keeps; here its name holds a digest of them all.
+"""
+
+import hashlib
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from numba import njit
+
+from evalkit.env.procurement import branch, improve, relax
+
+
+def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, compiled at its first call and kept on disk where numba finds a place for it."""
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # read-only installation and no home directory: compile in every process
+        return njit(nogil=True, error_model="numpy")(function)
+
+
+def _functions() -> dict[str, FunctionType]:
+    return {
+        name: value
+        for module in (relax, improve, branch)
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType) and value.__module__ == module.__name__
+    }
+
+
+def _digest(functions: dict[str, FunctionType]) -> str:
+    digest = hashlib.sha256()
+    for name, function in functions.items():
+        code: CodeType = function.__code__
+        digest.update(repr((name, code.co_code, code.co_consts, code.co_names)).encode())
+    return digest.hexdigest()[:12]
+
+
+def _compiled() -> dict[str, Any]:
+    functions = _functions()
+    digest = _digest(functions)
+    scope: dict[str, Any] = {**vars(relax), **vars(improve), **vars(branch)}
+    for name, function in functions.items():
+        bound = FunctionType(function.__code__, scope, name, function.__defaults__)
+        bound.__qualname__ = f"{name}_{digest}"
+        bound.__module__ = function.__module__
+        scope[name] = _kernel(bound)
+    return scope
+
+
+_SCOPE = _compiled()
+root: Callable[..., float] = _SCOPE["root"]
+search: Callable[..., tuple[int, float]] = _SCOPE["search"]
