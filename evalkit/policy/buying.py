@@ -108,7 +108,7 @@ def _promising(shop: Shop, now: "Doubles", held: "Ints") -> "Ints":
 
 
 def _added(shop: Shop, kept: "Ints", taking: "Ints") -> "Ints":
-    """Units that each of these deals may get on top, parts by rows by deals: all that can be paid, half, one, the least."""
+    """Units that each of these deals may get: all that can be paid, half, one, the least. Parts by rows by deals."""
     import numpy as np
 
     left = shop.budget - kept @ shop.price - (kept > 0) @ shop.fixed

@@ -1,0 +1,171 @@
+"""Baselines for pricing: random prices, constant ones, and a learner that follows the drift.
+
+What a product earns is (p / alpha - c) q with an alpha that drifts: profit over quantity plus cost is p / alpha, so
+each sale tells its alpha. In x = p / alpha the market stands still, and there all products earn most at one common
+markup over cost.
+
+Source: specification of the reference, sections B.5 and D.3; the paper has no baseline for pricing, these are ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from evalkit.dialogue import Reply, Request
+from evalkit.policy.conversation import action_arguments, asking, calling, listed, offered, results
+from evalkit.policy.market_reading import Sold, hint, read_sales, whole
+from evalkit.seeds import Stream
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
+
+ACTION = "set_prices"
+HISTORY = "get_previous_pricing_data"
+PRODUCTS = "get_product_ids"
+ATTEMPT = "get_attempt_number"
+
+Sales = Mapping[int, Mapping[str, Sold]]
+
+_DEFAULT = 10.0
+"""The highest sensible price where nobody says one."""
+_LEAST_PRICE = 0.01
+_FIRST_SHARE = 0.1
+"""Of the hint: low enough that most products sell, which tells their alphas."""
+_LEAST_SALE = 0.05
+"""A quantity below this tells too little of an alpha: it is shown with two decimals."""
+_ROUNDING = 0.005
+_FIRST_MARKUPS = (1.0, 2.0)
+"""Over the mean cost, tried first to see how demand falls."""
+_DITHERED = 8
+"""Periods in which markups are varied a little, to see more of it."""
+
+
+def plays(request: Request) -> bool:
+    """Whether the tools offered are pricing's: the action tool is among them."""
+    return offered(request, ACTION) is not None
+
+
+def random(request: Request, draws: Stream) -> Reply:
+    """For each product a price drawn uniformly between 0 and the hint of the opening."""
+    known = results(request)
+    question = asking(request, known, (PRODUCTS,))
+    if question:
+        return question
+    most = _most(request)
+    return submit(request, {product: most * draws.uniform() for product in _products(known)})
+
+
+def fixed(request: Request, draws: Stream) -> Reply:
+    """Half the hint for every product at first; from then on always the same prices, in proportion to costs.
+
+    Their mean is that of the first ones, so with one product no price ever changes.
+    """
+    del draws
+    known = results(request)
+    question = asking(request, known, (PRODUCTS, HISTORY))
+    if question:
+        return question
+    products, sales = _products(known), _sales(known)
+    first = next((sold for _, sold in sorted(sales.items()) if len(sold) == len(products)), None)
+    if not first:
+        return submit(request, dict.fromkeys(products, _most(request) / 2))
+    factor = sum(one.price for one in first.values()) / max(1e-9, sum(one.cost for one in first.values()))
+    return submit(request, {product: factor * first[product].cost for product in products})
+
+
+def learner(request: Request, draws: Stream) -> Reply:
+    """Infers each product's alpha, forecasts it, and sets the common markup that demand so far says earns most."""
+    known = results(request)
+    question = asking(request, known, (PRODUCTS, ATTEMPT, HISTORY))
+    if question:
+        return question
+    products, sales = _products(known), _sales(known)
+    if not sales or not products:
+        return submit(request, dict.fromkeys(products, _most(request) * _FIRST_SHARE))
+    said = [number for number in map(whole, known.get(ATTEMPT, ())) if number is not None]
+    now = max(max(sales) + 1, said[0] if said and said[0] < max(sales) + 10_000 else 0)
+    return submit(request, _learned(products, sales, now, draws))
+
+
+def submit(request: Request, prices: Mapping[str, float]) -> Reply:
+    """The reply that sets prices, in cents, in the form the offered action tool asks for."""
+    tool = offered(request, ACTION)
+    said = {product: max(_LEAST_PRICE, round(price, 2)) for product, price in prices.items()}
+    return calling(request, [(ACTION, action_arguments(tool, said) if tool else "{}")])
+
+
+def _products(known: Mapping[str, Sequence[str]]) -> list[str]:
+    return next(filter(None, map(listed, known.get(PRODUCTS, ()))), [])
+
+
+def _sales(known: Mapping[str, Sequence[str]]) -> Sales:
+    # Asked twice, the tool may say the second time that it has answered already.
+    products = _products(known)
+    return max((read_sales(text, products) for text in known.get(HISTORY, ())), key=len, default={})
+
+
+def _most(request: Request) -> float:
+    """The highest sensible price by the opening's last words."""
+    said = next((message.text for message in reversed(request.messages[:2]) if message.role == "user"), "")
+    return hint(said) or _DEFAULT
+
+
+def _learned(products: Sequence[str], sales: Sales, now: int, draws: Stream) -> dict[str, float]:
+    import numpy as np
+
+    from evalkit.policy.drifting import forecast
+
+    times = sorted(sales)
+    shown = np.full((4, len(products), len(times)), np.nan)
+    for t, time in enumerate(times):
+        for i, product in enumerate(products):
+            one = sales[time].get(product)
+            if one:
+                shown[:, i, t] = one.price, one.quantity, one.profit, one.cost
+    price, quantity, profit, cost = shown
+    telling = quantity >= _LEAST_SALE
+    units = np.where(telling, quantity, 1.0)
+    markup = np.where(telling, profit / units, np.nan)
+    real = np.maximum(markup + cost, 1e-3)
+    errors = _ROUNDING * ((1.0 + np.abs(markup)) / units + 0.5) / real
+    alphas = price / real
+    expected = forecast(alphas, errors * alphas, np.array(times, dtype=np.float64), float(now))
+    usual = np.nanmean(cost, axis=1)
+    wanted = _markup(markup, quantity, telling, float(np.nanmean(usual)), draws)
+    found = {}
+    for i, product in enumerate(products):
+        last = price[i][~np.isnan(price[i])]
+        unsold = len(last) > 0 and not telling[i, -1] and np.isnan(expected[i])
+        if np.isfinite(expected[i]) and expected[i] > 0:
+            found[product] = float(expected[i] * (usual[i] + wanted))
+        else:
+            # Nothing sold at this price, ever: a lower one has to be found first.
+            found[product] = float(last[-1]) / 2 if unsold else _DEFAULT
+    return found
+
+
+def _markup(
+    markup: "Doubles", quantity: "Doubles", telling: "npt.NDArray[np.bool_]", cost: float, draws: Stream
+) -> float:
+    """The markup to set: the best by the law that was learned, one of the first ones while there is none."""
+    import numpy as np
+
+    from evalkit.policy.markups import Total, best_markup
+
+    totals = []
+    for t in np.flatnonzero(telling.all(axis=0)):
+        share = quantity[:, t] / quantity[:, t].sum()
+        mean = float(share @ markup[:, t])
+        spread = float(np.sqrt(share @ (markup[:, t] - mean) ** 2))
+        totals.append(Total(markup=mean, spread=spread, quantity=float(quantity[:, t].sum())))
+    even = [one for one in totals if one.spread < 0.2 * cost]
+    if len(even) < len(_FIRST_MARKUPS):
+        return cost * _FIRST_MARKUPS[len(even)]
+    best = best_markup(totals)
+    if best is None:
+        return cost * (0.5 + 2 * draws.uniform())
+    # Never far beyond what was tried.
+    best = min(best, 2.0 * max(one.markup for one in even))
+    return best * (0.9 + 0.2 * draws.uniform()) if len(even) < _DITHERED else best
