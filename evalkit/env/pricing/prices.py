@@ -1,0 +1,133 @@
+"""Prices that were set: whether they are prices, what they sell and earn, and what the history says.
+
+What is shown and recorded is rounded to two decimals, and scores are made of the rounded profits; demand has the prices
+as they were given.
+
+Source: specification of the reference, sections B.5 and B.6.
+Differs: the reference dies of prices that are texts or not finite; here they are refused, with a text to the agent, and
+so is `True`, which it takes for 1. Any finite price is accepted, below 0 too; one beyond `MOST_PRICE` counts as that.
+Differs: where restarts are asked for, a bare number in place of the mapping restarts the period as all other misuse of
+the argument does; the reference answers that one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evalkit.env.arguments import Refusal, listed
+from evalkit.env.environment import fill
+from evalkit.env.kept import Kept
+from evalkit.env.pricing.demand import Market, profits, quantities
+from evalkit.env.pricing.optimum import hint
+from evalkit.env.rules import Accepted, State
+
+MOST_PRICE = 1e15
+"""Either way from 0. No alpha is so high that anything sells at this price, and figures stay of bounded length."""
+
+REFUSALS = {
+    "missing_products": frozenset({"ids"}),
+    "unknown_products": frozenset({"ids"}),
+    "not_numbers": frozenset({"ids"}),
+    "not_finite": frozenset({"ids"}),
+}
+"""Outcomes of prices that are none, in the order they are looked for."""
+
+TEXTS = {
+    "results.history_attempt": frozenset({"attempt", "products"}),
+    "results.history_product": frozenset({"product", "price", "quantity", "profit", "cost"}),
+    "hint": frozenset({"price"}),
+}
+"""What the history says of one attempt and of one product in it; and what the opening says of high prices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What pricing adds to the state of the loop."""
+
+    market: Market
+    hinted: bool
+    """Whether the opening names a price above which not to go."""
+    seen: Kept[bool] = field(default_factory=Kept)
+    """The prices set so far, as they were shown."""
+
+
+def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] | Refusal:
+    """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
+
+    The action's facts, each a list in product order: `prices` as they counted; `quantities` and `profits`, rounded to
+    two decimals; and `repeat`: whether the same prices, to two decimals, were set before.
+    """
+    market = state.world.market
+    prices = read_prices(market.products, mapping)
+    if isinstance(prices, Refusal):
+        return prices
+    alphas = market.drift.alphas(state.period)
+    sold = quantities(market, alphas, prices)
+    earned = _rounded(profits(market, alphas, prices, sold))
+    sold, shown = _rounded(sold), _rounded(prices)
+    return Accepted(
+        world=replace(state.world, seen=state.world.seen.put(shown, True)),
+        facts={
+            "prices": list(prices),
+            "quantities": list(sold),
+            "profits": list(earned),
+            "repeat": state.world.seen.get(shown) is not None,
+        },
+        history=_history(state, shown, sold, earned),
+    )
+
+
+def read_prices(products: Sequence[str], mapping: Mapping[Any, Any]) -> tuple[float, ...] | Refusal:
+    """A mapping from products to prices, as prices in product order. The first check that fails is the refusal."""
+    known = frozenset(products)
+    named = {one: mapping[one] for one in products if one in mapping}
+    numbers = {one: value for one, value in named.items() if type(value) in (int, float)}
+    for outcome, ids in (
+        ("missing_products", [one for one in products if one not in named]),
+        ("unknown_products", [one for one in mapping if one not in known]),
+        ("not_numbers", [one for one in products if one not in numbers]),
+        (
+            "not_finite",
+            [one for one, value in numbers.items() if isinstance(value, float) and not math.isfinite(value)],
+        ),
+    ):
+        if ids:
+            return Refusal(outcome, {"ids": listed(ids)})
+    # Bounded before it becomes a float: a whole number may be too large for one.
+    return tuple(float(min(max(numbers[one], -MOST_PRICE), MOST_PRICE)) for one in products)
+
+
+def told_hint(state: State[World]) -> str:
+    """What the opening says of high prices; nothing where hints are switched off."""
+    if not state.world.hinted:
+        return ""
+    price = hint(state.world.market, state.period, state.setting.periods)
+    return fill(state.setting.texts["hint"], price=_shown(price))
+
+
+def _rounded(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(value, 2) + 0.0 for value in values)  # no minus before a zero
+
+
+def _shown(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _history(state: State[World], prices: Sequence[float], sold: Sequence[float], earned: Sequence[float]) -> str:
+    """What the history tool appends: product by product, without a total."""
+    texts, market = state.setting.texts, state.world.market
+    lines = [
+        fill(
+            texts["results.history_product"],
+            product=product,
+            price=_shown(price),
+            quantity=_shown(quantity),
+            profit=_shown(profit),
+            cost=_shown(cost),
+        )
+        for product, price, quantity, profit, cost in zip(
+            market.products, prices, sold, earned, market.costs, strict=True
+        )
+    ]
+    return fill(texts["results.history_attempt"], attempt=state.period, products="".join(lines))

@@ -1,0 +1,66 @@
+"""Pricing: set prices period after period in a market whose best prices move, and earn as much as can be.
+
+Source: EconAgentBench, section on pricing and appendices E and F.3; the loop is `env/periods.py`.
+"""
+
+from evalkit.dialogue import Sampling
+from evalkit.env import periods
+from evalkit.env.environment import Environment, Kit
+from evalkit.env.pricing import instance, prices, score
+from evalkit.env.pricing.instance import Instance
+from evalkit.env.pricing.prices import World
+from evalkit.env.rules import Getter, Rules, State, attempt_getter, history_getter, loop_texts, make_setting
+
+ACTION = "set_prices"
+HISTORY = "get_previous_pricing_data"
+
+RULES: Rules[World] = Rules(
+    getters=(
+        history_getter(HISTORY, "previous_pricing_data"),
+        Getter(name="get_product_ids", key="product_ids", read=lambda state: list(state.world.market.products)),
+        attempt_getter(),
+    ),
+    action=ACTION,
+    argument="prices_dict_str",
+    act=prices.submit,
+    refusals=prices.REFUSALS,
+    told={"hint": prices.told_hint},
+    last_opening=False,
+)
+
+TEXTS = {**loop_texts(RULES), **prices.TEXTS}
+
+
+def start(target: Instance, kit: Kit) -> State[World]:
+    """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
+    market = instance.market_of(target)
+    setting = make_setting(
+        RULES,
+        kit,
+        TEXTS,
+        periods=target.periods,
+        queries=target.queries,
+        restarts=target.no_action == "restart",
+    )
+    return State(setting=setting, world=World(market=market, hinted=target.hint))
+
+
+PRICING: Environment[Instance, State[World]] = Environment(
+    name=instance.NAME,
+    version=1,
+    defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
+    parameters=instance.PARAMETERS,
+    texts=TEXTS,
+    load=instance.load,
+    describe=instance.describe,
+    start=start,
+    opening=periods.opening,
+    tools=periods.tools,
+    step=periods.step,
+    period=periods.period,
+    ended=periods.ended,
+    score=score.score,
+    generate=instance.generate,
+    stratum=instance.stratum,
+    offers=lambda _: len(RULES.tools),
+)
