@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.accounts import completeness_table, money_table, speed_table
 from evalkit.report.cells import Cell, cells
+from evalkit.report.econ import econ_tables
 from evalkit.report.episodes import COLUMNS, Environments, episode_results
 from evalkit.report.planning import planning_tables
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
@@ -57,11 +58,15 @@ class Report:
         tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts; notes
 
         Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
-        pico-dollars (1e-12 USD); `seconds`; `counts` an object from names to counts; null where there is no value.
-        Keys `axis:NAME` depend on what the sweep varied; `best_so_far_rate` and `exploration_rate` are there where an
-        environment of the run gives them, `no_action` and `unresponsive` where one has periods. Tables that are there
-        where the run has such episodes: `planning`, `planning_goal_only`, `planning_blocks` (each also with `_own`, for
-        suites that are not the reference's), `planning_counts`, `planning_calls`, `adaptation`, `coverage`.
+        pico-dollars (1e-12 USD); `p` a p-value; `seconds`; `counts` an object from names to counts; null where there
+        is no value.
+        Keys `axis:NAME` depend on what the sweep varied; `best_so_far_rate`, `exploration_rate` and
+        `budget_utilisation` are there where an environment of the run gives them, `no_action` and `unresponsive` where
+        one has periods. Tables that are there where the run has such episodes: `planning`, `planning_goal_only`,
+        `planning_blocks` (each also with `_own`, for suites that are not the reference's), `planning_counts`,
+        `planning_calls`, `adaptation`, `coverage`; `econ_scores`, `econ_difficulty`, `econ_action_quality`,
+        `econ_exploration` (in these, columns of the environments that the run has), `econ_feasible`, `econ_prompts`,
+        `econ_prompts_tests`.
         """
         manifest = self.manifest
         return {
@@ -133,7 +138,8 @@ def build_report(
     """
     found = cells(manifest, episode_results(steps, manifest, environments))
     tables = _tables(manifest, found, steps, ledger, paid)
-    return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *planning_tables(found, judged)))
+    special = (*planning_tables(found, judged), *econ_tables(manifest, found))
+    return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
 
 
 def _tables(

@@ -19,12 +19,15 @@ ACCEPTED = "ok"
 METRICS: Mapping[str, str] = {
     "best_so_far_rate": "Best so far",
     "exploration_rate": "Exploration",
+    "budget_utilisation": "Budget use",
 }
 """Secondary metrics that are shown where an environment gives them, shares all; with their titles."""
 
 ZERO: Mapping[str, str] = {
     "scheduling": "random assignment",
     "costbench": "no call in common with an optimal plan",
+    "procurement": "no feasible plan",
+    "pricing": "no profit",
 }
 """By environment: what a score of 0 stands for, where it stands for something."""
 
@@ -92,7 +95,7 @@ def _scale(cells: Sequence[Cell]) -> str:
 
 def _score_row(cell: Cell) -> dict[str, Any]:
     scores = by_instance((episode, episode.score) for episode in cell.prefix)
-    interval = _interval(cell, scores)
+    interval = score_interval(cell, scores)
     return {
         **place(cell),
         "score": 100 * mean_of_instances(scores) if scores else None,
@@ -104,7 +107,8 @@ def _score_row(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _interval(cell: Cell, scores: Mapping[str, Sequence[float]]) -> Interval | None:
+def score_interval(cell: Cell, scores: Mapping[str, Sequence[float]]) -> Interval | None:
+    """The 95 % interval of a cell's mean score, from its scores by instance: the same in every table."""
     strata = {episode.instance: episode.stratum for episode in cell.prefix}
     return mean_interval(scores, place=(cell.suite.name, cell.agent), strata=strata, most=1.0)
 
@@ -155,7 +159,8 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         rows=tuple(_behaviour_row(cell, metrics) for cell in cells),
         packs=packs_of(cells),
         notes=(
-            "best so far: % of accepted actions better than all before; exploration: % that were new",
+            "best so far: % of accepted actions better than all before; exploration: % that were new"
+            + ("; budget use: % that cost 95 to 100 % of the budget" if "budget_utilisation" in metrics else ""),
             "no action: % of periods without an accepted one; unresponsive: episodes they ended; turns: a period",
         )
         if divided

@@ -12,10 +12,12 @@ from typing import Any, Literal
 from evalkit.money import show_usd
 from evalkit.report.visible import visible
 
-Kind = Literal["text", "score", "percent", "interval", "count", "tokens", "number", "fine", "usd", "seconds", "counts"]
+Kind = Literal[
+    "text", "score", "percent", "interval", "count", "tokens", "number", "fine", "p", "usd", "seconds", "counts"
+]
 """`score` and `percent` are 0 to 100; `interval` is a (low, high) pair of scores; `fine` is a number whose
-third decimal matters; `usd` is whole pico-dollars; `counts` is a mapping from names to counts. Any value may be None:
-there is none."""
+third decimal matters; `p` is a p-value; `usd` is whole pico-dollars; `counts` is a mapping from names to counts. Any
+value may be None: there is none."""
 
 MISSING = "–"
 
@@ -93,6 +95,8 @@ def shown(column: Column, value: Any) -> str:
             return f"{value:.2f}"
         case "fine":
             return f"{value:.3f}"
+        case "p":
+            return f"{value:.3f}" if value >= 0.0005 else "< 0.001"
         case "usd":
             return show_usd(value)
         case "seconds":

@@ -17,7 +17,10 @@ PLAN_CELL = {
 }
 STATUS = {"version", "run", "name", "episodes", "ended", "started", "owed", "steps", "running", "written_by", "money"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
-TABLES = ["scores", "behaviour", "refusals", "completeness", "money", "speed"]
+TABLES = [
+    *("scores", "behaviour", "refusals", "completeness", "money", "speed"),
+    *("econ_scores", "econ_action_quality", "econ_exploration"),
+]
 
 
 @pytest.fixture

@@ -1,0 +1,320 @@
+"""The tables of EconAgentBench (procurement, scheduling, pricing): scores by difficulty, action quality, exploration.
+
+They hold over any run: suites named `.../basic`, `.../medium`, `.../hard` are the paper's difficulties, others keep
+their name, and what a sweep varied has a column. `difficulty.py` tests basic against hard,
+`variants.py` compares prompts.
+
+Source: Tables 2, 3 and 4 of the paper; specification of the reference, section D.4.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalkit.report.bootstrap import LEAST_INSTANCES
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.scores import AGENT, by_instance, packs_of, score_interval, where
+from evalkit.report.tables import PROMPTS, Column, Table
+from evalkit.store.manifest import Manifest
+
+ENVIRONMENTS: Mapping[str, str] = {"procurement": "Procurement", "scheduling": "Scheduling", "pricing": "Pricing"}
+"""The paper's environments in its order, with their titles."""
+
+STATIONARY = frozenset({"procurement", "scheduling"})
+"""Where one optimal action is enough, so that episodes can be solved."""
+
+LEVELS = ("basic", "medium", "hard")
+
+Value = Callable[[EpisodeResult], float | None]
+"""A figure of one episode; None where it is not defined."""
+
+DIFFICULTY = Column(key="difficulty", title="Difficulty")
+ENVIRONMENT = Column(key="environment", title="Environment", group=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One column of a table of secondary metrics, and the count of episodes behind it."""
+
+    key: str
+    title: str
+    environment: str
+    value: Value
+    unit: str = "% of actions"
+
+
+def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """All tables about the paper's environments among `cells`; none where there are none."""
+    from evalkit.report.difficulty import difficulty_tables
+    from evalkit.report.variants import variant_tables
+
+    mine = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
+    if not mine:
+        return ()
+    return (
+        _scores_table(mine),
+        *difficulty_tables(mine),
+        *_quality_tables(mine),
+        *_exploration_tables(mine),
+        *_feasible_tables(mine),
+        *variant_tables(manifest, mine),
+    )
+
+
+def level_of(cell: Cell) -> str:
+    """The paper's difficulty that a suite's name ends in; empty where it ends in none."""
+    last = cell.suite.base.removesuffix(".jsonl").rpartition("/")[2]
+    return last if last in LEVELS else ""
+
+
+def labels(cells: Sequence[Cell]) -> dict[str, str]:
+    """By suite's base name: its difficulty, or the name itself where it has none or shares it within an environment."""
+    bases: dict[tuple[str, str], set[str]] = {}
+    for cell in cells:
+        bases.setdefault((cell.suite.environment, level_of(cell)), set()).add(cell.suite.base)
+    alone = {next(iter(names)): level for (_, level), names in bases.items() if level and len(names) == 1}
+    return {cell.suite.base: alone.get(cell.suite.base, cell.suite.base) for cell in cells}
+
+
+def axes_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
+    """One column for each parameter that the sweep varied."""
+    return where(cells)[1:]
+
+
+def axes_of(cell: Cell) -> dict[str, Any]:
+    """The values of `axes_columns`."""
+    return {f"axis:{axis}": value for axis, value in cell.suite.axes.items()}
+
+
+def means(cell: Cell, value: Value) -> dict[str, float]:
+    """By instance: the mean over its replicates, where one is defined."""
+    found = by_instance((episode, value(episode)) for episode in cell.prefix)
+    return {name: math.fsum(found[name]) / len(found[name]) for name in sorted(found)}
+
+
+def score_of(episode: EpisodeResult) -> float | None:
+    """Its score."""
+    return episode.score
+
+
+def percent(values: Mapping[str, float]) -> float | None:
+    """A hundred times the mean over instances of such means; None if there are none."""
+    return 100 * math.fsum(values.values()) / len(values) if values else None
+
+
+def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """What to say where cells are incomplete."""
+    if all(cell.complete for cell in cells):
+        return ()
+    return ("some episodes are owed: figures are over those that scores stand on",)
+
+
+def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]]]:
+    """Cells side by side as in the paper: one row for each agent, difficulty and values of axes, by environment."""
+    named = labels(cells)
+    order = {label: i for i, label in enumerate(dict.fromkeys((*LEVELS, *named.values())))}
+    rows: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Cell]]] = {}
+    agents = {name: i for i, name in enumerate(dict.fromkeys(cell.agent for cell in cells))}
+    for cell in cells:
+        label, axes = named[cell.suite.base], axes_of(cell)
+        key = (agents[cell.agent], order[label], tuple(sorted((axis, repr(value)) for axis, value in axes.items())))
+        place = {"agent": cell.agent, "difficulty": label, **axes}
+        rows.setdefault(key, (place, {}))[1][cell.suite.environment] = cell
+    # Axes keep the order in which the sweep gave their values.
+    return [rows[key] for key in sorted(rows, key=lambda key: key[:2])]
+
+
+def _present(cells: Sequence[Cell]) -> list[str]:
+    played = {cell.suite.environment for cell in cells}
+    return [name for name in ENVIRONMENTS if name in played]
+
+
+def _row_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
+    return (replace(AGENT, group=True), DIFFICULTY, *axes_columns(cells))
+
+
+def _scores_table(cells: Sequence[Cell]) -> Table:
+    """Table 2 of the paper."""
+    environments = _present(cells)
+    rows = []
+    for place, played in _by_row(cells):
+        row: dict[str, Any] = {**place, PROMPTS: next(iter(played.values())).pack}
+        for name in environments:
+            row |= _score_figures(name, played.get(name))
+        rows.append(row)
+    columns = []
+    for name in environments:
+        columns += [
+            Column(key=name, title=ENVIRONMENTS[name], kind="score", unit="100 = optimum"),
+            Column(key=f"{name}_interval", title="95 %", kind="interval", unit="100 = optimum"),
+        ]
+        if name in STATIONARY:
+            columns.append(Column(key=f"{name}_solved", title="Solved", kind="count", unit="episodes"))
+        columns.append(Column(key=f"{name}_runs", title="of", kind="count", unit="episodes"))
+    return Table(
+        name="econ_scores",
+        title="Scores by environment and difficulty",
+        columns=(*_row_columns(cells), *columns, Column(key=PROMPTS, title="Prompts")),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "as Table 2 of the paper: 100 times the mean score; over instances, which is over runs where every "
+            "instance has as many",
+            f"95 %: interval of that mean, from {LEAST_INSTANCES} instances on; solved: episodes that reached the "
+            "optimum",
+            *owed_notes(cells),
+        ),
+    )
+
+
+def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
+    scores = by_instance((episode, episode.score) for episode in cell.prefix) if cell else {}
+    interval = score_interval(cell, scores) if cell else None
+    found: dict[str, Any] = {
+        name: percent(means(cell, score_of)) if cell else None,
+        f"{name}_interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        f"{name}_runs": len(cell.prefix) if cell else None,
+    }
+    if name in STATIONARY:
+        found[f"{name}_solved"] = sum(episode.solved for episode in cell.prefix) if cell else None
+    return found
+
+
+def _metric(name: str) -> Value:
+    return lambda episode: episode.metrics.get(name)
+
+
+def _as_coded(episode: EpisodeResult) -> float | None:
+    """Exploration as the reference's code has it for scheduling: it counts one action that is none."""
+    rate = episode.metrics.get("exploration_rate")
+    if rate is None:
+        return None
+    distinct = round(rate * episode.metrics["assignments"])
+    return distinct / (distinct + 1)
+
+
+QUALITY = (
+    Figure(
+        key="budget_utilisation",
+        title="Budget use",
+        environment="procurement",
+        value=_metric("budget_utilisation"),
+        unit="% of plans",
+    ),
+    Figure(
+        key="best_so_far_rate",
+        title="Best so far",
+        environment="scheduling",
+        value=_metric("best_so_far_rate"),
+        unit="% of assignments",
+    ),
+    Figure(
+        key="adaptability",
+        title="Adaptability",
+        environment="pricing",
+        value=_metric("adaptability"),
+        unit="points of score",
+    ),
+)
+"""Table 3 of the paper."""
+
+EXPLORATION = (
+    Figure(key="procurement", title="Procurement", environment="procurement", value=_metric("exploration_rate")),
+    Figure(key="procurement_text", title="as text", environment="procurement", value=_metric("exploration_rate_text")),
+    Figure(key="scheduling", title="Scheduling", environment="scheduling", value=_metric("exploration_rate")),
+    Figure(key="scheduling_code", title="as coded", environment="scheduling", value=_as_coded),
+    Figure(key="pricing", title="Pricing", environment="pricing", value=_metric("exploration_rate")),
+)
+"""Table 4 of the paper, with the reference code's own figures and with pricing."""
+
+
+def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], **about: Any) -> tuple[Table, ...]:
+    environments = _present(cells)
+    shown = [figure for figure in figures if figure.environment in environments]
+    rows = []
+    for place, played in _by_row(cells):
+        row: dict[str, Any] = place
+        for figure in shown:
+            cell = played.get(figure.environment)
+            defined = sum(figure.value(episode) is not None for episode in cell.prefix) if cell else None
+            row |= {figure.key: percent(means(cell, figure.value)) if cell else None, f"{figure.key}_runs": defined}
+        rows.append(row)
+    columns = []
+    for figure in shown:
+        columns.append(Column(key=figure.key, title=figure.title, kind="percent", unit=figure.unit))
+        columns.append(Column(key=f"{figure.key}_runs", title="over", kind="count", unit="episodes"))
+    return (Table(columns=(*_row_columns(cells), *columns), rows=tuple(rows), packs=packs_of(cells), **about),)
+
+
+def _quality_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Table 3 of the paper."""
+    return _figures_table(
+        cells,
+        QUALITY,
+        name="econ_action_quality",
+        title="Action quality",
+        notes=(
+            "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined",
+            "budget use: % of all plans that were feasible and cost 95 to 100 % of the budget; best so far: % of "
+            "assignments with fewer problems than all before, the first among them",
+            "adaptability: score of periods 50 to 99 less that of periods 0 to 9",
+            *owed_notes(cells),
+        ),
+    )
+
+
+def _exploration_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Table 4 of the paper."""
+    return _figures_table(
+        cells,
+        EXPLORATION,
+        name="econ_exploration",
+        title="Exploration",
+        notes=(
+            "as Table 4 of the paper, which has it for hard instances and not for pricing: % of accepted actions that "
+            "were new; over: episodes with an action",
+            "as text: plans that buy the same in another order, or spell a zero out, count as different; as coded: "
+            "u / (u + 1) of u different assignments. Both are what the reference's code counts",
+            *owed_notes(cells),
+        ),
+    )
+
+
+def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Procurement's mean by the reference's code beside ours."""
+    mine = [cell for cell in cells if cell.suite.environment == "procurement"]
+    if not mine:
+        return ()
+    rows = []
+    for place, played in _by_row(mine):
+        cell = played["procurement"]
+        rows.append(
+            {
+                **place,
+                "score": percent(means(cell, score_of)),
+                "reference_score": percent(means(cell, _metric("reference_score"))),
+                "dropped": sum("reference_score" not in episode.metrics for episode in cell.prefix),
+                "runs": len(cell.prefix),
+            }
+        )
+    table = Table(
+        name="econ_feasible",
+        title="Procurement without runs that found no feasible plan",
+        columns=(
+            *_row_columns(mine),
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            Column(key="reference_score", title="without them", kind="score", unit="100 = optimum"),
+            Column(key="dropped", title="Left out", kind="count", unit="episodes"),
+            Column(key="runs", title="of", kind="count", unit="episodes"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(mine),
+        notes=(
+            "score: a run without a feasible plan scores 0; without them: the reference's code drops such runs from "
+            "the mean",
+            *owed_notes(mine),
+        ),
+    )
+    return (table,)
