@@ -21,4 +21,22 @@ DOCUMENTED: Mapping[str, str] = {
         "a banned name that no tool has is told the same sentence each time; the reference breaks on the second call "
         "and counts what it then says as a success. Path, cost and all other figures are the same"
     ),
+    "whole-quantities": (
+        "a purchase plan with negative or fractional quantities is refused with a text to the agent; the reference "
+        "takes it, and such a plan may support more workers than the optimum, or a complex number of them"
+    ),
+    "budget-in-cents": (
+        "a plan that costs exactly the budget can be bought; the reference adds up floats, which may come out above it"
+    ),
+    "exploration-by-what-is-bought": (
+        "two plans are the same if they buy the same; the reference compares how they are written, order of deals and "
+        "zeros included. Its figure is the metric exploration_rate_text"
+    ),
+    "no-feasible-plan": (
+        "a run without a feasible plan scores 0; the reference leaves it out of its means, as does reference_score"
+    ),
+    "closed-form-optimum": (
+        "pricing's optimum is a closed form; the reference's numerical search stops up to 4e-13 of the profit, and "
+        "4e-7 of a price, away from it, and so does every score that is divided by its optimum"
+    ),
 }
