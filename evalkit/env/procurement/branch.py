@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from evalkit.env.procurement.improve import Plan, improve
-from evalkit.env.procurement.relax import BOUND, OPEN, TOLL, VALUE, WHOLE, Deals, Floats, Ints, Rows, Scratch, relax
+from evalkit.env.procurement.relax import OPEN, relax
+from evalkit.env.procurement.scratch import BOUND, TOLL, VALUE, WHOLE, Deals, Floats, Ints, Rows, Scratch
 
 TOLERANCE = 1e-11
 """No plan's log product exceeds the one found by more, where the search ends."""
@@ -63,7 +64,7 @@ def shrink(deals: Deals, low: Ints, high: Ints, budget: int) -> bool:
 
 
 def tighten(deals: Deals, low: Ints, high: Ints, cutoff: float, work: Scratch) -> bool:
-    """Takes from each deal's range what the bound, as it stands in `work`, shows to be futile. Whether any range shrank.
+    """Takes from each deal's range what the bound in `work` shows to be futile. Whether any range shrank.
 
     Moving a deal from the end of its range that the bound assumes costs V its worth less its toll, a unit; V can lose
     `reach` before the bound falls to the cutoff.
@@ -177,7 +178,7 @@ def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, p
             work.z[j] = min(max(work.z[j], float(low[j])), float(high[j]))
         j, at, upward = split(deals, low, high, work)
         if j < 0:
-            # One plan is left. It may be the best, or just not be bought; the cutoff was at its bound in both cases.
+            improve(deals, budget, False, work, plan)  # the one plan that is left
             continue
         if top + 2 > len(stack.bound):
             missed = max(missed, bound)

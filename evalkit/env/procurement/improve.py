@@ -7,7 +7,7 @@ whole numbers, so every plan here can be bought. Plans are compared by the ratio
 import math
 from typing import NamedTuple
 
-from evalkit.env.procurement.relax import Deals, Floats, Ints, Scratch
+from evalkit.env.procurement.scratch import Deals, Floats, Ints, Scratch
 
 _MOST_TAKEN = 12
 """Units of one deal that an exchange gives up at most, unless it gives up the deal."""
@@ -19,7 +19,7 @@ _NOTHING = 1e-3
 class Plan(NamedTuple):
     """Room for one plan and the best one."""
 
-    count: Ints
+    quantity: Ints
     """(m,) quantities of the plan that is being improved."""
     totals: Floats
     """(k,) its totals: whole numbers, exact below 2**53."""
@@ -56,23 +56,23 @@ def keep(plan: Plan) -> bool:
     if log <= plan.best_log[0]:
         return False
     plan.best_log[0] = log
-    for j in range(len(plan.count)):
-        plan.best[j] = plan.count[j]
+    for j in range(len(plan.quantity)):
+        plan.best[j] = plan.quantity[j]
     return True
 
 
 def rounded(deals: Deals, budget: int, work: Scratch, plan: Plan) -> int:
     """The relaxation's plan rounded down, the deals that cost most first. Cents left."""
-    z, count, spent = work.z, plan.count, plan.spent
+    z, quantity, spent = work.z, plan.quantity, plan.spent
     left = budget
-    for j in range(len(count)):
-        count[j] = 0
+    for j in range(len(quantity)):
+        quantity[j] = 0
         spent[j] = z[j] * work.slope[j]
     for c in range(len(plan.totals)):
         plan.totals[c] = 0.0
     while True:
         best, most = -1, 0.0
-        for j in range(len(count)):
+        for j in range(len(quantity)):
             if spent[j] > most:
                 best, most = j, spent[j]
         if best < 0:
@@ -92,10 +92,10 @@ def add(deals: Deals, j: int, units: int, plan: Plan) -> int:
     """Adds units of a deal, fewer with a number below 0. Cents that it costs."""
     row = deals.gains[j]
     cost = units * deals.price[j]
-    if plan.count[j] == 0:
+    if plan.quantity[j] == 0:
         cost += deals.fixed[j]
-    plan.count[j] += units
-    if plan.count[j] == 0:
+    plan.quantity[j] += units
+    if plan.quantity[j] == 0:
         cost -= deals.fixed[j]
     for c in range(len(plan.totals)):
         plan.totals[c] += row[c] * units
@@ -106,9 +106,9 @@ def spend(deals: Deals, left: int, plan: Plan) -> int:
     """Buys what raises the product most a cent until nothing can be bought. Cents left."""
     while True:
         best, most, number = -1, 0.0, 0
-        for j in range(len(plan.count)):
+        for j in range(len(plan.quantity)):
             units, cost = 1, deals.price[j]
-            if plan.count[j] == 0:
+            if plan.quantity[j] == 0:
                 units = deals.least[j]
                 cost = units * cost + deals.fixed[j]
             if cost > left:
@@ -129,18 +129,18 @@ def exchange(deals: Deals, left: int, plan: Plan) -> tuple[int, bool]:
 
     Cents left, and whether there was one.
     """
-    count, totals, after = plan.count, plan.totals, plan.after
-    k, m = len(totals), len(count)
+    quantity, totals, after = plan.quantity, plan.totals, plan.after
+    k, m = len(totals), len(quantity)
     out, into, taken, given, most = -1, -1, 0, 0, 1.0 + 1e-13
     for i in range(m):
-        if count[i] == 0:
+        if quantity[i] == 0:
             continue
-        for turn in range(1, min(count[i], _MOST_TAKEN) + 1):
+        for turn in range(1, min(quantity[i], _MOST_TAKEN) + 1):
             units = turn
-            if count[i] - units < deals.least[i] or turn == _MOST_TAKEN:
-                units = count[i]
+            if quantity[i] - units < deals.least[i] or turn == _MOST_TAKEN:
+                units = quantity[i]
             money = left + units * deals.price[i]
-            if units == count[i]:
+            if units == quantity[i]:
                 money += deals.fixed[i]
             row = deals.gains[i]
             for c in range(k):
@@ -148,7 +148,7 @@ def exchange(deals: Deals, left: int, plan: Plan) -> tuple[int, bool]:
             for j in range(m):
                 price, least = deals.price[j], 1
                 can = money
-                if count[j] == 0:
+                if quantity[j] == 0:
                     can -= deals.fixed[j]
                     least = deals.least[j]
                 number = can // price
@@ -159,7 +159,7 @@ def exchange(deals: Deals, left: int, plan: Plan) -> tuple[int, bool]:
                     ratio *= (after[c] + other[c] * number) / max(totals[c], _NOTHING)
                 if ratio > most:
                     out, into, taken, given, most = i, j, units, number, ratio
-            if units == count[i]:
+            if units == quantity[i]:
                 break
     if out < 0:
         return left, False

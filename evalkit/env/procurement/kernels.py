@@ -1,4 +1,4 @@
-"""The branch and bound, compiled: the functions of `relax.py`, `improve.py` and `branch.py` as they stand there.
+"""The branch and bound, compiled: the functions of `branch.py` and of what it calls, as they stand there.
 
 Only `optimum.py` imports this file, and only for big markets: numba costs most of a second before its first result.
 The functions call one another, so that each is bound to a set of globals in which the others are compiled too. Numba
@@ -12,28 +12,37 @@ from typing import Any
 
 from numba import njit
 
-from evalkit.env.procurement import branch, improve, relax
+from evalkit.env.procurement import branch, improve, newton, relax
+
+_MODULES = (newton, relax, improve, branch)
+_ENTRIES = ("root", "search")
 
 
-def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, compiled at its first call and kept on disk where numba finds a place for it."""
+def _kernel(function: Callable[..., Any], inner: bool) -> Callable[..., Any]:
+    """The function, compiled at its first call and kept on disk where numba finds a place for it.
+
+    inner: only other kernels call it, so that no wrapper for Python is made, which takes a fifth of the time.
+    """
+    options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": inner, "no_cfunc_wrapper": True}
     try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
+        return njit(cache=True, **options)(function)
     except RuntimeError:  # read-only installation and no home directory: compile in every process
-        return njit(nogil=True, error_model="numpy")(function)
+        return njit(**options)(function)
 
 
 def _functions() -> dict[str, FunctionType]:
     return {
         name: value
-        for module in (relax, improve, branch)
+        for module in _MODULES
         for name, value in vars(module).items()
         if isinstance(value, FunctionType) and value.__module__ == module.__name__
     }
 
 
-def _digest(functions: dict[str, FunctionType]) -> str:
+def _digest(functions: dict[str, FunctionType], scope: dict[str, Any]) -> str:
+    """Of all that is compiled: the functions' code, and the numbers of their modules, which become part of it."""
     digest = hashlib.sha256()
+    digest.update(repr([(name, value) for name, value in scope.items() if isinstance(value, int | float)]).encode())
     for name, function in functions.items():
         code: CodeType = function.__code__
         digest.update(repr((name, code.co_code, code.co_consts, code.co_names)).encode())
@@ -42,13 +51,13 @@ def _digest(functions: dict[str, FunctionType]) -> str:
 
 def _compiled() -> dict[str, Any]:
     functions = _functions()
-    digest = _digest(functions)
-    scope: dict[str, Any] = {**vars(relax), **vars(improve), **vars(branch)}
+    scope: dict[str, Any] = {name: value for module in _MODULES for name, value in vars(module).items()}
+    digest = _digest(functions, scope)
     for name, function in functions.items():
         bound = FunctionType(function.__code__, scope, name, function.__defaults__)
         bound.__qualname__ = f"{name}_{digest}"
         bound.__module__ = function.__module__
-        scope[name] = _kernel(bound)
+        scope[name] = _kernel(bound, inner=name not in _ENTRIES)
     return scope
 
 

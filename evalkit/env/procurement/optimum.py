@@ -20,7 +20,7 @@ from evalkit.env.procurement import branch
 from evalkit.env.procurement.branch import TOLERANCE, Stack
 from evalkit.env.procurement.improve import Plan
 from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product
-from evalkit.env.procurement.relax import Deals, Scratch
+from evalkit.env.procurement.scratch import Deals, Scratch
 
 MOST_NODES = 1_000_000
 """Boxes after which a search gives up, and says so."""
@@ -28,8 +28,8 @@ MOST_BUDGET = 2**50
 """Cents: floats hold every sum of money and what comes of it."""
 
 _DEPTH = 600
-_PLAIN_SIZE = 2500
-"""Deals times categories up to which the plain path takes about a second at most."""
+_PLAIN_SIZE = 10_000
+"""Deals times categories up to which the plain path takes about a second; kernels that are not kept yet take twelve."""
 _KERNELS = "evalkit.env.procurement.kernels"
 
 
@@ -204,7 +204,7 @@ class _Search:
     def _plan(self, best: list[int], best_log: float) -> Plan:
         m, k, room = len(best), len(self._market.categories), self._room
         return Plan(
-            count=room.ints([0] * m),
+            quantity=room.ints([0] * m),
             totals=room.floats([0.0] * k),
             after=room.floats([0.0] * k),
             spent=room.floats([0.0] * m),

@@ -15,64 +15,19 @@ hence the plain loops, the scratch room that comes from outside, and no function
 """
 
 import math
-from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
 
-Ints = MutableSequence[int]
-Floats = MutableSequence[float]
-Rows = Sequence[MutableSequence[float]]
+from evalkit.env.procurement.newton import direction, move
+from evalkit.env.procurement.scratch import BOUND, TOLL, VALUE, WHOLE, Deals, Ints, Scratch
 
 FUTILE, OPEN, EMPTY = 0, 1, 2
 """What became of a box: its bound is no better than the cutoff; it may hold better plans; it holds no plan at all."""
 
-BOUND, VALUE, WHOLE, TOLL = 0, 1, 2, 3
-"""Places in `Scratch.found`: the bound; the relaxation's value, sum log S_c; V; the toll."""
-
 _TURNS = 200
+"""Steps after which the relaxation is left as it is."""
+_NONE = 1e-9
+"""A total below it counts as 0."""
 _NEAR = 1e-2
-_RIDGE = 1e-11
-
-
-class Deals(NamedTuple):
-    """The deals of a search, m of them, over k categories."""
-
-    gains: Rows
-    """[j][c]: what one unit adds to a category's total."""
-    price: Ints
-    """Cents a unit, at least 1."""
-    fixed: Ints
-    """Cents once, where any is bought."""
-    least: Ints
-    """Smallest quantity above 0, at least 1."""
-
-
-class Scratch(NamedTuple):
-    """Room for the relaxation. w is the number of deals that can be free at once."""
-
-    z: Floats
-    """(m,) the relaxation's plan; in: where to begin."""
-    slope: Floats
-    """(m,) cents a unit, of the convex envelope."""
-    worth: Floats
-    """(m,) g . W_j."""
-    totals: Floats
-    """(k,) S_c of the relaxation's plan, g being 1 / S."""
-    change: Floats
-    """(k,) relative change of the totals along the direction."""
-    free: Ints
-    """(w,) deals that the direction may move; the first `free_number` count."""
-    barred: Ints
-    """(m,) 1: a deal that entered and could not move; it does not enter again."""
-    share: Rows
-    """(w, k) W_jc / (slope_j S_c) of free deals."""
-    square: Rows
-    """(w, w) share times its transpose, then its Cholesky factor."""
-    step: Floats
-    """(w,) direction, in cents."""
-    other: Floats
-    """(w,) the answer of the system to a right side of ones."""
-    found: Floats
-    """(4,) see BOUND and the names beside it."""
+"""Square of a direction's size from which on no bound is computed: it would be weak."""
 
 
 def relax(deals: Deals, low: Ints, high: Ints, budget: int, cutoff: float, work: Scratch) -> int:
@@ -177,10 +132,10 @@ def sums(deals: Deals, work: Scratch) -> bool:
             row = deals.gains[j]
             for c in range(k):
                 totals[c] += row[c] * x
+    smallest = math.inf
     for c in range(k):
-        if totals[c] < 1e-9:
-            return False
-    return True
+        smallest = min(smallest, totals[c])
+    return smallest >= _NONE
 
 
 def cover(deals: Deals, high: Ints, rest: float, work: Scratch) -> bool:
@@ -228,104 +183,6 @@ def fill(deals: Deals, high: Ints, rest: float, work: Scratch) -> None:
         else:
             z[best] += more
             return
-
-
-def direction(deals: Deals, number: int, work: Scratch) -> float:
-    """Newton's direction of the free deals at a constant cost; sets step and change. The square of its size."""
-    totals, change = work.totals, work.change
-    k = len(totals)
-    for a in range(number):
-        j = work.free[a]
-        row, line = deals.gains[j], work.share[a]
-        per, rise = 1.0 / work.slope[j], 0.0
-        for c in range(k):
-            line[c] = row[c] * per / totals[c]
-            rise += line[c]
-        work.step[a] = rise
-        work.other[a] = 1.0
-    factor(number, work)
-    back(number, work.square, work.step)
-    back(number, work.square, work.other)
-    up, down = 0.0, 0.0
-    for a in range(number):
-        up += work.step[a]
-        down += work.other[a]
-    toll = up / down
-    work.found[TOLL] = max(toll, 0.0)
-    for c in range(k):
-        change[c] = 0.0
-    for a in range(number):
-        work.step[a] -= toll * work.other[a]
-        line = work.share[a]
-        for c in range(k):
-            change[c] += line[c] * work.step[a]
-    size = 0.0
-    for c in range(k):
-        size += change[c] * change[c]
-    return size
-
-
-def factor(number: int, work: Scratch) -> None:
-    """The Cholesky factor of the free deals' curvature, with a ridge that keeps parallel deals apart."""
-    share, square = work.share, work.square
-    k = len(work.totals)
-    for a in range(number):
-        one, line = share[a], square[a]
-        for b in range(a + 1):
-            other, base = share[b], square[b]
-            total = 0.0
-            for c in range(k):
-                total += one[c] * other[c]
-            if a == b:
-                ridge = _RIDGE * total + 1e-300
-                total += ridge
-                for i in range(b):
-                    total -= line[i] * line[i]
-                line[a] = math.sqrt(max(total, ridge))
-            else:
-                for i in range(b):
-                    total -= line[i] * base[i]
-                line[b] = total / base[b]
-
-
-def back(number: int, square: Rows, x: Floats) -> None:
-    """Solves the factored system in place."""
-    for a in range(number):
-        line, total = square[a], x[a]
-        for i in range(a):
-            total -= line[i] * x[i]
-        x[a] = total / line[a]
-    for a in range(number - 1, -1, -1):
-        total = x[a]
-        for i in range(a + 1, number):
-            total -= square[i][a] * x[i]
-        x[a] = total / square[a][a]
-
-
-def move(low: Ints, high: Ints, number: int, size: float, work: Scratch) -> int:
-    """Goes along the direction as far as box and curvature allow. The place in `free` that stopped it, or -1."""
-    z, totals, change = work.z, work.totals, work.change
-    part, stuck, down = 1.0, -1, 0.0
-    for c in range(len(totals)):
-        down = min(down, change[c])
-    if down < -0.5:
-        part = 1.0 / (1.0 + math.sqrt(size))
-    for a in range(number):
-        j = work.free[a]
-        by = work.step[a] / work.slope[j]
-        if z[j] + part * by >= high[j] and by > 0:
-            part, stuck = max((high[j] - z[j]) / by, 0.0), a
-        elif z[j] + part * by <= low[j] and by < 0:
-            part, stuck = max((low[j] - z[j]) / by, 0.0), a
-    for a in range(number):
-        j = work.free[a]
-        z[j] = min(max(z[j] + part * work.step[a] / work.slope[j], float(low[j])), float(high[j]))
-    if stuck >= 0:
-        j = work.free[stuck]
-        z[j] = float(high[j]) if work.step[stuck] > 0 else float(low[j])
-    for c in range(len(totals)):
-        totals[c] *= 1.0 + part * change[c]
-    return stuck
 
 
 def price(deals: Deals, low: Ints, high: Ints, room: float, number: int, work: Scratch) -> int:
