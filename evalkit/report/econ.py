@@ -259,7 +259,7 @@ def _quality_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined",
             "budget use: % of all plans that were feasible and cost 95 to 100 % of the budget; best so far: % of "
             "assignments with fewer problems than all before, the first among them",
-            "adaptability: score of periods 50 to 99 less that of periods 0 to 9",
+            "adaptability: the score, of the last periods (50 to 99 in the paper), less that of the first ten",
             *owed_notes(cells),
         ),
     )
