@@ -12,6 +12,7 @@ from typing import Any
 
 from evalkit.env.environment import Parameter
 from evalkit.env.legacy import MOST_SEED
+from evalkit.env.parameters import checked
 from evalkit.env.procurement.best import Best, check_best, made_best, read_best, written_best
 from evalkit.env.procurement.explicit import (
     MOST_BUDGET,
@@ -123,7 +124,7 @@ def load(line: Mapping[str, Any]) -> Instance:
             raise UsageError(f"{key}: a {NAME} instance has no such field.{nearest(key, (*PARAMETERS, *_EXPLICIT))}")
     if line.get("environment", NAME) != NAME:
         raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
-    values = {name: _checked(name, line.get(name, parameter.default)) for name, parameter in PARAMETERS.items()}
+    values = {name: _value(name, line.get(name, parameter.default)) for name, parameter in PARAMETERS.items()}
     explicit = values["generator"] == "explicit"
     _check_fit(line, values, explicit)
     return Instance(
@@ -254,23 +255,11 @@ def _shape(values: Mapping[str, Any]) -> Shape:
     )
 
 
-def _checked(name: str, value: Any) -> Any:
-    parameter = PARAMETERS[name]
-    kind: Any = parameter.kind
-    if value is None and parameter.default is None:
-        return None
-    if name == "budget":
+def _value(name: str, value: Any) -> Any:
+    """A parameter's value; the budget in cents."""
+    if name == "budget" and value is not None:
         return read_money(name, value, MOST_BUDGET)
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise UsageError(f"{name}: expected {kind.__name__}, got {value!r}.")
-    if parameter.choices and value not in parameter.choices:
-        raise UsageError(f"{name}: there is no {value!r}.{nearest(str(value), parameter.choices)}")
-    least, most = parameter.least, parameter.most
-    if (least is not None and not value >= least) or (most is not None and not value <= most):
-        raise UsageError(f"{name}: {value} is out of range ({least} to {'any' if most is None else most}).")
-    return value
+    return checked(PARAMETERS, name, value)
 
 
 def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: bool) -> None:
