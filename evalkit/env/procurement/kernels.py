@@ -23,11 +23,13 @@ def _kernel(function: Callable[..., Any], inner: bool) -> Callable[..., Any]:
 
     inner: only other kernels call it, so that no wrapper for Python is made, which takes a fifth of the time.
     """
+    compiler: Callable[..., Any] = njit  # its stub does not know of wrappers
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": inner, "no_cfunc_wrapper": True}
     try:
-        return njit(cache=True, **options)(function)
+        kernel: Callable[..., Any] = compiler(cache=True, **options)(function)
     except RuntimeError:  # read-only installation and no home directory: compile in every process
-        return njit(**options)(function)
+        kernel = compiler(**options)(function)
+    return kernel
 
 
 def _functions() -> dict[str, FunctionType]:
