@@ -294,6 +294,9 @@ def _prompts(sub: argparse.ArgumentParser) -> None:
     bring = action("import", help="build a pack from a copy of the reference repository")
     bring.add_argument("repository", metavar="DIR", help="the copy's top folder")
     bring.add_argument("--out", metavar="FILE", required=True, help="the pack's file, ending in .toml")
+    bring.add_argument(
+        "--wording", metavar="NAME", help="another of procurement's prompts: known_horizon, known_horizon_goal"
+    )
     bring.set_defaults(call="import_pack")
 
 

@@ -16,6 +16,6 @@ def list_packs(_: argparse.Namespace) -> int:
 def import_pack(args: argparse.Namespace) -> int:
     """Build a pack from the reference's own texts; never over an existing file."""
     out = new_file(args.out, ".toml", "a prompt pack's file")
-    write_new(out, import_reference(Path(args.repository).expanduser()))
+    write_new(out, import_reference(Path(args.repository).expanduser(), args.wording or ""))
     print(f'Wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
     return 0

@@ -7,19 +7,28 @@ our own wording, and the pack says so.
 
 import ast
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from evalkit.env.table import ENVIRONMENTS
-from evalkit.errors import UsageError
+from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
-from evalkit.spec.imported_results import Read, Texts, scheduling_results
+from evalkit.spec.imported_results import Read, Texts, pricing_results, procurement_results, scheduling_results
 
 ROOT = "econ_evals/experiments"
+
+ATTEMPTS = 100
+"""How many attempts the reference's texts speak of."""
+
+BOUND = "{upper_bound_price}"
+"""What pricing's opening there has in place of the price that it advises not to exceed."""
+
+GAP = "\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +46,26 @@ class Source:
     variant_tools: str
     results: Callable[[Read], Texts]
     """The result texts that can be found in the code beside it."""
+    fit: Callable[[Texts], Texts] = dict
+    """The constants as our texts: where fields have other names, or one constant is two texts of ours."""
+    wordings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Other wordings that the reference compares: our keys -> the constants that stand in for those above."""
 
 
-def write_pack(repo: Path) -> str:
-    """The pack's TOML text. Raises UsageError where no environment's prompts are found, or a constant is not there."""
+def write_pack(repo: Path, wording: str = "") -> str:
+    """The pack's TOML text. `wording`: one of `WORDINGS`, which differ in some environments from the plain one.
+
+    Raises UsageError where no environment's prompts are found, a constant is not there, or the wording is none.
+    """
+    if wording and wording not in WORDINGS:
+        raise UsageError(f"The reference has no wording {wording!r}.{nearest(wording, WORDINGS)}")
     tables: list[str] = []
     for environment, source in SOURCES.items():
         folder = repo / ROOT / source.folder
-        if (folder / "prompts.py").is_file():
-            plain, variant = _prompts(folder / "prompts.py", environment, source)
-            plain |= source.results(partial(_read_code, folder))
+        if environment in ENVIRONMENTS and (folder / "prompts.py").is_file():
+            plain, variant = _prompts(folder / "prompts.py", environment, source, wording)
+            known = ENVIRONMENTS[environment].texts
+            plain |= {key: text for key, text in source.results(partial(_read_code, folder)).items() if key in known}
             absent = sorted(ENVIRONMENTS[environment].texts.keys() - plain.keys())
             tables.append(f"# Not found there, hence in evalkit's wording: {', '.join(absent) or 'nothing'}.")
             tables.append(_table(f"{environment}", plain))
@@ -55,19 +74,25 @@ def write_pack(repo: Path) -> str:
     if not tables:
         wanted = ", ".join(f"{ROOT}/{source.folder}/prompts.py" for source in SOURCES.values())
         raise UsageError(f"{repo}: this is no copy of the reference repository: it holds none of {wanted}.")
-    return "\n".join(["# The wording of a copy of the reference repository.", "", *tables])
+    head = f"# The wording{f' {wording!r}' if wording else ''} of a copy of the reference repository."
+    return "\n".join([head, "", *tables])
 
 
-def _prompts(path: Path, environment: str, source: Source) -> tuple[Texts, Texts]:
+def _prompts(path: Path, environment: str, source: Source, wording: str) -> tuple[Texts, Texts]:
     constants = _constants(_parse(path))
+    instead = source.wordings.get(wording, {})
     plain: Texts = {}
-    for key, name in source.texts.items():
+    for key, name in {**source.texts, **instead}.items():
         if not isinstance(constants.get(name), str):
             raise UsageError(f"{path}: the text {name} is not there, or is not written as a constant.")
         plain[key] = constants[name]
+    plain = source.fit(plain)
     plain |= _tool_texts(constants.get(source.tools), environment)
+    # What makes the wording is in no text for reasoning models, so its own texts hold for them too.
     variant = {
-        key: constants[name] for key, name in source.variant_texts.items() if isinstance(constants.get(name), str)
+        key: constants[name]
+        for key, name in source.variant_texts.items()
+        if isinstance(constants.get(name), str) and key not in instead
     }
     variant |= _tool_texts(constants.get(source.variant_tools), environment)
     return plain, {key: text for key, text in variant.items() if plain.get(key) != text}
@@ -136,6 +161,9 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.JoinedStr(values=values):
             pieces = [_value(part.value if isinstance(part, ast.FormattedValue) else part, names) for part in values]
             return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else None
+        case ast.Subscript(value=inner, slice=ast.Constant(value=int(place))):
+            parts = _value(inner, names)
+            return parts[place] if isinstance(parts, list) and -len(parts) <= place < len(parts) else None
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item, names) for item in items]
         case ast.Dict(keys=keys, values=values):
@@ -152,6 +180,31 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     return None
 
 
+def _count_attempts(texts: Texts) -> Texts:
+    """Procurement's: the reference says how many attempts there are in its text, we fill the number in."""
+    return {**texts, "system": re.sub(rf"\b{ATTEMPTS}\b", "{periods}", texts["system"])}
+
+
+def _part_hint(texts: Texts) -> Texts:
+    """Pricing's: the paragraph of the opening that names a price is a text of its own, since it can be left out.
+
+    Raises UsageError where it is no paragraph of its own.
+    """
+    paragraphs = texts["opening"].split(GAP)
+    naming = [place for place, paragraph in enumerate(paragraphs) if BOUND in paragraph]
+    if not naming:
+        return texts
+    if len(naming) > 1 or naming[0] == 0:
+        raise UsageError(f"pricing's opening has {BOUND} elsewhere than in one paragraph behind the first.")
+    place = naming[0]
+    said = (GAP + paragraphs[place]).replace(BOUND, "{price}")
+    return {
+        **texts,
+        "opening": GAP.join(paragraphs[:place]) + GAP.join(["{hint}", *paragraphs[place + 1 :]]),
+        "hint": said,
+    }
+
+
 SOURCES: Mapping[str, Source] = {
     "scheduling": Source(
         folder="scheduling",
@@ -166,5 +219,30 @@ SOURCES: Mapping[str, Source] = {
         variant_tools="TOOLS_V1_REASONING",
         results=scheduling_results,
     ),
+    "procurement": Source(
+        folder="procurement",
+        texts={"system": "SYSTEM_PROMPT_V1", "opening": "INITIAL_PROMPT_V1", "reply": "PROMPT_V1"},
+        tools="TOOLS_V1",
+        variant_texts={"system": "SYSTEM_PROMPT_V1_O3"},
+        variant_tools="TOOLS_V1_O3",
+        results=procurement_results,
+        fit=_count_attempts,
+        wordings={
+            "known_horizon": {"system": "SYSTEM_PROMPT_V1_KNOWN_HORIZON"},
+            "known_horizon_goal": {"system": "SYSTEM_PROMPT_V1_GRADED_BEST"},
+        },
+    ),
+    "pricing": Source(
+        folder="pricing",
+        texts={"system": "SYSTEM_PROMPT_V1", "opening": "INITIAL_PROMPT_V1", "reply": "PROMPT_V1"},
+        tools="TOOLS_V1",
+        variant_texts={"system": "SYSTEM_PROMPT_V1_REASONING"},
+        variant_tools="TOOLS_V1_REASONING",
+        results=pricing_results,
+        fit=_part_hint,
+    ),
 }
 """Where each environment's texts lie; another environment is another entry."""
+
+WORDINGS = tuple(dict.fromkeys(name for source in SOURCES.values() for name in source.wordings))
+"""Wordings that the reference compares with its plain one (table 5 of the paper)."""

@@ -58,14 +58,15 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     return Pack(name=path.stem, digest=digest, texts=texts)
 
 
-def import_reference(repo: Path) -> str:
+def import_reference(repo: Path, wording: str = "") -> str:
     """A pack's TOML text, built from a user's copy of the reference repository by reading its sources.
 
-    Nothing of it is executed. Raises UsageError where a file or a text that must be there is not.
+    `wording`: one of those that the reference compares with its plain one. Nothing of the copy is executed. Raises
+    UsageError where a file or a text that must be there is not, or there is no such wording.
     """
     from evalkit.spec.imported import write_pack
 
-    return write_pack(repo)
+    return write_pack(repo, wording)
 
 
 def _find(name: str) -> Path:

@@ -1,0 +1,298 @@
+"""The texts of procurement and pricing, from sources made up in the shape of the reference's; no sentence is theirs."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from evalkit.env.environment import Kit, Pack
+from evalkit.env.pricing.pricing import PRICING
+from evalkit.env.procurement.menu import menu_text
+from evalkit.env.procurement.procurement import PROCUREMENT
+from evalkit.errors import UsageError
+from evalkit.spec.packs import import_reference, read_pack
+
+NOTES = """
+    {"name": "write_notes", "description": "Write.",
+     "input_schema": {"properties": {"notes": {"type": "string", "description": "%s"}}}},
+    {"name": "read_notes", "description": "Read.",
+     "input_schema": {"properties": {"attempt_number": {"description": "Which."}}}},
+"""
+BUYING = f'''
+SYSTEM_PROMPT_V1 = """
+Buy with thought.
+""".strip()
+SYSTEM_PROMPT_V1_O3 = "Buy."
+SYSTEM_PROMPT_V1_KNOWN_HORIZON = SYSTEM_PROMPT_V1 + " You have 100 tries of 1000."
+SYSTEM_PROMPT_V1_GRADED_BEST = SYSTEM_PROMPT_V1 + " Of 100 tries the best counts."
+INITIAL_PROMPT_V1 = "Start."
+PROMPT_V1 = "On."
+TOOLS_V1 = [
+    {{"name": "get_budget", "description": "Money.", "input_schema": {{}}}},
+    {NOTES % "Thoughts."}
+    {{"name": "submit_purchase_plan", "description": "Plan.",
+     "input_schema": {{"properties": {{"purchase_plan": {{"description": "As text."}}}}}}}},
+]
+TOOLS_V1_O3 = [TOOLS_V1[0], {NOTES % "Plans."} TOOLS_V1[-1], TOOLS_V1[7]]
+'''
+BUYING_RUN = """
+def make_readable_previous_attempts_data(alloc_attempts, alloc_costs, alloc_utilities, alloc_is_feasibles, reasons):
+    assert alloc_attempts
+    output = ""
+    for attempt_num in range(len(alloc_attempts)):
+        output += f"No. {attempt_num}\\n"
+        output += f"You said {alloc_attempts[attempt_num]}\\n"
+        if alloc_is_feasibles[attempt_num]:
+            output += f"Good for {alloc_utilities[attempt_num]:.2f} at {alloc_costs[attempt_num]:.2f}\\n"
+        else:
+            output += (
+                f"Bad: {alloc_infeasible_reasons[attempt_num]}\\n"
+            )
+        output += "\\n"
+    return output
+
+
+class Agent:
+    def use_tool(self, name, input):
+        if name == "get_previous_purchase_data":
+            if self.seen:
+                return ("SUCCESS", str({"previous_attempts_data": "Seen."}))
+            return "SUCCESS", str({"previous_purchase_data": text})
+        elif name == "get_equipment_information":
+            return "SUCCESS", str("Menu seen.")
+        elif name == "write_notes":
+            if "notes" in input:
+                return "SUCCESS", "Noted."
+"""
+BUYING_RULES = """
+class Entry(Model):
+    def to_str(self):
+        p = inflect.engine()
+        parts = [
+            f"{qty} {p.plural('unit', qty)} / {id}".format(qty=qty, id=id)
+            for id, qty in self.contents.items()
+        ]
+        contents_str = p.join(parts)
+        entry_id = self.id
+        if self.type == "basic":
+            return f"{entry_id} at ${self.cost:.2f}: {contents_str}"
+        elif self.type == "two_part_tariff":
+            return f"{entry_id} [${self.fixed_cost:.2f} first] at ${self.variable_cost:.2f}: {contents_str}"
+        elif self.type == "bulk_discount":
+            return f"{entry_id} [from {self.min_quantity}] at ${self.cost:.2f}: {contents_str}"
+        else:
+            raise NotImplementedError
+
+    def get_cost(self, quantity):
+        if self.type == "basic":
+            return self.cost * quantity, ""
+        elif quantity < self.min_quantity:
+            return (0, f"{quantity} of {self.id}, not {self.min_quantity}")
+
+
+class Menu:
+    def to_str(self):
+        s = ""
+        for entry in self.entries:
+            s += "* " + entry.to_str() + ";\\n"
+        return s
+
+
+def evaluate_alloc(menu, alloc, budget):
+    for entry_id, quantity in alloc.items():
+        entry_cost, invalid_reason_temp = menu[entry_id].get_cost(quantity)
+        invalid_reason += invalid_reason_temp + "!\\n"
+        item_to_quantity[item] += item_quantity * quantity
+    if total_cost > budget:
+        invalid_reason += f"{total_cost:.2f} is over {budget:.2f}\\n"
+"""
+SELLING = f'''
+SYSTEM_PROMPT_V1 = "Sell with thought."
+SYSTEM_PROMPT_V1_REASONING = "Sell."
+INITIAL_PROMPT_V1 = """
+Start.
+
+Never above {{upper_bound_price}}.
+""".strip()
+PROMPT_V1 = "On."
+COMMON = [
+    {{"name": "get_product_ids", "description": "Ids.", "input_schema": {{}}}},
+    {NOTES % "Thoughts."}
+    {{"name": "set_prices", "description": "Set.",
+     "input_schema": {{"properties": {{"prices_dict_str": {{"description": "As text."}}}}}}}},
+]
+COMMON_REASONING = [{NOTES % "Plans."}]
+TOOLS_V1 = [{{"name": "get_previous_pricing_data", "description": "Look.", "input_schema": {{}}}}] + COMMON
+TOOLS_V1_REASONING = [TOOLS_V1[0]] + COMMON_REASONING
+'''
+SELLING_RUN = """
+def make_readable_previous_attempts_data(prices_list, quantities_list, profits_list, costs, product_ids):
+    output = ""
+    for i in range(len(prices_list)):
+        output += f"No. {i}\\n"
+        for j in range(len(product_ids)):
+            output += f"{product_ids[j]}: "
+            output += f"{prices_list[i][product_ids[j]]:.2f}, {quantities_list[i][product_ids[j]]:.2f}, "
+            output += f"{profits_list[i][product_ids[j]]:.2f}, {costs[product_ids[j]]:.2f}\\n"
+        output += "--\\n"
+    return output
+
+
+class Agent:
+    def use_tool(self, name, input):
+        if name == "get_previous_pricing_data":
+            if self.seen:
+                return ("SUCCESS", str({"previous_pricing_data": "Seen."}))
+        elif name == "write_notes":
+            return "SUCCESS", "Noted."
+        elif name == "set_prices":
+            if unpriced_products:
+                return ("RETRY_ERROR", f"Lacking: {unpriced_products}")
+            if extra_products:
+                return ("RETRY_ERROR", f"Unknown: {extra_products}")
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    files = {
+        "procurement/prompts.py": BUYING,
+        "procurement/run_procurement_experiment.py": BUYING_RUN,
+        "procurement/opt_solver.py": BUYING_RULES,
+        "pricing/prompts.py": SELLING,
+        "pricing/run_pricing_experiment.py": SELLING_RUN,
+    }
+    for name, text in files.items():
+        path = tmp_path / "reference" / "econ_evals" / "experiments" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "reference"
+
+
+def imported(repository: Path, environment: str, variant: str = "", wording: str = "") -> Pack:
+    path = repository.parent / "paper.toml"
+    path.write_text(import_reference(repository, wording), encoding="utf-8")
+    return read_pack(str(path), environment, variant)
+
+
+def absent(repository: Path, environment: str) -> str:
+    """What the pack says it could not find, for one environment."""
+    lines = import_reference(repository).splitlines()
+    return lines[lines.index(f"[{environment}]") - 1]
+
+
+def test_procurement_s_prompts_and_tools_are_imported(repository: Path) -> None:
+    texts, thinking = (imported(repository, "procurement", variant).texts for variant in ("", "reasoning"))
+    assert texts.keys() == PROCUREMENT.texts.keys()
+    assert (texts["system"], texts["opening"], texts["reply"]) == ("Buy with thought.", "Start.", "On.")
+    assert (thinking["system"], thinking["opening"]) == ("Buy.", "Start.")
+    assert texts["tools.submit_purchase_plan.purchase_plan"] == "As text."
+    assert (texts["tools.write_notes.notes"], thinking["tools.write_notes.notes"]) == ("Thoughts.", "Plans.")
+    overlay = tomllib.loads(import_reference(repository))["procurement"]["reasoning"]
+    assert overlay == {"system": "Buy.", "tools": {"write_notes": {"notes": "Plans."}}}
+
+
+def test_procurement_s_other_wordings_are_packs_of_their_own(repository: Path) -> None:
+    known = imported(repository, "procurement", wording="known_horizon")
+    assert known.texts["system"] == "Buy with thought. You have {periods} tries of 1000."
+    goal = imported(repository, "procurement", "reasoning", "known_horizon_goal").texts
+    assert goal["system"] == "Buy with thought. Of {periods} tries the best counts."
+    assert goal["tools.write_notes.notes"] == "Plans."
+    plain = imported(repository, "procurement").texts
+    assert {key for key in plain if plain[key] != known.texts[key]} == {"system"}
+    assert imported(repository, "pricing", wording="known_horizon") == imported(repository, "pricing")
+    with pytest.raises(UsageError, match=r"no wording 'known_horizn'\. Did you mean 'known_horizon'"):
+        import_reference(repository, "known_horizn")
+
+
+def test_procurement_s_results_read_as_the_reference_renders_them(repository: Path) -> None:
+    texts = imported(repository, "procurement").texts
+    assert texts["results.history_supported"] == ("No. {attempt}\nYou said {plan}\nGood for {workers} at {cost}\n\n")
+    assert texts["results.history_invalid"] == "No. {attempt}\nYou said {plan}\nBad: {reasons}\n\n"
+    assert texts["results.under_minimum"] == "{quantity} of {deal}, not {least}!\n"
+    assert texts["results.over_budget"] == "{cost} is over {budget}\n"
+    assert texts["results.repeat_access"] == "Seen."
+    assert (texts["results.notes_written"], texts["results.notes_empty"]) == ("Noted.", "")
+    assert (texts["results.style"], texts["results.history_empty"]) == ("repr", "")
+
+
+def test_procurement_s_menu_reads_as_the_reference_s(repository: Path) -> None:
+    texts = imported(repository, "procurement").texts
+    [line] = PROCUREMENT.generate({"categories": 3}, 1, 5)
+    state = PROCUREMENT.start(PROCUREMENT.load(line), Kit(pack=imported(repository, "procurement")))
+    shown = menu_text(state.world.market, texts)
+    assert shown == state.world.menu
+    assert all(row.startswith("* Offer_") and row.endswith(";") and "at $" in row for row in shown.splitlines())
+    assert [piece for piece in (" [from ", " first] at $", "1 unit / ", "2 units / ") if piece not in shown] == []
+    assert (texts["results.menu_pair"], texts["results.menu_list"]) == ("{first} and {last}", "{first}, and {last}")
+
+
+def test_pricing_s_prompts_and_results_are_imported(repository: Path) -> None:
+    texts, thinking = (imported(repository, "pricing", variant).texts for variant in ("", "reasoning"))
+    assert texts.keys() == PRICING.texts.keys()
+    assert (texts["system"], thinking["system"]) == ("Sell with thought.", "Sell.")
+    assert (texts["opening"], texts["hint"]) == ("Start.{hint}", "\n\nNever above {price}.")
+    assert (texts["tools.write_notes.notes"], thinking["tools.write_notes.notes"]) == ("Thoughts.", "Plans.")
+    assert texts["tools.get_previous_pricing_data.description"] == "Look."
+    assert texts["results.history_attempt"] == "No. {attempt}\n{products}--\n"
+    assert texts["results.history_product"] == "{product}: {price}, {quantity}, {profit}, {cost}\n"
+    assert texts["results.missing_products"] == "Lacking: {{ids}}"
+    assert texts["results.unknown_products"] == "Unknown: {{ids}}"
+    assert texts["results.repeat_access"] == "Seen."
+
+
+def test_pricing_opens_with_the_hint_where_there_is_one(repository: Path) -> None:
+    kit = Kit(pack=imported(repository, "pricing"))
+    [line] = PRICING.generate({}, 1, 5)
+    said = [
+        PRICING.opening(PRICING.start(PRICING.load({**line, "hint": hint}), kit)).messages[-1].text
+        for hint in (True, False)
+    ]
+    assert re.fullmatch(r"Start\.\n\nNever above [0-9.]+\.", said[0])
+    assert said[1] == "Start."
+
+
+def test_what_is_not_found_stays_in_our_wording_and_is_named(repository: Path) -> None:
+    assert "results.negative" in absent(repository, "procurement")
+    assert "results.history" not in absent(repository, "procurement").replace("results.history_no_action", "")
+    assert "hint" not in absent(repository, "pricing")
+    folder = repository / "econ_evals" / "experiments"
+    (folder / "procurement" / "opt_solver.py").unlink()
+    (folder / "procurement" / "run_procurement_experiment.py").write_text(
+        BUYING_RUN.replace("if alloc_is_f", "if is_f")
+    )
+    (folder / "pricing" / "run_pricing_experiment.py").write_text(SELLING_RUN.replace("{i}", "{i + 1}"))
+    (folder / "pricing" / "prompts.py").write_text(SELLING.replace("{upper_bound_price}", "nothing"))
+    for environment, keys in {
+        "procurement": ("results.history_supported", "results.menu_basic", "results.menu_list", "results.over_budget"),
+        "pricing": ("results.history_product", "hint"),
+    }.items():
+        standard, texts = read_pack("standard", environment).texts, imported(repository, environment).texts
+        for key in keys:
+            assert key in absent(repository, environment)
+            assert texts[key] == standard[key]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("pricing", "Start.\n\nNever above", "Never above", "elsewhere than in one paragraph behind the first"),
+        ("pricing", "INITIAL_PROMPT_V1 =", "OPENING =", "the text INITIAL_PROMPT_V1 is not there"),
+        ("procurement", "SYSTEM_PROMPT_V1 =", "ROLE =", "the text SYSTEM_PROMPT_V1 is not there"),
+    ],
+)
+def test_prompts_that_are_not_there_are_named(repository: Path, name: str, old: str, new: str, words: str) -> None:
+    path = repository / "econ_evals" / "experiments" / name / "prompts.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(UsageError, match=words):
+        import_reference(repository)
+
+
+def test_a_wording_whose_text_is_not_there_is_refused(repository: Path) -> None:
+    path = repository / "econ_evals" / "experiments" / "procurement" / "prompts.py"
+    path.write_text(BUYING.replace("SYSTEM_PROMPT_V1_GRADED_BEST", "OTHER"))
+    assert import_reference(repository, "known_horizon")
+    with pytest.raises(UsageError, match="SYSTEM_PROMPT_V1_GRADED_BEST is not there"):
+        import_reference(repository, "known_horizon_goal")
