@@ -26,6 +26,8 @@ _NOISE = 0.004
 _ROUNDS = 12
 _STEP = 1.5
 """The greatest change of a log e in one round."""
+_PART = 25
+"""Plans whose products are summed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,11 @@ class Belief:
         import numpy as np
 
         root = np.linalg.cholesky(self.precision)
-        effects: Doubles = np.exp(self.logs + np.linalg.solve(root.T, _normals(len(self.logs), draws)))
+        off = _normals(len(self.logs), draws)
+        # Solved from the last row up: a general solver would wake threads, which cost more than they gain here.
+        for i in range(len(off) - 1, -1, -1):
+            off[i] = (off[i] - root[i + 1 :, i] @ off[i + 1 :]) / root[i, i]
+        effects: Doubles = np.exp(self.logs + off)
         return effects
 
 
@@ -61,29 +67,42 @@ def learn(units: "Doubles", workers: Sequence[float], category: "Ints") -> Belie
     """
     import numpy as np
 
-    plans, items = units.shape
-    logs, inverse = np.zeros(items), np.eye(items) / _SPREAD**2
-    if not plans:
-        return Belief(logs=logs, precision=inverse)
-    groups = np.zeros((items, int(category.max()) + 1))
-    groups[np.arange(items), category] = 1.0
-    seen = np.asarray(workers, dtype=np.float64)
-    target, weight = np.log(seen), 1.0 / (_NOISE**2 + (0.003 / seen) ** 2)
-    precision = inverse
+    items = units.shape[1]
+    logs, precision = np.zeros(items), np.eye(items) / _SPREAD**2
+    # Nothing is learned of items that no plan held; leaving them out keeps the equations small.
+    held = np.flatnonzero(units.any(axis=0))
+    if len(held):
+        found = _fitted(units[:, held], np.asarray(workers, dtype=np.float64), category[held])
+        logs[held], precision[np.ix_(held, held)] = found
+    return Belief(logs=logs, precision=precision)
+
+
+def _fitted(units: "Doubles", workers: "Doubles", category: "Ints") -> "tuple[Doubles, Doubles]":
+    """Most likely logarithms and their precision, for items that plans held."""
+    import numpy as np
+
+    items = len(category)
+    logs, prior = np.zeros(items), np.eye(items) / _SPREAD**2
+    groups = (category[:, None] == np.unique(category)).astype(np.float64)
+    target, weight = np.log(workers), 1.0 / (_NOISE**2 + (0.003 / workers) ** 2)
+    precision = prior
     for _ in range(_ROUNDS):
         held = units * np.exp(logs)
         totals = held @ groups
         slope = held / (totals @ groups.T) / groups.shape[1]
         left = target - np.log(totals).mean(axis=1)
         # The scale is fitted along: deviations from weighted means leave it out.
-        mean = (weight @ slope) / weight.sum()
-        centred, left = slope - mean, left - (weight @ left) / weight.sum()
-        precision = inverse + (centred.T * weight) @ centred
-        change = np.linalg.solve(precision, (centred.T * weight) @ left - logs / _SPREAD**2)
+        slope -= (weight @ slope) / weight.sum()
+        left -= (weight @ left) / weight.sum()
+        weighed = slope * weight[:, None]
+        # In parts, so that none is large enough to wake threads, which cost more than they gain here.
+        parts = range(0, len(units), _PART)
+        precision = prior + sum((weighed[i : i + _PART].T @ slope[i : i + _PART] for i in parts), np.zeros_like(prior))
+        change = np.linalg.solve(precision, left @ weighed - logs / _SPREAD**2)
         logs = logs + change * min(1.0, _STEP / max(1e-12, float(np.abs(change).max())))
         if np.abs(change).max() < 1e-3:
             break
-    return Belief(logs=logs, precision=precision)
+    return logs, precision
 
 
 def _normals(count: int, draws: Stream) -> "Doubles":

@@ -15,7 +15,7 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _ANY_NUMBER = re.compile(_NUMBER)
 _DECIMAL = re.compile(r"-?\d+\.\d+")
 _DEAL = re.compile(r"^[\s*-]*([\w.-]+):(.*)$", re.MULTILINE)
-_CONTENT = re.compile(r"(\d+)[^\d$]*?\b([A-Z]+)(\d+)\b")
+_CONTENT = re.compile(r"(\d+)[^\d$]*?\b([A-Za-z][A-Za-z_.-]*)(\d+)\b")
 _MONEY = re.compile(r"\$\s*(\d+)(?:\.(\d\d?))?(?!\d)")
 _WHOLE = re.compile(r"\d+")
 # A quantity of zero says nothing, and most of a long plan is zeros.

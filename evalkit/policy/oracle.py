@@ -12,11 +12,19 @@ from evalkit.env.costbench.events import course_of, query_after, world_of
 from evalkit.env.costbench.ids import show_id
 from evalkit.env.costbench.instance import Instance as CostbenchInstance
 from evalkit.env.costbench.query import Query
+from evalkit.env.pricing.instance import Instance as PricingInstance
+from evalkit.env.pricing.instance import market_of as pricing_market_of
+from evalkit.env.pricing.optimum import best_prices
+from evalkit.env.procurement.instance import Instance as ProcurementInstance
+from evalkit.env.procurement.instance import optimum_of
 from evalkit.env.scheduling.instance import Instance as SchedulingInstance
 from evalkit.env.scheduling.instance import market_of
 from evalkit.env.scheduling.market import stable_matching
 from evalkit.errors import UsageError
-from evalkit.policy.conversation import PolicyFn, calling, turns
+from evalkit.policy import pricing as prices
+from evalkit.policy import procurement as plans
+from evalkit.policy.conversation import PolicyFn, asking, calling, results, turns
+from evalkit.policy.market_reading import whole
 from evalkit.policy.reading import says
 from evalkit.policy.scheduling import submit
 from evalkit.seeds import Stream
@@ -29,6 +37,10 @@ def oracle(instance: Any) -> PolicyFn:
     """
     if isinstance(instance, SchedulingInstance):
         return scheduling(instance)
+    if isinstance(instance, ProcurementInstance):
+        return procurement(instance)
+    if isinstance(instance, PricingInstance):
+        return pricing(instance)
     if isinstance(instance, CostbenchInstance):
         return costbench(instance)
     raise UsageError(f"The policy 'oracle' cannot read a {type(instance).__name__}.")
@@ -45,6 +57,40 @@ def scheduling(instance: SchedulingInstance) -> PolicyFn:
         found = found or stable_matching(market)
         tasks = market.tasks
         return submit(request, {worker: tasks[t] for worker, t in zip(market.workers, found, strict=True)})
+
+    return reply
+
+
+def procurement(instance: ProcurementInstance) -> PolicyFn:
+    """Submits the instance's optimal plan in every period, without a question.
+
+    Raises UsageError where the instance does not say its optimum.
+    """
+    plan = dict(optimum_of(instance).plan)
+
+    def reply(request: Request, draws: Stream) -> Reply:
+        del draws
+        return plans.submit(request, plan)
+
+    return reply
+
+
+def pricing(instance: PricingInstance) -> PolicyFn:
+    """Asks which period it is, and sets its best prices, which the instance's alphas follow.
+
+    Where it can no longer ask, it takes the period for the first.
+    """
+
+    def reply(request: Request, draws: Stream) -> Reply:
+        del draws
+        known = results(request)
+        question = asking(request, known, (prices.ATTEMPT,))
+        if question:
+            return question
+        said = (whole(text) for text in known.get(prices.ATTEMPT, ()))
+        period = next((number for number in said if number is not None), 0)
+        market = pricing_market_of(instance)
+        return prices.submit(request, dict(zip(market.products, best_prices(market, period), strict=True)))
 
     return reply
 

@@ -54,7 +54,7 @@ def random(request: Request, draws: Stream) -> Reply:
     if question:
         return question
     most = _most(request)
-    return submit(request, {product: most * draws.uniform() for product in _products(known)})
+    return _submit(request, {product: most * draws.uniform() for product in _products(known)})
 
 
 def fixed(request: Request, draws: Stream) -> Reply:
@@ -70,9 +70,9 @@ def fixed(request: Request, draws: Stream) -> Reply:
     products, sales = _products(known), _sales(known)
     first = next((sold for _, sold in sorted(sales.items()) if len(sold) == len(products)), None)
     if not first:
-        return submit(request, dict.fromkeys(products, _most(request) / 2))
+        return _submit(request, dict.fromkeys(products, _most(request) / 2))
     factor = sum(one.price for one in first.values()) / max(1e-9, sum(one.cost for one in first.values()))
-    return submit(request, {product: factor * first[product].cost for product in products})
+    return _submit(request, {product: factor * first[product].cost for product in products})
 
 
 def learner(request: Request, draws: Stream) -> Reply:
@@ -83,17 +83,21 @@ def learner(request: Request, draws: Stream) -> Reply:
         return question
     products, sales = _products(known), _sales(known)
     if not sales or not products:
-        return submit(request, dict.fromkeys(products, _most(request) * _FIRST_SHARE))
+        return _submit(request, dict.fromkeys(products, _most(request) * _FIRST_SHARE))
     said = [number for number in map(whole, known.get(ATTEMPT, ())) if number is not None]
     now = max(max(sales) + 1, said[0] if said and said[0] < max(sales) + 10_000 else 0)
-    return submit(request, _learned(products, sales, now, draws))
+    return _submit(request, _learned(products, sales, now, draws))
 
 
 def submit(request: Request, prices: Mapping[str, float]) -> Reply:
-    """The reply that sets prices, in cents, in the form the offered action tool asks for."""
+    """The reply that sets prices, in the form the offered action tool asks for."""
     tool = offered(request, ACTION)
-    said = {product: max(_LEAST_PRICE, round(price, 2)) for product, price in prices.items()}
-    return calling(request, [(ACTION, action_arguments(tool, said) if tool else "{}")])
+    return calling(request, [(ACTION, action_arguments(tool, prices) if tool else "{}")])
+
+
+def _submit(request: Request, prices: Mapping[str, float]) -> Reply:
+    """The reply that sets prices, rounded to two decimals and above zero."""
+    return submit(request, {product: max(_LEAST_PRICE, round(price, 2)) for product, price in prices.items()})
 
 
 def _products(known: Mapping[str, Sequence[str]]) -> list[str]:

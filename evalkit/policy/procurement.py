@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.buying import Plan, cover, improve, make_shop, worth
+from evalkit.policy.buying import cover, improve, make_shop, worth
 from evalkit.policy.conversation import action_arguments, asking, calling, offered, results
 from evalkit.policy.market_reading import Bought, Deal, read_budget, read_menu, read_purchases
 from evalkit.seeds import Stream
@@ -71,8 +71,7 @@ def climber(request: Request, draws: Stream) -> Reply:
     # Asked twice, the tool may say the second time that it has answered already.
     histories = (read_purchases(text, deals, budget) for text in known.get(HISTORY, ()))
     bought = max(histories, key=len, default=[])
-    plan = _next_plan(deals, budget, bought, draws)
-    return submit(request, {deal.id: quantity for deal, quantity in zip(deals, plan, strict=True) if quantity})
+    return submit(request, _next_plan(deals, budget, bought, draws))
 
 
 def submit(request: Request, plan: Mapping[str, int]) -> Reply:
@@ -87,34 +86,36 @@ def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[Deal, ...], int]:
     return deals, budget
 
 
-def _next_plan(deals: Sequence[Deal], budget: int, bought: Sequence[Bought], draws: Stream) -> Plan:
+def _next_plan(deals: Sequence[Deal], budget: int, bought: Sequence[Bought], draws: Stream) -> dict[str, int]:
     import numpy as np
 
     from evalkit.policy.effects import learn
 
     units, category = _units(deals)
     place = {deal.id: j for j, deal in enumerate(deals)}
+    # A plan without a worker says only that it lacks a category, which the menu says too.
     telling = [one for one in bought if one.workers > 0]
-    plans = np.zeros((len(telling), len(deals)), dtype=np.int64)
-    for row, one in zip(plans, telling, strict=True):
+    held = np.zeros((len(telling), len(category)))
+    for i, one in enumerate(telling):
         for name, quantity in one.quantities.items():
-            row[place[name]] = quantity
-    belief = learn(plans @ units, [one.workers for one in telling], category)
-    groups = np.zeros((units.shape[1], int(category.max()) + 1))
-    groups[np.arange(len(category)), category] = 1.0
-    tried: list[Plan] = [tuple(row) for row in plans.tolist()]
-    best = max(zip(tried, telling, strict=True), key=lambda one: one[1].workers, default=None)
+            held[i] += quantity * units[place[name]]
+    belief = learn(held, [one.workers for one in telling], category)
+    groups = (category[:, None] == np.unique(category)).astype(np.float64)
+    best = max(telling, key=lambda one: one.workers, default=None)
+    found: dict[str, int] = {}
     for attempt in range(1 + _TRIES):
         effects = belief.drawn(draws) if attempt else belief.best()
         gains = (units * effects) @ groups
         shop = make_shop(deals, gains, budget)
-        starts = [best[0] if best else cover(deals, gains, budget)]
+        first = tuple(best.quantities.get(deal.id, 0) for deal in deals) if best else cover(deals, gains, budget)
+        starts = [first]
         if not attempt or len(deals) <= _FEW_DEALS:
             starts.append(cover(deals, gains, budget, draws))
         plan = max((improve(shop, start) for start in starts), key=lambda found: worth(shop, found))
-        if plan not in tried:
+        found = {deal.id: quantity for deal, quantity in zip(deals, plan, strict=True) if quantity}
+        if all(found != one.quantities for one in telling):
             break
-    return plan
+    return found
 
 
 def _units(deals: Sequence[Deal]) -> "tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]":

@@ -10,7 +10,16 @@ from typing import Any
 
 from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError, nearest
-from evalkit.policy import costbench, noisy_costbench, noisy_scheduling, scheduling
+from evalkit.policy import (
+    costbench,
+    noisy_costbench,
+    noisy_pricing,
+    noisy_procurement,
+    noisy_scheduling,
+    pricing,
+    procurement,
+    scheduling,
+)
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.errand import clerk
 from evalkit.policy.noisy import noisy
@@ -43,6 +52,8 @@ class Policy:
 
 _MARKS: Mapping[str, tuple[Callable[[Request], bool], str]] = {
     "scheduling": (scheduling.plays, scheduling.ACTION),
+    "procurement": (procurement.plays, procurement.ACTION),
+    "pricing": (pricing.plays, pricing.ACTION),
     "costbench": (costbench.plays, "any that state a cost and an output type"),
 }
 """Environment -> whether a request is one of its own, and what tells so, in words."""
@@ -78,13 +89,33 @@ POLICIES: Mapping[str, Policy] = {
     for policy in (
         _policy(
             "random",
-            "a uniformly random valid action in every period; in CostBench any tool whose inputs are held",
-            {"scheduling": scheduling.random, "costbench": costbench.random},
+            "a random valid action in every period; in CostBench any tool whose inputs are held",
+            {
+                "scheduling": scheduling.random,
+                "procurement": procurement.random,
+                "pricing": pricing.random,
+                "costbench": costbench.random,
+            },
         ),
         _policy(
             "knuth",
             "repairs one random reported blocking pair a period (the paper's heuristic)",
             {"scheduling": scheduling.knuth},
+        ),
+        _policy(
+            "climber",
+            "learns what items are worth from what its plans supported, and buys the best plan by that",
+            {"procurement": procurement.climber},
+        ),
+        _policy(
+            "fixed",
+            "half the highest sensible price at first, then the same prices, in proportion to costs, for ever",
+            {"pricing": pricing.fixed},
+        ),
+        _policy(
+            "learner",
+            "infers how prices drift and how demand falls with them, and sets the markup that earns most",
+            {"pricing": pricing.learner},
         ),
         _policy(
             "greedy",
@@ -103,9 +134,11 @@ POLICIES: Mapping[str, Policy] = {
         ),
         _policy(
             "noisy",
-            "a knuth or replanner that makes every kind of mistake a model makes",
+            "a knuth, climber, learner or replanner that makes every kind of mistake a model makes",
             {
                 "scheduling": noisy(scheduling.knuth, noisy_scheduling.MISTAKES),
+                "procurement": noisy(procurement.climber, noisy_procurement.MISTAKES),
+                "pricing": noisy(pricing.learner, noisy_pricing.MISTAKES),
                 "costbench": noisy(costbench.replanner, noisy_costbench.MISTAKES),
             },
         ),
@@ -124,7 +157,7 @@ POLICIES: Mapping[str, Policy] = {
         Policy(
             name="oracle",
             help="reads the instance and takes the best actions from the first on",
-            environments=frozenset({"scheduling", "costbench"}),
+            environments=frozenset({"scheduling", "procurement", "pricing", "costbench"}),
             oracle=_oracle,
         ),
     )

@@ -4,6 +4,7 @@ import math
 from evalkit.policy import noisy_scheduling as module
 from evalkit.policy.answer import answer
 from evalkit.policy.noisy import Moment, noisy, several
+from evalkit.policy.noisy_periods import after_action, partial
 from evalkit.policy.noisy_scheduling import MISTAKES
 from evalkit.policy.scheduling import knuth
 from evalkit.seeds import Stream
@@ -35,7 +36,7 @@ def test_every_mistake_differs_from_the_good_reply_and_from_the_others() -> None
             not spoiled
             if answers
             else set(spoiled)
-            <= {"_partial", "_duplicate", "_unknown_ids", "wrong_type", "_unparseable", "huge", "_bomb"}
+            <= {"partial", "_duplicate", "_unknown_ids", "wrong_type", "_unparseable", "huge", "_bomb"}
         )
         texts = [repr(reply) for _, reply in found if reply != good]
         assert len(set(texts)) == len(texts)
@@ -45,11 +46,11 @@ def test_a_damaged_action_is_damaged_as_its_name_says() -> None:
     request = chat(READY)
     moment = Moment(request=request, good=knuth(request, Stream(1)), draws=Stream(2))
     whole = {"W1": "T1", "W2": "T2", "W3": "T3"}
-    assert len(submitted(module._partial(moment))) == 2
+    assert len(submitted(partial(moment))) == 2
     assert submitted(module._duplicate(moment)) == {**whole, "W1": "T3"}
     assert submitted(module._unknown_ids(moment)) == {**whole, "X99": "Y99"}
     assert [call.name for call in several(moment).calls] == ["submit_assignment"] * 2
-    assert len({call.id for call in module._after_action(moment).calls}) == 3
+    assert len({call.id for call in after_action(moment).calls}) == 3
 
 
 def test_no_mistake_is_larger_than_it_says() -> None:
