@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from shutil import get_terminal_size
@@ -14,7 +16,7 @@ from evalkit.env.environment import Parameter
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 
-SHOW_EVERY = 500
+SHOW_EVERY_S = 5.0
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 KINDS = {int: "whole number", float: "number", str: "text", bool: "truth value (true or false)"}
 SEED = "seed"
@@ -34,22 +36,40 @@ def generate(args: argparse.Namespace) -> int:
     if args.instances < 1:
         raise UsageError("--instances: must be at least 1.")
     parameters = parse_parameters(args.rest, env.parameters, args.environment)
-    parts = _parts(env.generate(parameters, args.instances, args.seed), args.instances)
+    progress = _Progress(count=args.instances)
+    parts = progress.parts(env.generate(parameters, args.instances, args.seed))
     first = next(parts)  # before a folder is made: what cannot be generated leaves nothing behind
     make_directories(out.parent)
     write_parts_durably(out, chain([first], parts))
+    if progress.unproven:
+        print(f"The optimum of {len(progress.unproven)} of them is not proven: {', '.join(progress.unproven[:10])}.")
     print(f'Wrote {args.instances:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
 
 
-def _parts(lines: Iterable[Mapping[str, Any]], count: int) -> Iterator[bytes]:
-    """The file line by line."""
-    import orjson
+@dataclass(slots=True)
+class _Progress:
+    """The lines on their way to the file."""
 
-    for made, line in enumerate(lines, 1):
-        if made % SHOW_EVERY == 0:
-            print(f"{made:,} of {count:,} instances", file=sys.stderr, flush=True)
-        yield orjson.dumps(dict(line)) + b"\n"
+    count: int
+    made: int = 0
+    unproven: list[str] = field(default_factory=list)
+    """Ids of instances whose stored optimum could not be proven."""
+
+    def parts(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+        """The file line by line; says now and then how far it is."""
+        import orjson
+
+        shown = time.monotonic()
+        for line in lines:
+            self.made += 1
+            optimum = line.get("optimum")
+            if isinstance(optimum, Mapping) and not optimum.get("proven", True):
+                self.unproven.append(str(line["id"]))
+            if time.monotonic() - shown >= SHOW_EVERY_S:
+                shown = time.monotonic()
+                print(f"{self.made:,} of {self.count:,} instances", file=sys.stderr, flush=True)
+            yield orjson.dumps(dict(line)) + b"\n"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -99,7 +99,7 @@ def test_errands_are_not_generated(call: Call, here: Path) -> None:
 
 def test_help_lists_the_environments_that_can_be_generated(call: Call) -> None:
     listed = call("generate", "--help").out
-    assert "scheduling, costbench" in listed
+    assert all(f"parameters of {name}:" in listed for name in ("scheduling", "procurement", "pricing", "costbench"))
     assert "parameters of errand" not in listed
 
 
@@ -126,3 +126,18 @@ def test_a_suite_is_written_as_it_is_made_and_appears_whole(
     assert len((here / "s.jsonl").read_text().splitlines()) == 4
     assert sorted(set(seen)) == seen, "each line is on its way before the next is made"
     assert list(tree(here)) == ["s.jsonl"]
+
+
+def test_progress_is_told_and_what_is_not_proven(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lines(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
+        for place in range(count):
+            yield {"id": f"i{place}", "optimum": {"proven": place != 1}}
+
+    monkeypatch.setattr("evalkit.cli.generate.SHOW_EVERY_S", 0.0)
+    monkeypatch.setattr(
+        "evalkit.cli.generate.ENVIRONMENTS", {"procurement": replace(ENVIRONMENTS["procurement"], generate=lines)}
+    )
+    said = call("generate", "procurement", "--instances", "3", "--out", "s.jsonl")
+    assert said.code == 0
+    assert "The optimum of 1 of them is not proven: i1." in said.out
+    assert "2 of 3 instances" in said.err

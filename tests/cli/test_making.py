@@ -18,7 +18,7 @@ TOOLS_V1 = [{"name": "get_worker_ids", "description": "Who is there.", "input_sc
 """
 
 
-NAMED = {"task": "dining", "example": True}
+NAMED = {"task": "dining", "example": True, "deals": 12}
 """Values of parameters that have neither a default nor choices nor a range."""
 
 
@@ -144,4 +144,4 @@ def test_prompts_of_no_copy_are_refused(call: Call, here: Path) -> None:
         assert said.code == 2
         assert argv[0] in said.message or argv[-1] in said.message
     assert tree(here) == {}
-    assert call("prompts", "list").out.split() == ["standard"]
+    assert call("prompts", "list").out.split() == ["known_horizon", "known_horizon_goal", "standard"]
