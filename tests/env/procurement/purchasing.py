@@ -14,7 +14,7 @@ from evalkit.spec.packs import read_pack
 
 PACK = read_pack("standard", "procurement")
 KIT = Kit(pack=PACK)
-# Two categories of two items. Within 20.00, ten units of `one` are best: 20 * 50.
+# Two categories of two items. Within 20.00, one of `one` and eight of `three` are best: 26 * 101.
 MENU = [
     {"id": "one", "kind": "basic", "price": 2, "contents": [["A1", 2], ["B2", 1]]},
     {"id": "two", "kind": "two_part_tariff", "price": "1.50", "fixed": 7, "contents": [["A2", 4]]},
