@@ -18,7 +18,7 @@ TOOLS_V1 = [{"name": "get_worker_ids", "description": "Who is there.", "input_sc
 """
 
 
-NAMED = {"task": "dining", "example": True, "deals": 12}
+NAMED = {"task": "dining", "example": True, "deals": 12, "budget": 100}
 """Values of parameters that have neither a default nor choices nor a range."""
 
 
