@@ -35,6 +35,8 @@ _FIRST_SHARE = 0.1
 """Of the hint: low enough that most products sell, which tells their alphas."""
 _LEAST_SALE = 0.05
 """A quantity below this tells too little of an alpha: it is shown with two decimals."""
+_LEAST_REAL = 0.1
+"""So does a price that is less of its product's cost, alpha taken off."""
 _ROUNDING = 0.005
 _FIRST_MARKUPS = (1.0, 2.0)
 """Over the mean cost, tried first to see how demand falls."""
@@ -86,7 +88,7 @@ def learner(request: Request, draws: Stream) -> Reply:
         return _submit(request, dict.fromkeys(products, _most(request) * _FIRST_SHARE))
     said = [number for number in map(whole, known.get(ATTEMPT, ())) if number is not None]
     now = max(max(sales) + 1, said[0] if said and said[0] < max(sales) + 10_000 else 0)
-    return _submit(request, _learned(products, sales, now, draws))
+    return _submit(request, _learned(products, sales, now, _most(request), draws))
 
 
 def submit(request: Request, prices: Mapping[str, float]) -> Reply:
@@ -116,7 +118,7 @@ def _most(request: Request) -> float:
     return hint(said) or _DEFAULT
 
 
-def _learned(products: Sequence[str], sales: Sales, now: int, draws: Stream) -> dict[str, float]:
+def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws: Stream) -> dict[str, float]:
     import numpy as np
 
     from evalkit.policy.drifting import forecast
@@ -132,22 +134,34 @@ def _learned(products: Sequence[str], sales: Sales, now: int, draws: Stream) -> 
     telling = quantity >= _LEAST_SALE
     units = np.where(telling, quantity, 1.0)
     markup = np.where(telling, profit / units, np.nan)
-    real = np.maximum(markup + cost, 1e-3)
-    errors = _ROUNDING * ((1.0 + np.abs(markup)) / units + 0.5) / real
-    alphas = price / real
-    expected = forecast(alphas, errors * alphas, np.array(times, dtype=np.float64), float(now))
+    # What is given away, or nearly so, says nothing of alpha: rounding hides it.
+    clear = telling & (price > 0) & (markup + cost > _LEAST_REAL * cost)
+    real = np.where(clear, markup + cost, 1.0)
+    errors = _ROUNDING * ((1.0 + np.abs(np.where(clear, markup, 0.0))) / units + 0.5) / real
+    alphas = np.where(clear, price / real, np.nan)
+    expected = forecast(alphas, errors * price / real, np.array(times, dtype=np.float64), float(now))
     usual = np.nanmean(cost, axis=1)
     wanted = _markup(markup, quantity, telling, float(np.nanmean(usual)), draws)
+    # A second period in a row in which nobody bought anything: what was inferred must be wrong.
+    sold = np.flatnonzero(telling.any(axis=0))
+    factor = 0.5 ** max(0, len(times) - 2 - (int(sold[-1]) if len(sold) else -1))
     found = {}
     for i, product in enumerate(products):
-        last = price[i][~np.isnan(price[i])]
-        unsold = len(last) > 0 and not telling[i, -1] and np.isnan(expected[i])
         if np.isfinite(expected[i]) and expected[i] > 0:
-            found[product] = float(expected[i] * (usual[i] + wanted))
+            found[product] = factor * float(expected[i] * (usual[i] + wanted))
         else:
-            # Nothing sold at this price, ever: a lower one has to be found first.
-            found[product] = float(last[-1]) / 2 if unsold else _DEFAULT
+            found[product] = _sought(price[i], telling[i], most * _FIRST_SHARE)
     return found
+
+
+def _sought(price: "Doubles", sold: "npt.NDArray[np.bool_]", first: float) -> float:
+    """A price to try for a product whose alpha is not known: at all others it did not sell, or was as good as free."""
+    import numpy as np
+
+    low, high = price[sold & (price > 0)].max(initial=0.0), price[~sold & (price > 0)].min(initial=np.inf)
+    if not low:
+        return min(first, float(high) / 2)
+    return float(np.sqrt(low * min(high, 16 * max(low, first))))
 
 
 def _markup(
@@ -164,7 +178,7 @@ def _markup(
         mean = float(share @ markup[:, t])
         spread = float(np.sqrt(share @ (markup[:, t] - mean) ** 2))
         totals.append(Total(markup=mean, spread=spread, quantity=float(quantity[:, t].sum())))
-    even = [one for one in totals if one.spread < 0.2 * cost]
+    even = [one for one in totals if one.spread < 0.2 * cost and one.markup > 0]
     if len(even) < len(_FIRST_MARKUPS):
         return cost * _FIRST_MARKUPS[len(even)]
     best = best_markup(totals)
