@@ -14,8 +14,8 @@ DOCUMENTED: Mapping[str, str] = {
         "distinct over submitted assignments, where the reference's u / (u + 1) counts the nulls of its query rows too"
     ),
     "call-beside-answer": (
-        "a call in the reply that answers is not carried out and does not count; the reference, which does not carry it "
-        "out either, counts it as a valid call of cost 0 and puts it into the agent's path"
+        "a call in the reply that answers is not carried out and does not count; the reference, which does not carry "
+        "it out either, counts it as a valid call of cost 0 and puts it into the agent's path"
     ),
     "banned-name-of-no-tool": (
         "a banned name that no tool has is told the same sentence each time; the reference breaks on the second call "

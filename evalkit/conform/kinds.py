@@ -17,6 +17,9 @@ from evalkit.conform import (
     costbench_paths,
     heuristic,
     parsing,
+    pricing,
+    procurement,
+    procurement_optima,
     scheduling,
     walks,
 )
@@ -57,8 +60,6 @@ def _kind(name: str, check: Checker, *patterns: str) -> Kind:
 
 _LITMUS = _outside("litmus tests are not part of evalkit")
 _CONVERSIONS = _outside("the reference's conversions to provider formats; evalkit has dialects of its own")
-_PROCUREMENT = _outside("the environment procurement is not there yet")
-_PRICING = _outside("the environment pricing is not there yet")
 
 KINDS: tuple[Kind, ...] = (
     _kind("scheduling_instances", scheduling.instances),
@@ -71,8 +72,21 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind("score_replays", walks.score_replays),
     _kind("parse_dict", parsing.parse_dict),
-    _kind("procurement", _PROCUREMENT, "procurement_*.json*", "paper_appendix_anchor*.json*"),
-    _kind("pricing", _PRICING, "pricing_*.json*"),
+    _kind("procurement_instances", procurement.instances),
+    _kind("procurement_plans", procurement.plans),
+    _kind(
+        "procurement_opt_exact",
+        procurement_optima.exact,
+        "procurement_opt_exact*.json*",
+        "procurement_opt_own*.json*",
+    ),
+    _kind("procurement_opt_gurobi", procurement_optima.gurobi),
+    _kind("procurement_opt_budget_sensitivity", procurement_optima.sensitivity),
+    _kind("paper_appendix_anchor", procurement_optima.anchor),
+    _kind("pricing_instances", pricing.instances),
+    _kind("pricing_vectors", pricing.vectors),
+    _kind("pricing_opt", pricing.optima),
+    _kind("pricing_upper_bounds", pricing.hints),
     _kind("costs", costbench_costs.costs, "costs_seed*.jsonl", "costs_variants*.jsonl"),
     _kind("paths", costbench_paths.paths, "paths_seed*.jsonl"),
     _kind("blocking", costbench_blocking.blocking, "blocking_*.jsonl"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evalkit.conform import pricing, procurement
 from evalkit.conform.scheduling import Level, of_row, sampled
 from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, judged, out_of_scope, parting
 from evalkit.dialogue import Reply, Request, ToolCall
@@ -89,9 +90,9 @@ def forced_walk(row: Row, data: Path | None) -> Verdict:
 
 def score_replays(row: Row, data: Path | None) -> Verdict:
     """A hundred recorded actions: each period's feedback, then the score by the reference's rule and by ours."""
-    del data
-    if row["env"] != SCHEDULING.name:
-        return out_of_scope(f"the environment {row['env']} is not there yet")
+    others = {"procurement": procurement.replay, "pricing": pricing.replay}
+    if row["env"] in others:
+        return others[row["env"]](row, data)
     at = of_row(row)
     instance = target(at)
     played = submit_all(instance, row["actions"])
