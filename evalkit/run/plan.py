@@ -291,7 +291,13 @@ def _stand_in(agent: ManifestAgent, environment: str) -> str:
     return STAND_INS[environment]
 
 
-STAND_INS = {"scheduling": "knuth", "costbench": "replanner", "errand": "clerk"}
+STAND_INS = {
+    "scheduling": "knuth",
+    "procurement": "climber",
+    "pricing": "learner",
+    "costbench": "replanner",
+    "errand": "clerk",
+}
 """The policy whose conversations are most like a model's, by environment."""
 
 
