@@ -43,6 +43,8 @@ class Figure:
     environment: str
     value: Value
     unit: str = "% of actions"
+    about: str = ""
+    """What a reader must know of it."""
 
 
 def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
@@ -56,8 +58,8 @@ def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
     return (
         _scores_table(mine),
         *difficulty_tables(mine),
-        *_quality_tables(mine),
-        *_exploration_tables(mine),
+        _quality_table(mine),
+        _exploration_table(mine),
         *_feasible_tables(mine),
         *variant_tables(manifest, mine),
     )
@@ -202,6 +204,7 @@ QUALITY = (
         environment="procurement",
         value=_metric("budget_utilisation"),
         unit="% of plans",
+        about="budget use: % of all plans that were feasible and cost 95 to 100 % of the budget",
     ),
     Figure(
         key="best_so_far_rate",
@@ -209,6 +212,7 @@ QUALITY = (
         environment="scheduling",
         value=_metric("best_so_far_rate"),
         unit="% of assignments",
+        about="best so far: % of assignments with fewer problems than all before, the first among them",
     ),
     Figure(
         key="adaptability",
@@ -216,21 +220,41 @@ QUALITY = (
         environment="pricing",
         value=_metric("adaptability"),
         unit="points of score",
+        about="adaptability: the score, of the last periods (50 to 99 in the paper), less that of the first ten",
     ),
 )
 """Table 3 of the paper."""
 
 EXPLORATION = (
     Figure(key="procurement", title="Procurement", environment="procurement", value=_metric("exploration_rate")),
-    Figure(key="procurement_text", title="as text", environment="procurement", value=_metric("exploration_rate_text")),
+    Figure(
+        key="procurement_text",
+        title="as text",
+        environment="procurement",
+        value=_metric("exploration_rate_text"),
+        about="as text: as the reference's code counts, to which plans that buy the same in another order, or spell a "
+        "zero out, are different",
+    ),
     Figure(key="scheduling", title="Scheduling", environment="scheduling", value=_metric("exploration_rate")),
-    Figure(key="scheduling_code", title="as coded", environment="scheduling", value=_as_coded),
-    Figure(key="pricing", title="Pricing", environment="pricing", value=_metric("exploration_rate")),
+    Figure(
+        key="scheduling_code",
+        title="as coded",
+        environment="scheduling",
+        value=_as_coded,
+        about="as coded: u / (u + 1) of u different assignments, as the reference's code has it",
+    ),
+    Figure(
+        key="pricing",
+        title="Pricing",
+        environment="pricing",
+        value=_metric("exploration_rate"),
+        about="pricing: prices as they were shown; not in the paper",
+    ),
 )
 """Table 4 of the paper, with the reference code's own figures and with pricing."""
 
 
-def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], **about: Any) -> tuple[Table, ...]:
+def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], *, name: str, title: str, lead: str) -> Table:
     environments = _present(cells)
     shown = [figure for figure in figures if figure.environment in environments]
     rows = []
@@ -245,41 +269,29 @@ def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], **about: An
     for figure in shown:
         columns.append(Column(key=figure.key, title=figure.title, kind="percent", unit=figure.unit))
         columns.append(Column(key=f"{figure.key}_runs", title="over", kind="count", unit="episodes"))
-    return (Table(columns=(*_row_columns(cells), *columns), rows=tuple(rows), packs=packs_of(cells), **about),)
+    return Table(
+        name=name,
+        title=title,
+        columns=(*_row_columns(cells), *columns),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(lead, *(figure.about for figure in shown if figure.about), *owed_notes(cells)),
+    )
 
 
-def _quality_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+def _quality_table(cells: Sequence[Cell]) -> Table:
     """Table 3 of the paper."""
-    return _figures_table(
-        cells,
-        QUALITY,
-        name="econ_action_quality",
-        title="Action quality",
-        notes=(
-            "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined",
-            "budget use: % of all plans that were feasible and cost 95 to 100 % of the budget; best so far: % of "
-            "assignments with fewer problems than all before, the first among them",
-            "adaptability: the score, of the last periods (50 to 99 in the paper), less that of the first ten",
-            *owed_notes(cells),
-        ),
-    )
+    lead = "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined"
+    return _figures_table(cells, QUALITY, name="econ_action_quality", title="Action quality", lead=lead)
 
 
-def _exploration_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+def _exploration_table(cells: Sequence[Cell]) -> Table:
     """Table 4 of the paper."""
-    return _figures_table(
-        cells,
-        EXPLORATION,
-        name="econ_exploration",
-        title="Exploration",
-        notes=(
-            "as Table 4 of the paper, which has it for hard instances and not for pricing: % of accepted actions that "
-            "were new; over: episodes with an action",
-            "as text: plans that buy the same in another order, or spell a zero out, count as different; as coded: "
-            "u / (u + 1) of u different assignments. Both are what the reference's code counts",
-            *owed_notes(cells),
-        ),
+    lead = (
+        "as Table 4 of the paper, which has it for hard instances: % of accepted actions that were new; over: episodes "
+        "with an action"
     )
+    return _figures_table(cells, EXPLORATION, name="econ_exploration", title="Exploration", lead=lead)
 
 
 def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:

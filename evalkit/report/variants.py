@@ -7,13 +7,14 @@ Source: Table 5 and appendix B.2 of the paper, which have it for procurement; sp
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import orjson
 
 from evalkit.report.cells import Cell
-from evalkit.report.contrasts import Outcome, flips, paired, signs, welch
+from evalkit.report.contrasts import flips, paired, signs, welch
 from evalkit.report.difficulty import INDEPENDENT
 from evalkit.report.econ import (
     DIFFICULTY,
@@ -35,6 +36,7 @@ from evalkit.store.manifest import Manifest, ManifestAgent
 STANDARD = "standard"
 
 SUBJECT = Column(key="agent", title="Agent", group=True)
+LEVEL = replace(DIFFICULTY, group=True)
 
 
 def variant_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
@@ -112,7 +114,7 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
         columns=(
             SUBJECT,
             ENVIRONMENT,
-            DIFFICULTY,
+            LEVEL,
             *axes_columns(cells),
             Column(key=PROMPTS, title="Prompts"),
             Column(key="played_by", title="Played by"),
@@ -156,27 +158,26 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
         columns=(
             SUBJECT,
             ENVIRONMENT,
-            DIFFICULTY,
+            LEVEL,
             *axes_columns(cells),
             Column(key="measure", title="Measure"),
             Column(key="from", title="From"),
             Column(key="to", title="to"),
             Column(key="change", title="Change", kind="percent", unit="points"),
-            Column(key="welch_p", title="p Welch", kind="p"),
+            Column(key="welch_p", title="p: Welch", kind="p"),
             Column(key="from_instances", title="n", kind="count", unit="instances"),
             Column(key="to_instances", title="n", kind="count", unit="instances"),
-            Column(key="paired_change", title="Change, pairs", kind="percent", unit="points"),
-            Column(key="paired_p", title="p paired", kind="p"),
-            Column(key="signs_p", title="p signs", kind="p"),
-            Column(key="permutation_p", title="p permutation", kind="p"),
+            Column(key="paired_p", title="paired", kind="p"),
+            Column(key="signs_p", title="signs", kind="p"),
+            Column(key="permutation_p", title="flips", kind="p"),
             Column(key="pairs", title="Pairs", kind="count", unit="instances"),
             Column(key="undefined", title="No test"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            "all tests are two-sided. Welch: the groups as independent ones; paired: Student's on the differences "
-            "within instances; signs, permutation: exact, on the same differences",
+            "p-values are two-sided. Welch: the groups as independent ones; paired: Student's, of the differences "
+            "within instances; signs: their exact sign test; flips: their exact permutation test, over all changes of sign",
             INDEPENDENT,
             *owed_notes(cells),
         ),
@@ -186,9 +187,8 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
 def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
     """Two variants' means by instance, compared."""
     before, after = percent(first), percent(second)
-    differences = {name: second[name] - first[name] for name in first if name in second}
-    values = list(differences.values())
-    outcomes: dict[str, Outcome] = {
+    values = [second[name] - first[name] for name in first if name in second]
+    outcomes = {
         "welch": welch(list(second.values()), list(first.values())),
         "paired": paired(values),
         "signs": signs(values),
@@ -198,8 +198,7 @@ def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, An
         "change": None if before is None or after is None else after - before,
         "from_instances": len(first),
         "to_instances": len(second),
-        "paired_change": percent(differences),
         "pairs": len(values),
         **{f"{name}_p": outcome.p for name, outcome in outcomes.items()},
-        "undefined": "; ".join(f"{name}: {outcome.why}" for name, outcome in outcomes.items() if outcome.why) or None,
+        "undefined": ", ".join(dict.fromkeys(outcome.why for outcome in outcomes.values() if outcome.why)) or None,
     }
