@@ -177,7 +177,7 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
         packs=packs_of(cells),
         notes=(
             "p-values are two-sided. Welch: the groups as independent ones; paired: Student's, of the differences "
-            "within instances; signs: their exact sign test; flips: their exact permutation test, over all changes of sign",
+            "within instances; signs: their exact sign test; flips: their exact permutation test, over all signs",
             INDEPENDENT,
             *owed_notes(cells),
         ),
