@@ -108,7 +108,9 @@ def _compared(market: Market, theirs: tuple[int, ...], gap: float) -> Verdict:
     ours, golden = _proven(market).product, product(market, theirs)
     if ours < golden:
         return differing(f"product: golden {golden}, ours {ours}, which is less")
-    more = math.log(ours) - math.log(golden)
+    if ours == golden:
+        return EQUAL
+    more = math.log(ours) - math.log(golden) if golden else math.inf
     most = max(gap, len(market.categories) * _RELATIVE)
     if more > most:
         return differing(f"product: golden {golden}, ours {ours}: its logarithm is greater by {more:.3g} > {most:.3g}")

@@ -173,24 +173,24 @@ class _Search:
         )
 
     def _core(self, low: list[int], high: list[int]) -> list[int]:
-        """The deals that are left, without those that another one replaces: as good, as cheap, as free to buy."""
+        """The deals that are left, without those that can be bought as well by the unit of another one.
+
+        A plan that is better than the best so far stays so with the other deal, and stays inside what is left of it.
+        """
         left = [j for j in range(len(high)) if high[j] > 0]
         return [j for j in left if low[j] > 0 or not any(self._replaces(i, j) for i in left if i != j)]
 
     def _replaces(self, i: int, j: int) -> bool:
+        """Whether so many units of deal i give all that one of j gives, and cost no more. Twins: the first does."""
         one, other = self._market.deals[i], self._market.deals[j]
         gains, others = self._market.gains[i], self._market.gains[j]
-        if one.price > other.price or one.fixed > other.fixed or max(one.least, 1) > max(other.least, 1):
+        units = other.price // one.price
+        if units == 0 or one.fixed > other.fixed or max(one.least, 1) > units * max(other.least, 1):
             return False
-        if any(a < b for a, b in zip(gains, others, strict=True)):
+        if any(units * a < b for a, b in zip(gains, others, strict=True)):
             return False
-        same = (one.price, one.fixed, max(one.least, 1), gains) == (
-            other.price,
-            other.fixed,
-            max(other.least, 1),
-            others,
-        )
-        return not same or i < j
+        terms = (one.price, one.fixed, max(one.least, 1), gains)
+        return i < j or terms != (other.price, other.fixed, max(other.least, 1), others)
 
     def _deals(self, chosen: list[int]) -> Deals:
         deals = [self._market.deals[j] for j in chosen]
