@@ -40,6 +40,10 @@ _LEAST_REAL = 0.1
 _ROUNDING = 0.005
 _FIRST_MARKUPS = (1.0, 2.0)
 """Over the mean cost, tried first to see how demand falls."""
+_PATIENCE = 10
+"""Periods in which it waits for one in which all products sell."""
+_COST = 1.0
+"""What the first markups are over where products cost nothing."""
 _DITHERED = 8
 """Periods in which markups are varied a little, to see more of it."""
 
@@ -141,7 +145,7 @@ def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws
     alphas = np.where(clear, price / real, np.nan)
     expected = forecast(alphas, errors * price / real, np.array(times, dtype=np.float64), float(now))
     usual = np.nanmean(cost, axis=1)
-    wanted = _markup(markup, quantity, telling, float(np.nanmean(usual)), draws)
+    wanted = _markup(markup, quantity, telling, float(np.nanmean(usual)) or _COST, draws)
     # A second period in a row in which nobody bought anything: what was inferred must be wrong.
     sold = np.flatnonzero(telling.any(axis=0))
     factor = 0.5 ** max(0, len(times) - 2 - (int(sold[-1]) if len(sold) else -1))
@@ -173,11 +177,16 @@ def _markup(
     from evalkit.policy.markups import Total, best_markup
 
     totals = []
-    for t in np.flatnonzero(telling.all(axis=0)):
-        share = quantity[:, t] / quantity[:, t].sum()
-        mean = float(share @ markup[:, t])
-        spread = float(np.sqrt(share @ (markup[:, t] - mean) ** 2))
-        totals.append(Total(markup=mean, spread=spread, quantity=float(quantity[:, t].sum())))
+    told = telling.all(axis=0)
+    if told.sum() < len(_FIRST_MARKUPS) and telling.shape[1] >= _PATIENCE:
+        # Some product never sells: it does without it.
+        told = telling.any(axis=0)
+    for t in np.flatnonzero(told):
+        share = np.where(telling[:, t], quantity[:, t], 0.0) / quantity[telling[:, t], t].sum()
+        off = np.where(telling[:, t], markup[:, t], 0.0)
+        mean = float(share @ off)
+        spread = float(np.sqrt(share @ (off - mean) ** 2))
+        totals.append(Total(markup=mean, spread=spread, quantity=float(np.nansum(quantity[:, t]))))
     even = [one for one in totals if one.spread < 0.2 * cost and one.markup > 0]
     if len(even) < len(_FIRST_MARKUPS):
         return cost * _FIRST_MARKUPS[len(even)]
