@@ -31,6 +31,9 @@ SEED_STEP = 100
 MOST_SEED = 9999
 """Cost changes draw their seed from 1 to this."""
 
+MOST_WHOLE = 2**63 - 1
+"""Of a number in a schedule."""
+
 LEAST_SIZE = 2
 """Of tools that are removed: atomic ones never are."""
 
@@ -147,10 +150,12 @@ def planned_blocks(instance: Instance, world: World) -> tuple[Block, ...]:
     kinds = tuple(entry["kind"] for entry in entries)
     if not entries:
         kinds = kinds_of(instance.generator, base, instance.block, instance.blocks)
-    if kinds.count("preference_change") > len(instance.alternatives):
+    changes_wanted = kinds.count("preference_change")
+    if changes_wanted > len(instance.alternatives):
         raise UsageError(
-            f"alternatives: {kinds.count('preference_change')} preference changes need as many alternatives; "
-            f"there are {len(instance.alternatives)}."
+            f"alternatives: the preference changes need {changes_wanted}; there are {len(instance.alternatives)}. Ask "
+            "for fewer, or make the suite with more: `evalkit queries import --alternatives`, `evalkit generate "
+            "costbench --blocks`."
         )
     ranges = iter(removed_ranges(instance.generator, base, kinds.count("remove_tools"), world.length))
     changes = iter(range(len(kinds)))
@@ -209,11 +214,13 @@ def check_schedule(schedule: Sequence[Mapping[str, Any]], world: World, alternat
         if "seed" in entry:
             _check_whole(entry["seed"], 0, f"{place}.seed")
         if "size" in entry:
-            _check_whole(entry["size"], LEAST_SIZE, f"{place}.size")
+            _check_size(entry["size"], world, f"{place}.size")
         _check_costs(entry.get("costs", {}), world, f"{place}.costs")
     wanted = sum(entry["kind"] == "preference_change" for entry in schedule)
     if wanted > alternatives:
-        raise UsageError(f"{where}: {wanted} preference changes, but {alternatives} alternatives.")
+        raise UsageError(
+            f"{where}: its preference changes need {wanted} of the line's alternatives; there are {alternatives}."
+        )
 
 
 def ban_sentence(instance: Instance, step: int, first: bool) -> int:
@@ -243,6 +250,16 @@ def _by_turn(schedule: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _check_whole(value: object, least: int, where: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UsageError(f"{where}: must be a whole number of at least {least}, not {value!r}.")
+    if value > MOST_WHOLE:
+        raise UsageError(f"{where}: must be at most {MOST_WHOLE}, not {value}.")
+
+
+def _check_size(value: object, world: World, where: str) -> None:
+    _check_whole(value, LEAST_SIZE, where)
+    sizes = sorted({tool.size for tool in world.tools} - {1})
+    if value not in sizes:
+        known = f"; there are some for {', '.join(map(str, sizes))}" if sizes else ""
+        raise UsageError(f"{where}: no tool stands for {value} atomic ones{known}.")
 
 
 def _check_costs(costs: object, world: World, where: str) -> None:

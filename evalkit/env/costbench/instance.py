@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from evalkit.env.costbench.catalogue import Catalogue, only_task, parse_catalogue, shipped
-from evalkit.env.costbench.costs import costs_of, query_seed
+from evalkit.env.costbench.costs import costs_of
 from evalkit.env.costbench.ids import combinations, has_context
 from evalkit.env.costbench.line import (
     read_costs,
@@ -121,6 +121,8 @@ class Instance:
 
 def load(line: Mapping[str, Any]) -> Instance:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
+    from evalkit.env.costbench.playable import check_events
+
     for key in line:
         if key not in PARAMETERS and key not in _OWN and key not in _STORED:
             raise UsageError(f"{key}: a {NAME} instance has no such field.{nearest(key, (*PARAMETERS, *_OWN))}")
@@ -159,7 +161,7 @@ def load(line: Mapping[str, Any]) -> Instance:
         source=read_source(line["source"]) if line.get("source") is not None else None,
         optimum=_whole(line, "optimum"),
     )
-    _check_events(found, world)
+    check_events(found, world)
     return found
 
 
@@ -351,47 +353,9 @@ def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, 
             f"example: it lists every way through the tools, 2^{values['length'] - 1} of them; at most "
             f"{MOST_EXAMPLE} tools have one."
         )
+    if values["blocks"] and line.get("block") is None and not line.get("schedule"):
+        raise UsageError(f"blocks: {values['blocks']} of what? `block` says which kind of event.")
     if values["block"] == "none" or values["blocks"] == 0:
         values |= {"block": "none", "blocks": 0}
     elif values["blocks"] is None:
         values["blocks"] = 1
-
-
-def _check_events(instance: Instance, world: World) -> None:
-    """Whether the events leave a way to the goal, and have the queries they need."""
-    from evalkit.env.costbench.blocks import kinds_of
-
-    if instance.schedule and instance.block != "none":
-        raise UsageError("block: a schedule says all that happens; leave `block` and `blocks` out beside it.")
-    if instance.block in ("preference_change", "mixed"):
-        drawn_for = instance.alternatives_seed
-        if instance.generator == "reference" and drawn_for != instance.seed:
-            raise UsageError(
-                f"alternatives_seed: the reference draws alternatives by seed, and these were drawn for "
-                f"{'no seed that the line says' if drawn_for is None else drawn_for}, not for {instance.seed}. "
-                "Import or generate the suite again with that seed."
-            )
-        base = query_seed(instance.seed, instance.query.id)
-        changes = kinds_of(instance.generator, base, instance.block, instance.blocks).count("preference_change")
-        if changes > len(instance.alternatives):
-            raise UsageError(
-                f"alternatives: {changes} preference changes need as many; there are {len(instance.alternatives)}."
-            )
-    _check_way(instance, world)
-
-
-def _check_way(instance: Instance, world: World) -> None:
-    """Whether a way to the goal is left whichever tools an agent's calls ban (B.5 of the paper)."""
-    from evalkit.env.costbench.blocks import planned_blocks
-    from evalkit.env.costbench.solvable import fewest_breaks
-
-    blocks = planned_blocks(instance, world)
-    bans = sum(block.kind == "ban_tool" for block in blocks)
-    for size in sorted({0, *(block.size for block in blocks)}) if bans or not world.chain else ():
-        stands = fewest_breaks(world, size, bans) - 1
-        if stands < bans:
-            hidden = f", once those of {size} components are removed" if size else ""
-            raise UsageError(
-                f"{'schedule' if instance.schedule else 'blocks'}: {bans} bans may leave no way to the goal; the tools "
-                f"of task {instance.task!r} stand {max(0, stands)}{hidden} (appendix B.5 of the paper)."
-            )

@@ -4,7 +4,7 @@ Money in a line is in the benchmark's units with at most two decimals, as a numb
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, Overflow
 from typing import Any
 
 from evalkit.env.costbench.catalogue import Catalogue
@@ -109,7 +109,7 @@ def _cents(value: object, where: str) -> int:
     try:
         # A float's shortest text is what its writer meant: 20.1 is no binary fraction.
         cents = Decimal(value if isinstance(value, int) else str(value)) * 100
-    except InvalidOperation:
+    except (InvalidOperation, Overflow):
         raise refused from None
     if not cents.is_finite() or not 1 <= cents <= 100 * MOST_COST or cents != int(cents):
         raise refused

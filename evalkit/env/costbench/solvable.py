@@ -3,12 +3,12 @@
 A state only grows, so every way that leads from the start stays open until its tools are broken: the bound at the start
 holds all along. In a chain a tool is an edge between positions, and the fewest edges that cut start from goal are as
 many as there are ways that share none (Menger): a maximum flow. With all spans but the whole that is N - 1, as the
-paper proves (B.5); with one size hidden it is less.
+paper proves (B.5); with one size hidden it is less. In a graph, one tool of every way must break: a search that takes
+any way and breaks each of its tools in turn.
 """
 
 from collections.abc import Collection
 from functools import lru_cache
-from itertools import combinations
 
 from evalkit.env.costbench.world import World
 
@@ -22,7 +22,7 @@ def fewest_breaks(world: World, hidden: int, most: int) -> int:
     if world.chain:
         return min(most + 1, _chain_cut(world, tools))
     for count in range(most + 1):
-        if any(not _reaches(world, set(tools) - set(lost)) for lost in combinations(tools, count)):
+        if _breakable(world, frozenset(tools), count, set()):
             return count
     return most + 1
 
@@ -36,11 +36,34 @@ def _chain_cut(world: World, tools: Collection[int]) -> int:
     return int(nx.maximum_flow_value(graph, 0, world.length))
 
 
-def _reaches(world: World, tools: Collection[int]) -> bool:
-    state, before = world.start, -1
-    while state != before:
-        before = state
+def _breakable(world: World, tools: frozenset[int], count: int, seen: set[frozenset[int]]) -> bool:
+    """Whether the loss of `count` of a graph's tools leaves no way. `seen`: sets of tools known to stand it."""
+    way = _way(world, tools)
+    if way is None:
+        return True
+    if not count or tools in seen:
+        return False
+    if any(_breakable(world, tools - {place}, count - 1, seen) for place in way):
+        return True
+    seen.add(tools)
+    return False
+
+
+def _way(world: World, tools: Collection[int]) -> list[int] | None:
+    """Tools of one way to the goal, each needed in it; None: there is none."""
+    state, found, grown = world.start, dict[int, int](), True
+    while grown and not state & world.goal:
+        grown = False
         for place in tools:
-            if not world.tools[place].need & ~state:
-                state |= world.tools[place].gives
-    return bool(state & world.goal)
+            tool = world.tools[place]
+            if not tool.need & ~state and not tool.gives & state:
+                state, found[tool.gives], grown = state | tool.gives, place, True
+    if not state & world.goal:
+        return None
+    way, wanted = list[int](), [world.goal]
+    while wanted:
+        kind = wanted.pop()
+        if kind in found:
+            way.append(found.pop(kind))
+            wanted += [world.bit[name] for name in world.tools[way[-1]].inputs]
+    return way

@@ -1,8 +1,9 @@
 """How many bans leave a way to the goal: the paper's bound, and what it does not speak of."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import networkx as nx
+import numpy as np
 import pytest
 
 from evalkit.env.costbench.catalogue import shipped
@@ -11,6 +12,7 @@ from evalkit.env.costbench.solvable import fewest_breaks
 from evalkit.env.costbench.world import World, make_world
 from evalkit.errors import UsageError
 from tests.env.costbench.lines import DINING
+from tests.env.costbench.test_search import graph_world, random_graph
 
 
 @pytest.mark.parametrize("length", range(3, 13))
@@ -34,6 +36,36 @@ def test_with_one_size_hidden_the_bound_is_that_of_trying_all(hidden: int) -> No
     world = make_world(shipped("travel"), "dining", 5, False)
     tools = [place for place, tool in enumerate(world.tools) if not tool.size == hidden > 1]
     assert fewest_breaks(world, hidden, 9) == next(count for count in range(9) if _cuts(world, tools, count))
+
+
+def _leads(world: World, tools: set[int]) -> bool:
+    state = world.start
+    for _ in world.types:
+        for place in tools:
+            if not world.tools[place].need & ~state:
+                state |= world.tools[place].gives
+    return bool(state & world.goal)
+
+
+def _fewest(world: World, hidden: int) -> int:
+    tools = {place for place, tool in enumerate(world.tools) if not tool.size == hidden > 1}
+    return next(n for n in range(99) for lost in combinations(tools, n) if not _leads(world, tools - set(lost)))
+
+
+@pytest.mark.parametrize("hidden", [0, 2, 3])
+def test_in_a_graph_the_bound_is_that_of_trying_all(hidden: int) -> None:
+    draws = np.random.default_rng(hidden)
+    for world in (make_world(shipped("delivery"), "release", 3, True), *(random_graph(draws) for _ in range(40))):
+        found = _fewest(world, hidden)
+        assert fewest_breaks(world, hidden, 9) == found
+        assert fewest_breaks(world, hidden, max(0, found - 1)) == found
+
+
+def test_a_graph_of_many_ways_is_not_tried_out_set_by_set() -> None:
+    # Seven ways of six tools: of 42 there are 27 million sets of seven.
+    ways = [["S", *(f"W{way}{step}" for step in range(5)), "G"] for way in range(7)]
+    world = graph_world([pair for way in ways for pair in pairwise(way)])
+    assert fewest_breaks(world, 0, 3) == 4
 
 
 def test_a_graph_is_tried_out() -> None:
