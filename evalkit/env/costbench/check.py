@@ -18,6 +18,8 @@ _INPUT_WORDS = ("previous", "dimensions", "constants", "context")
 _LENGTHS = range(3, 13)
 """Chain lengths at which all names are made and compared."""
 _MOST_DIGITS = 15
+MOST_NAME = 64
+"""Characters of a tool's or an argument's name that all providers take."""
 
 
 def check(found: Catalogue, where: str) -> None:
@@ -49,6 +51,8 @@ def _once(names: Iterable[str], where: str, what: str) -> None:
 
 def _identifiers(names: Iterable[str], where: str) -> None:
     for name in names:
+        if len(name) > MOST_NAME:
+            raise UsageError(f"{where}: {name!r} has {len(name)} characters; providers take {MOST_NAME} in a name.")
         if _IDENTIFIER.match(name) is None:
             raise UsageError(f"{where}: {name!r} is no name: a letter first, then letters, digits and underscores.")
 

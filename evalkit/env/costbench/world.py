@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from evalkit.env.costbench.catalogue import Catalogue, Chain, Link, title
 from evalkit.env.environment import fill
+from evalkit.errors import UsageError
 
 MOST_LENGTH = 40
 LEAST_LENGTH = 3
@@ -91,7 +92,8 @@ class Terms:
 def make_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> World:
     """The world of one task. `whole`: whether the tool that does everything at once is offered (the reference bans it).
 
-    In a graph `length` and `whole` play no part. One value for equal arguments.
+    In a graph `length` and `whole` play no part. One value for equal arguments. Raises UsageError where the catalogue's
+    names, which were compared for shorter chains, are not distinct at this length.
     """
     if catalogue.tasks[task].graph is not None:
         return _graph_world(catalogue, task)
@@ -133,6 +135,8 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
     if has_context:
         foreign = tuple(_span_tool(catalogue, catalogue.context, length, span, bit) for span in spans if span[0] >= 1)
     place = {tool.name: i for i, tool in enumerate((*tools, *foreign))}
+    if len(place) < len(tools) + len(foreign):
+        raise UsageError(f"catalogue: chain.names: in a chain of length {length} two tools have one name.")
     return World(
         catalogue=catalogue,
         task=task,

@@ -6,6 +6,7 @@ import pytest
 
 from evalkit.env.costbench.catalogue import parse_catalogue, read_catalogue, shipped
 from evalkit.env.costbench.check import check
+from evalkit.env.costbench.world import make_world
 from evalkit.errors import UsageError
 
 PLAIN: dict[str, Any] = msgspec.to_builtins(shipped("delivery"))
@@ -43,6 +44,8 @@ FLAWS: list[tuple[str, object, str]] = [
     ("tasks", {}, "needs tasks and dimensions"),
     ("dimensions", [], "needs tasks and dimensions"),
     ("tasks/2fast", PLAIN["tasks"]["feature"], "tasks: '2fast' is no name"),
+    (f"{TOOLS}/1/name", "Build" * 13, "has 65 characters; providers take 64 in a name"),
+    ("chain/names/whole", "{T}_" + "All" * 20, "has 68 characters; providers take 64"),
     ("tasks/Feature", PLAIN["tasks"]["feature"], "tasks: the title 'Feature' is there more than once"),
     ("dimensions/0/key", "pace", "dimensions: the key 'pace' is there more than once"),
     ("dimensions/0/key", "my key", "dimensions: 'my key' is no name"),
@@ -125,6 +128,16 @@ def test_a_flaw_is_refused_with_its_place(path: str, value: object, said: str) -
     with pytest.raises(UsageError, match=said) as caught:
         parse_catalogue(changed(path, value), "my.toml")
     assert str(caught.value).startswith("my.toml: ")
+
+
+def test_names_that_meet_in_long_chains_only_are_refused_there() -> None:
+    # Steps 1 to 3, and step 13 with the choice, which is there from length 16 on.
+    plain = changed("chain/names/steps", "{T}_Row{s}{e}")
+    plain["chain"]["names"]["step_last"] = "{T}_Row{s}"
+    catalogue = parse_catalogue(plain, "mine")
+    assert make_world(catalogue, "feature", 15, False)
+    with pytest.raises(UsageError, match=r"in a chain of length 16 two tools have one name"):
+        make_world(catalogue, "feature", 16, False)
 
 
 def test_a_composite_in_a_graph_may_not_be_made_of_composites() -> None:
