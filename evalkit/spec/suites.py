@@ -90,7 +90,7 @@ def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteIn
         axes = dict(zip(use.vary, values, strict=True))
         suffix = "&".join(f"{key}={value}" for key, value in axes.items())
         name = f"{use.name}?{suffix}" if suffix else use.name
-        found = _instances(name, axes, lines, str(path))
+        found = _instances(name, axes, lines, name if axes else str(path))
         digest = suite_digest(found)
         if digest not in seen:
             seen.add(digest)
