@@ -38,8 +38,10 @@ def import_queries(args: argparse.Namespace) -> int:
     lines = [dict(env.describe(env.load(line))) for line in lines]
     write_new(out, suite_text(lines))
     cut = sum(query["truncated"] for file in files for query in file.queries)
-    share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
-    print(f"Wrote {len(lines):,} queries to {out}. The texts of {share} break off in mid-sentence and are marked so.")
+    print(f"Wrote {len(lines):,} {'query' if len(lines) == 1 else 'queries'} to {out}.")
+    if cut:
+        share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
+        print(f"Marked as truncated: {share}, whose texts break off in mid-sentence.")
     print(f'Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
 
@@ -136,7 +138,10 @@ def _counts(applied: "Applied") -> Iterable[str]:
     for ids, what in (
         (applied.dropped, "left out: their wishes conflict"),
         (applied.unanswered, "left out: no answer that could be read"),
-        (applied.without_alternative, "kept with fewer alternatives: some conflict, or have no verdict"),
+        (
+            applied.without_alternative,
+            "kept with fewer alternatives: some conflict, have no verdict, or are no lines of this suite",
+        ),
         (applied.truncated, "kept and marked: their text was cut off at the token limit"),
     ):
         if ids:

@@ -44,5 +44,6 @@ def _judged(directory: Path, name: str | None) -> dict[str, int] | None:
 
     found, unread = judged_paths(directory, run_directory(name))
     if unread:
-        print(f"judged: {unread:,} of {len(found) + unread:,} texts have no count that could be read.", file=sys.stderr)
+        texts = f"{unread:,} of {len(found) + unread:,} texts"
+        print(f"judged: {texts} were not judged, or have no count that could be read.", file=sys.stderr)
     return found
