@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.dialogue import Reply
@@ -72,11 +73,7 @@ def other_value(at: Moment, values: Sequence[object]) -> Reply:
 
 
 def damaged(good: Reply, damage: Callable[[dict[object, object]], None]) -> Reply:
-    """The reply with the mapping in its last call's first argument changed by `damage`; unchanged if there is none.
-
-    A value that no literal can hold (NaN, infinity) is written as Python shows it, which some readers take and some
-    do not.
-    """
+    """The reply with the mapping in its last call's first argument changed by `damage`; unchanged if there is none."""
     if not good.calls:
         return good
     last = good.calls[-1]
@@ -86,4 +83,10 @@ def damaged(good: Reply, damage: Callable[[dict[object, object]], None]) -> Repl
         return good
     changed: dict[object, object] = dict(mapping)
     damage(changed)
-    return with_last(good, lambda _: json.dumps({name: repr(changed) if isinstance(value, str) else changed}))
+    return with_last(good, lambda _: json.dumps({name: _written(changed) if isinstance(value, str) else changed}))
+
+
+def _written(value: Mapping[object, object]) -> str:
+    """As a Python literal; as JSON where it holds a number without end, or none, for which literals have no word."""
+    endless = any(isinstance(one, float) and not math.isfinite(one) for one in value.values())
+    return json.dumps(value) if endless else repr(value)
