@@ -3,7 +3,11 @@
 import math
 import random
 
-from evalkit.env.procurement.branch import shrink, split, tighten
+import pytest
+
+from evalkit.env.procurement import branch
+from evalkit.env.procurement.branch import open_top, search, shrink, split, tighten
+from evalkit.env.procurement.optimum import _Search
 from evalkit.env.procurement.relax import OPEN, relax
 from evalkit.env.procurement.scratch import BOUND, TOLL
 from tests.env.procurement.small_markets import a_market, plans
@@ -90,3 +94,39 @@ def test_a_deal_bought_in_part_is_split_before_a_fractional_one() -> None:
         assert split(deals, [0, 0, 0], [33, 20, 20], work)[:2] == place
     work.z[:] = [2.0, 0.0, 0.0]
     assert split(deals, [2, 0, 0], [2, 0, 0], work)[0] == -1
+
+
+@pytest.mark.parametrize(
+    ("worth", "reach", "top"), [(4, 13, 7), (4, 6, 0), (4, 5, 0), (4, 90, 20), (6, 0, 20), (5, 5, 0)]
+)
+def test_an_undecided_tariff_can_be_bought_as_long_as_the_bound_can_lose_its_cost(
+    worth: float, reach: float, top: int
+) -> None:
+    # At a toll of 1 a unit of price 5 loses 5 less its worth, and the fixed cost of 6 is lost besides.
+    deals, work = room_for(a_market([(1,)], 100, price=[5], fixed=[6]))
+    work.found[TOLL], work.worth[0] = 1.0, float(worth)
+    assert open_top(deals, 0, 20, reach, work) == top
+
+
+def test_the_one_plan_that_a_box_shrinks_to_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    market = a_market([(3, 1), (1, 3)], 10, price=[2, 2])
+    maker = _Search(market, compiled=False)
+    deals, work = room_for(market)
+    plan = maker._plan([0, 0], -math.inf)
+    stack = maker._stack([0, 1], [0, 0], [5, 5], [0.0, 0.0])
+    stack.bound[0] = math.inf
+    real, calls = branch.improve, 0
+
+    def late(*args):  # type: ignore[no-untyped-def]
+        nonlocal calls
+        calls += 1
+        return calls > 1 and real(*args)
+
+    def closed(deals, low, high, cutoff, work) -> bool:  # type: ignore[no-untyped-def]
+        low[:], high[:] = [3, 2], [3, 2]
+        return True
+
+    monkeypatch.setattr(branch, "improve", late)
+    monkeypatch.setattr(branch, "tighten", closed)
+    assert search(deals, 10, 9, stack, work, plan) == (1, -math.inf)
+    assert plan.best == [3, 2]

@@ -13,7 +13,7 @@ from evalkit.env.procurement import relax
 from evalkit.env.procurement.branch import TOLERANCE
 from evalkit.env.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product
-from evalkit.env.procurement.optimum import MOST_BUDGET, solve
+from evalkit.env.procurement.optimum import MOST_BUDGET, _Search, solve
 from tests.env.procurement.cutting import best_by_cuts
 from tests.env.procurement.small_markets import a_market, best_product, drawn_market
 
@@ -137,6 +137,19 @@ def test_parallel_and_equal_deals_do_not_make_newton_go_round(monkeypatch: pytes
     found = solve(market_of(BIG, 117), compiled=False)
     assert found.proven
     assert steps < 20 * found.nodes
+
+
+def test_a_deal_is_left_out_only_where_another_one_is_as_free_to_buy() -> None:
+    rows = [(2, 1), (1, 1), (4, 2), (2, 1), (2, 1), (2, 1)]
+    market = a_market(rows, 90, price=[3, 3, 6, 3, 3, 2], fixed=[0, 0, 0, 0, 2, 0], least=[0, 0, 0, 2, 0, 3])
+    search = _Search(market, compiled=False)
+    replaced = {(i, j) for i in range(6) for j in range(6) if i != j and search._replaces(i, j)}
+    # Two units of the bulk discount at 3, and three of that at 2, give what one of the deal at 6 does.
+    assert replaced == {(0, 1), (0, 2), (0, 3), (0, 4), (3, 2), (5, 2)}
+    assert search._core([0] * 6, [9] * 6) == [0, 5]
+    assert search._core([0, 1, 0, 0, 0, 0], [9] * 6) == [0, 1, 5]
+    twins = _Search(a_market([(1, 1), (1, 1)], 9), compiled=False)
+    assert (twins._replaces(0, 1), twins._replaces(1, 0)) == (True, False)
 
 
 def test_a_start_is_kept_where_the_search_ends_early_and_a_useless_one_does_no_harm() -> None:
