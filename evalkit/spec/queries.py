@@ -106,7 +106,16 @@ def _split_of(catalogue: Catalogue, row: _Row, where: str) -> str:
         values = split_values(catalogue, row.task, split)
         if all(row.preferences.get(key) in values.get(key, ()) for key in catalogue.keys):
             return split
-    raise UsageError(f"{where}: preferences: {row.preferences} are values of no split of {row.task}.")
+    unknown = next((key for key in catalogue.keys if not _is_value(catalogue, row, key)), None)
+    if unknown is not None:
+        raise UsageError(
+            f"{where}: preferences.{unknown}: {row.preferences.get(unknown)!r} is a value of no split of {row.task}."
+        )
+    raise UsageError(f"{where}: preferences: {row.preferences} are values of different splits of {row.task}.")
+
+
+def _is_value(catalogue: Catalogue, row: _Row, key: str) -> bool:
+    return any(row.preferences.get(key) in split_values(catalogue, row.task, split).get(key, ()) for split in SPLITS)
 
 
 def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str, Any]:

@@ -148,7 +148,10 @@ def changed(**changes: Any) -> Callable[[Path], Path]:
         (changed(groundtruth="<ShoppingPreference00513>"), "row 2: groundtruth"),
         (changed(preferences={"category": "coffee_shop"}), "row 2: preferences"),
         (changed(preferences=row()["preferences"] | {"mood": "cheerful"}), "row 2: preferences: there is no 'mood'"),
-        (changed(preferences=row()["preferences"] | {"category": "spaceship"}), "no split"),
+        (
+            changed(preferences=row()["preferences"] | {"category": "spaceship"}),
+            "row 2: preferences.category: 'spaceship' is a value of no split",
+        ),
         (changed(query="Plan it."), "no query file"),
     ],
 )

@@ -154,8 +154,8 @@ def planned_blocks(instance: Instance, world: World) -> tuple[Block, ...]:
     if changes_wanted > len(instance.alternatives):
         raise UsageError(
             f"alternatives: the preference changes need {changes_wanted}; there are {len(instance.alternatives)}. Ask "
-            "for fewer, or make the suite with more: `evalkit queries import --alternatives`, `evalkit generate "
-            "costbench --blocks`."
+            f"for fewer, or make the suite with more: `evalkit queries import --alternatives {changes_wanted}`, "
+            f"`evalkit generate costbench --block {instance.block} --blocks {changes_wanted}`."
         )
     ranges = iter(removed_ranges(instance.generator, base, kinds.count("remove_tools"), world.length))
     changes = iter(range(len(kinds)))

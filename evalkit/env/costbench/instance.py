@@ -345,7 +345,10 @@ def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, 
         raise UsageError(f"generator: the reference has no tools like those of task {values['task']!r}; use 'native'.")
     for name in _of_chain(catalogue, values["task"]):
         if line.get(name) is not None:
-            raise UsageError(f"{name}: task {values['task']!r} is no chain; its tools are those its catalogue lists.")
+            raise UsageError(
+                f"{name}: task {values['task']!r} is no chain; its tools are those its catalogue lists. Leave {name} "
+                "out, or in a sweep choose the other instances by `instances`."
+            )
     if values["generator"] == "reference" and values["distribution"] != "uniform":
         raise UsageError(f"distribution: the reference draws no {values['distribution']!r} costs; use 'native'.")
     if values["example"] and not graph and values["length"] > MOST_EXAMPLE:
@@ -353,7 +356,8 @@ def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, 
             f"example: it lists every way through the tools, 2^{values['length'] - 1} of them; at most "
             f"{MOST_EXAMPLE} tools have one."
         )
-    if values["blocks"] and line.get("block") is None and not line.get("schedule"):
+    # One is what holds where nothing is said, and so asks for nothing.
+    if (values["blocks"] or 0) > 1 and line.get("block") is None and not line.get("schedule"):
         raise UsageError(f"blocks: {values['blocks']} of what? `block` says which kind of event.")
     if values["block"] == "none" or values["blocks"] == 0:
         values |= {"block": "none", "blocks": 0}
