@@ -84,11 +84,13 @@ def main() -> int:
     import episodes
     import kernels
     import planning
+    import pricing
+    import procurement
 
     with tempfile.TemporaryDirectory() as folder:
         kept = throughput(Path(folder))
     print()
-    return 0 if all([kernels.main(), planning.main(), episodes.main(), kept]) else 1
+    return 0 if all([part.main() for part in (kernels, procurement, pricing, planning, episodes)]) and kept else 1
 
 
 if __name__ == "__main__":

@@ -89,8 +89,11 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
 
 
 def _scale(cells: Sequence[Cell]) -> str:
-    zeros = dict.fromkeys(ZERO.get(cell.suite.environment, "") for cell in cells)
-    return ", ".join(["100 = optimal", *(f"0 = {zero}" for zero in zeros if zero)])
+    known = dict.fromkeys(cell.suite.environment for cell in cells if cell.suite.environment in ZERO)
+    if len(known) == 1:
+        return f"100 = optimal, 0 = {ZERO[next(iter(known))]}"
+    zeros = ", ".join(f"{ZERO[name]} ({name})" for name in known)
+    return f"100 = optimal, 0 = {zeros}" if zeros else "100 = optimal"
 
 
 def _score_row(cell: Cell) -> dict[str, Any]:

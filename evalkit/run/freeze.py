@@ -129,7 +129,6 @@ def _agent(
     pack_name = spec.prompts
     for name in environments:
         if not _plays(spec, endpoint, name):
-            marks.append(f"does not play {name}")
             continue
         env: Environment[Any, Any] = ENVIRONMENTS[name]
         pack = read_pack(spec.prompts, name, variant(spec))
@@ -139,6 +138,8 @@ def _agent(
         if endpoint:
             marks += [mark for mark in _check_sampling(spec, endpoint, in_force) if mark not in marks]
         sampling[name] = sampling_fields(in_force)
+    if len(chosen) < len(environments):
+        marks.append(f"plays only {', '.join(chosen)}")
     if not chosen:
         raise UsageError(f"agent {spec.name!r}: the policy {spec.policy or spec.model!r} plays none of the suites.")
     price = FREE if endpoint is None else endpoint.model.price
