@@ -258,6 +258,9 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     tasks = [given["task"]] if "task" in given else list(catalogue.tasks)
     for task in tasks:
         _check_task(catalogue, task, split)
+    if "task" in given:
+        # Among all tasks in turn, those without a use for them do without; one that was asked for does not.
+        _check_shape(catalogue, given["task"], given)
     said = {task: catalogue_name or only_task(catalogue, task) for task in tasks}
     return (
         _line({**given, "catalogue": said[task], "task": task, "split": split}, catalogue, place, seed)
@@ -336,6 +339,15 @@ def _check_task(catalogue: Catalogue, task: object, split: str) -> None:
             raise UsageError(f"split: task {one!r} of this catalogue has no values in the {split} split.")
 
 
+def _check_shape(catalogue: Catalogue, task: str, said: Mapping[str, Any]) -> None:
+    for name in _of_chain(catalogue, task):
+        if said.get(name) is not None:
+            raise UsageError(
+                f"{name}: task {task!r} is no chain; its tools are those its catalogue lists. Leave {name} out, or in "
+                "a sweep choose the other instances by `instances`."
+            )
+
+
 def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, Any]) -> None:
     """What no field says alone; `blocks` is settled on the way."""
     if values["low"] > values["high"]:
@@ -343,12 +355,7 @@ def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, 
     graph = catalogue.tasks[values["task"]].graph is not None
     if graph and values["generator"] == "reference":
         raise UsageError(f"generator: the reference has no tools like those of task {values['task']!r}; use 'native'.")
-    for name in _of_chain(catalogue, values["task"]):
-        if line.get(name) is not None:
-            raise UsageError(
-                f"{name}: task {values['task']!r} is no chain; its tools are those its catalogue lists. Leave {name} "
-                "out, or in a sweep choose the other instances by `instances`."
-            )
+    _check_shape(catalogue, values["task"], line)
     if values["generator"] == "reference" and values["distribution"] != "uniform":
         raise UsageError(f"distribution: the reference draws no {values['distribution']!r} costs; use 'native'.")
     if values["example"] and not graph and values["length"] > MOST_EXAMPLE:

@@ -458,6 +458,7 @@ def test_a_catalogue_of_one_s_own_is_generated_from() -> None:
         ({"catalogue": "my.toml"}, "no catalogue 'my.toml'. Valid: delivery, travel. A file of your own becomes"),
         ({"split": "tests"}, "split: there is no 'tests'. Did you mean 'test'?"),
         ({"catalogue": plain_catalogue(), "task": GRAPH, "split": "train"}, "split: task 'parcel'"),
+        ({"catalogue": plain_catalogue(), "task": GRAPH, "length": 4}, "length: task 'parcel' is no chain"),
         ({"low": 99}, "low: 99.0 is above high"),
         ({"blocks": "3"}, "blocks: expected int, got '3'"),
     ],
