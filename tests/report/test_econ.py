@@ -383,7 +383,7 @@ def test_plans_have_their_share_of_the_budget_among_behaviour(three: list[Cell])
     assert "budget_utilisation" not in keys(behaviour_table(three[1:]))
     note = scores_table(manifest_of(), three).notes[0]
     assert "0 = no feasible plan" in note
-    assert "0 = no profit" in note
+    assert "no profit (pricing)" in note
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.0, "< 0.001"), (0.0004, "< 0.001"), (0.0372, "0.037"), (1.0, "1.000")])
