@@ -88,9 +88,11 @@ def main() -> int:
     import procurement
 
     with tempfile.TemporaryDirectory() as folder:
-        kept = throughput(Path(folder))
-    print()
-    return 0 if all([part.main() for part in (kernels, procurement, pricing, planning, episodes)]) and kept else 1
+        kept = [throughput(Path(folder))]
+    for part in (kernels, procurement, pricing, planning, episodes):
+        print()
+        kept.append(part.main())
+    return 0 if all(kept) else 1
 
 
 if __name__ == "__main__":

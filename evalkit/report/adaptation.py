@@ -52,7 +52,8 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
         packs=packs_of(blocked),
         notes=(
             "truth: normalised edit distance of the optimal path before any block from the segmented one",
-            "agent: the same of its paths without blocks and with them, where it met all blocks and reached the goal both times",
+            "agent: the same of its paths without blocks and with them, where it met all blocks and reached the goal "
+            "both times",
             *([PUBLISHED] if any(is_reference(cell) for cell in blocked) else []),
             *digest_notes(blocked),
         ),

@@ -205,8 +205,10 @@ def test_optimal_runs_on_another_path_are_listed() -> None:
     other = {**GOOD, "exact": 0, "edit_distance": 2, "ned": 0.5}
     lost = {**LOST, "exact_any": 0}
     found = a_cell(
-        [an_episode("i2", other), an_episode("i1", GOOD), an_episode("i0", other), an_episode("i0", other, 1)]
-        + [an_episode("i3", lost)]
+        [
+            *(an_episode("i2", other), an_episode("i1", GOOD), an_episode("i0", other)),
+            *(an_episode("i0", other, 1), an_episode("i3", lost)),
+        ]
     )
     row = only(tables([found])["planning_ties"])
     assert (row["runs"], row["instances"], row["which"]) == (3, 2, "i0, i2")
