@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalkit.env import parameters
 from evalkit.env.costbench.catalogue import SPLITS
 from evalkit.env.costbench.costs import DISTRIBUTIONS
 from evalkit.env.costbench.world import LEAST_LENGTH, MOST_LENGTH
 from evalkit.env.environment import Parameter
-from evalkit.errors import UsageError, nearest
 
 NAME = "costbench"
 
@@ -70,19 +70,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 
 def checked(name: str, value: Any) -> Any:
     """A parameter's value of the right type. Raises UsageError where it is of another, out of range or no choice."""
-    parameter = PARAMETERS[name]
-    kind: Any = parameter.kind
-    if value is None and parameter.default is None:
-        return None
-    if type(value) is not kind and not (kind is float and type(value) is int):
-        raise UsageError(f"{name}: expected {kind.__name__}, got {value!r}.")
-    if parameter.choices and value not in parameter.choices:
-        raise UsageError(f"{name}: there is no {value!r}.{nearest(str(value), parameter.choices)}")
-    least, most = parameter.least, parameter.most
-    # Asked in this way round, so that NaN is out of range.
-    if least is not None and most is not None and not least <= value <= most:
-        raise UsageError(f"{name}: {value} is out of range ({least} to {most}).")
-    return kind(value)
+    return parameters.checked(PARAMETERS, name, value)
 
 
 def steps_by_rule(length: int) -> int:

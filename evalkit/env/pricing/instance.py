@@ -12,7 +12,7 @@ from typing import Any
 
 from evalkit.env.environment import Parameter
 from evalkit.env.legacy import MOST_SEED
-from evalkit.env.parameters import checked
+from evalkit.env.parameters import check_explicit, checked, generated, text_field
 from evalkit.env.pricing.demand import Drift, Market
 from evalkit.env.pricing.generate import (
     FAMILIES,
@@ -26,7 +26,6 @@ from evalkit.env.pricing.generate import (
 )
 from evalkit.env.pricing.optimum import Optimum, solve
 from evalkit.errors import UsageError, nearest
-from evalkit.seeds import Stream
 
 NAME = "pricing"
 
@@ -173,9 +172,9 @@ def load(line: Mapping[str, Any]) -> Instance:
         values["family"] = family_of_seed(values["seed"])
     return Instance(
         **{**values, "family": values["family"] or ""},
-        id=_text(line, "id"),
+        id=text_field(line, "id"),
         given=_given(line, values["products"], values["periods"]) if explicit else None,
-        digest=_text(line, "digest"),
+        digest=text_field(line, "digest"),
         optimum=_optimum(line.get("optimum")),
     )
 
@@ -272,30 +271,13 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     With the reference's generator, its instances of the seeds from `seed` on.
     Raises UsageError for parameters that `load` refuses, and for explicit markets.
     """
-    for name in parameters:
-        if name not in PARAMETERS:
-            raise UsageError(f"{name}: {NAME} has no such parameter.{nearest(name, PARAMETERS)}")
-    if parameters.get("generator") == "explicit":
-        raise UsageError("generator: explicit markets are written, not generated; use 'native' or 'reference'.")
-    return (_line(parameters, place, seed) for place in range(count))
-
-
-def _line(parameters: Mapping[str, Any], place: int, seed: int) -> dict[str, Any]:
-    line = {name: value for name, value in parameters.items() if value is not None}
-    if line.get("generator") == "reference":
-        line |= {"id": f"seed-{seed + place}", "seed": seed + place}
-    else:
-        family = line.setdefault("family", FAMILIES[place % len(FAMILIES)])
-        line |= {"id": f"{family}-{place}", "seed": Stream(seed, NAME, "instance", place).word() >> 1}
-    return describe(load(line))
+    lines = generated(NAME, PARAMETERS, parameters, count, seed, families=FAMILIES)
+    return (describe(load(line)) for line in lines)
 
 
 def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: bool) -> None:
     """What no field says alone."""
-    for name in _EXPLICIT:
-        if explicit != (name in line):
-            flaw = "is missing" if explicit else f"needs generator 'explicit', not {values['generator']!r}"
-            raise UsageError(f"{name}: {flaw}.")
+    check_explicit(line, _EXPLICIT, values["generator"])
     for name in ("groups", "family", *_DRAWN):
         if explicit and line.get(name) is not None:
             raise UsageError(f"{name}: nothing is drawn for an explicit market.")
@@ -318,13 +300,6 @@ def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: boo
                 )
         if values["groups"] is not None:
             raise UsageError("groups: in the reference's markets there are as many as a quarter of the products.")
-
-
-def _text(line: Mapping[str, Any], name: str) -> str:
-    value = line.get(name, "")
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: expected a text, got {value!r}.")
-    return value
 
 
 def _optimum(value: Any) -> Optimum | None:

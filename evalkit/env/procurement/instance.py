@@ -12,7 +12,7 @@ from typing import Any
 
 from evalkit.env.environment import Parameter
 from evalkit.env.legacy import MOST_SEED
-from evalkit.env.parameters import checked
+from evalkit.env.parameters import check_explicit, checked, generated, text_field
 from evalkit.env.procurement.best import Best, check_best, made_best, read_best, written_best
 from evalkit.env.procurement.explicit import (
     MOST_BUDGET,
@@ -26,7 +26,6 @@ from evalkit.env.procurement.explicit import (
 from evalkit.env.procurement.generate import Made, Shape, native_market, reference_market
 from evalkit.env.procurement.market import Market, market_digest
 from evalkit.errors import UsageError, nearest
-from evalkit.seeds import Stream
 
 NAME = "procurement"
 
@@ -128,7 +127,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     explicit = values["generator"] == "explicit"
     _check_fit(line, values, explicit)
     return Instance(
-        id=_text(line, "id"),
+        id=text_field(line, "id"),
         problem=Problem(
             generator=values["generator"],
             seed=values["seed"],
@@ -140,7 +139,7 @@ def load(line: Mapping[str, Any]) -> Instance:
         periods=values["periods"],
         queries=values["queries"],
         no_action=values["no_action"],
-        digest=_text(line, "digest"),
+        digest=text_field(line, "digest"),
         optimum=read_best(line.get("optimum")),
     )
 
@@ -228,21 +227,7 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     With the reference's generator, its instances of the seeds from `seed` on.
     Raises UsageError for parameters that `load` refuses, and for explicit markets.
     """
-    for name in parameters:
-        if name not in PARAMETERS:
-            raise UsageError(f"{name}: {NAME} has no such parameter.{nearest(name, PARAMETERS)}")
-    if parameters.get("generator") == "explicit":
-        raise UsageError("generator: explicit markets are written, not generated; use 'native' or 'reference'.")
-    return (_line(parameters, place, seed) for place in range(count))
-
-
-def _line(parameters: Mapping[str, Any], place: int, seed: int) -> dict[str, Any]:
-    line = {name: value for name, value in parameters.items() if value is not None}
-    if line.get("generator") == "reference":
-        line |= {"id": f"seed-{seed + place}", "seed": seed + place}
-    else:
-        line |= {"id": f"native-{place}", "seed": Stream(seed, NAME, "instance", place).word() >> 1}
-    return describe(load(line))
+    return (describe(load(line)) for line in generated(NAME, PARAMETERS, parameters, count, seed))
 
 
 def _shape(values: Mapping[str, Any]) -> Shape:
@@ -264,10 +249,7 @@ def _value(name: str, value: Any) -> Any:
 
 def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: bool) -> None:
     """What no field says alone."""
-    for name in _EXPLICIT:
-        if explicit != (name in line):
-            flaw = "is missing" if explicit else f"needs generator 'explicit', not {values['generator']!r}"
-            raise UsageError(f"{name}: {flaw}.")
+    check_explicit(line, _EXPLICIT, values["generator"])
     if explicit:
         _check_explicit(line, values)
         return
@@ -294,10 +276,3 @@ def _check_explicit(line: Mapping[str, Any], values: Mapping[str, Any]) -> None:
             raise UsageError(f"{name}: is for markets that are generated; `items` and `menu` say all about this one.")
     if values["budget"] is None:
         raise UsageError("budget: is missing; a market that is written out needs one.")
-
-
-def _text(line: Mapping[str, Any], name: str) -> str:
-    value = line.get(name, "")
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: expected a text, got {value!r}.")
-    return value

@@ -11,10 +11,10 @@ from typing import Any
 
 from evalkit.env.environment import Parameter
 from evalkit.env.legacy import MOST_SEED, LegacyState
+from evalkit.env.parameters import check_explicit, checked, generated, text_field
 from evalkit.env.scheduling.generate import ALIKE, FAMILIES, Gaps, family_of_seed, native_market, reference_market
 from evalkit.env.scheduling.market import MOST_N, Market, expected_denominator, make_market, task_ids, worker_ids
 from evalkit.errors import UsageError, nearest
-from evalkit.seeds import Stream
 
 NAME = "scheduling"
 
@@ -95,17 +95,19 @@ def load(line: Mapping[str, Any]) -> Instance:
             raise UsageError(f"{key}: a {NAME} instance has no such field.{nearest(key, (*PARAMETERS, *_EXPLICIT))}")
     if line.get("environment", NAME) != NAME:
         raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
-    values = {name: _checked(name, line.get(name, parameter.default)) for name, parameter in PARAMETERS.items()}
+    values = {
+        name: checked(PARAMETERS, name, line.get(name, parameter.default)) for name, parameter in PARAMETERS.items()
+    }
     explicit = values["generator"] == "explicit"
     _check_fit(line, values, explicit)
     if not explicit and values["family"] is None:
         values["family"] = family_of_seed(values["seed"])
     return Instance(
         **{**values, "family": values["family"] or ""},
-        id=_text(line, "id"),
+        id=text_field(line, "id"),
         worker_prefs=_prefs(line, "worker_prefs", values["n"]) if explicit else None,
         task_prefs=_prefs(line, "task_prefs", values["n"]) if explicit else None,
-        digest=_text(line, "digest"),
+        digest=text_field(line, "digest"),
         expected=_fraction(line.get("expected")),
     )
 
@@ -185,39 +187,8 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     With the reference's generator, its instances of the seeds from `seed` on.
     Raises UsageError for parameters that `load` refuses, and for explicit preferences.
     """
-    for name in parameters:
-        if name not in PARAMETERS:
-            raise UsageError(f"{name}: {NAME} has no such parameter.{nearest(name, PARAMETERS)}")
-    if parameters.get("generator") == "explicit":
-        raise UsageError("generator: explicit preferences are written, not generated; use 'native' or 'reference'.")
-    return (_line(parameters, place, seed) for place in range(count))
-
-
-def _line(parameters: Mapping[str, Any], place: int, seed: int) -> dict[str, Any]:
-    line = {name: value for name, value in parameters.items() if value is not None}
-    if line.get("generator") == "reference":
-        line |= {"id": f"seed-{seed + place}", "seed": seed + place}
-    else:
-        family = line.setdefault("family", tuple(FAMILIES)[place % len(FAMILIES)])
-        line |= {"id": f"{family}-{place}", "seed": Stream(seed, NAME, "instance", place).word() >> 1}
-    return describe(load(line))
-
-
-def _checked(name: str, value: Any) -> Any:
-    parameter = PARAMETERS[name]
-    kind: Any = parameter.kind
-    if value is None and parameter.default is None:
-        return None
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise UsageError(f"{name}: expected {kind.__name__}, got {value!r}.")
-    if parameter.choices and value not in parameter.choices:
-        raise UsageError(f"{name}: there is no {value!r}.{nearest(str(value), parameter.choices)}")
-    least, most = parameter.least, parameter.most
-    if (least is not None and value < least) or (most is not None and value > most):
-        raise UsageError(f"{name}: {value} is out of range ({least} to {'any' if most is None else most}).")
-    return value
+    lines = generated(NAME, PARAMETERS, parameters, count, seed, families=tuple(FAMILIES))
+    return (describe(load(line)) for line in lines)
 
 
 def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: bool) -> None:
@@ -226,21 +197,11 @@ def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: boo
         gap = values[name]
         if gap is not None and gap != ALIKE and not 1 <= gap <= _MOST_GAP:
             raise UsageError(f"{name}: {gap} is out of range (1 to {_MOST_GAP:.0f}, or 0 for one common order).")
-    for name in _EXPLICIT:
-        if explicit != (name in line):
-            flaw = "is missing" if explicit else f"needs generator 'explicit', not {values['generator']!r}"
-            raise UsageError(f"{name}: {flaw}.")
+    check_explicit(line, _EXPLICIT, values["generator"])
     if explicit and any(values[name] is not None for name in ("family", "worker_gap", "task_gap")):
         raise UsageError("family: explicit preferences have no family and no gaps.")
     if values["generator"] == "reference" and values["seed"] > MOST_SEED:
         raise UsageError(f"seed: {values['seed']} is out of range for the reference's generator (0 to {MOST_SEED}).")
-
-
-def _text(line: Mapping[str, Any], name: str) -> str:
-    value = line.get(name, "")
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: expected a text, got {value!r}.")
-    return value
 
 
 def _fraction(value: Any) -> tuple[int, int] | None:
