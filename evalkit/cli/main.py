@@ -266,6 +266,7 @@ def _show(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
     sub.add_argument("episode", metavar="EPISODE", help="an id or the start of one, or agent:suite:instance:replicate")
     sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, from 0")
+    sub.add_argument("--full", action="store_true", help="cut no text, and show what each tool says of itself")
 
 
 def _nothing(sub: argparse.ArgumentParser) -> None:

@@ -10,5 +10,5 @@ def show(args: argparse.Namespace) -> int:
     from evalkit.report.show import show as render
     from evalkit.report.terminal import print_trajectory
 
-    print_trajectory(render(run_directory(args.run), args.episode, period=args.period))
+    print_trajectory(render(run_directory(args.run), args.episode, period=args.period, full=args.full))
     return 0

@@ -1,5 +1,6 @@
 """`evalkit show RUN EPISODE`: find one episode in a run and render its trajectory."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from evalkit.report.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.report.episodes import Environments, EpisodeResult, episode_results
 from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Trajectory, trajectory_parts
-from evalkit.report.visible import visible
+from evalkit.report.visible import BOUND, visible
 from evalkit.store.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class EpisodeKey:
         return f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
 
 
-def show(run: Path, episode: str, *, period: int | None = None) -> Trajectory:
-    """One episode of a run, or one period of it.
+def show(run: Path, episode: str, *, period: int | None = None, full: bool = False) -> Trajectory:
+    """One episode of a run, or one period of it; `full`: no text is cut, and tools say what they are.
 
     `episode` is its id, the beginning of one, or `agent:suite:instance:replicate`. Raises RunError if no episode, or
     more than one, is meant by it, or if it has no such period; CorruptLogError if its rows cannot be read.
@@ -57,7 +58,7 @@ def show(run: Path, episode: str, *, period: int | None = None) -> Trajectory:
     key = find_episode(_keys(log.select(KEYS)), episode)
     steps = log.filter(compute.equal(log.column("episode"), key.id))
     # Replies are read of this one episode alone: a run may hold gigabytes of them.
-    return build_trajectory(manifest, steps, replay_rows(run, {key.id})[key.id], ENVIRONMENTS, period=period)
+    return build_trajectory(manifest, steps, replay_rows(run, {key.id})[key.id], ENVIRONMENTS, period=period, full=full)
 
 
 def _keys(table: "pa.Table") -> list[EpisodeKey]:
@@ -93,6 +94,7 @@ def build_trajectory(
     environments: Environments,
     *,
     period: int | None = None,
+    full: bool = False,
 ) -> Trajectory:
     """The trajectory of one episode's rows in effect. Raises RunError if it has no such period.
 
@@ -108,7 +110,8 @@ def build_trajectory(
     kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
     env = environments[suite.environment]
     target = next(one for one in suite.instances if one.id == result.instance)
-    parts = tuple(trajectory_parts(env, env.load(target.line), kit, rows, period=period))
+    most = sys.maxsize if full else BOUND
+    parts = tuple(trajectory_parts(env, env.load(target.line), kit, rows, period=period, most=most))
     return Trajectory(header=_header(result, pack.name), parts=parts)
 
 

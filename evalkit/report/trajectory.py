@@ -5,17 +5,17 @@ not reproduce the log, that is said beside the turn, and the logged reply is sho
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from evalkit.dialogue import Message, Reply, ToolCall
+from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.env.environment import Environment, Kit
 from evalkit.env.replay import Position, Turn, advance, begin
 from evalkit.errors import CorruptLogError
 from evalkit.money import show_usd
 from evalkit.report.tables import seconds
-from evalkit.report.visible import bounded, visible
+from evalkit.report.visible import BOUND, bounded, visible
 from evalkit.store.replies import decode_reply
 
 Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
@@ -72,9 +72,17 @@ def _plain(part: Part) -> Iterator[str]:
 
 
 def trajectory_parts(
-    env: Environment[Any, Any], instance: Any, kit: Kit, rows: Sequence[Mapping[str, Any]], *, period: int | None = None
+    env: Environment[Any, Any],
+    instance: Any,
+    kit: Kit,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    period: int | None = None,
+    most: int = BOUND,
 ) -> Iterator[Part]:
     """The parts of an episode from its rows in effect, in order; `period`: only those of one period.
+
+    Texts are cut to `most` characters; where that is more than usual, tools are shown with what they say of themselves.
 
     A row has the columns `ROW`. Raises CorruptLogError if a reply cannot be read or follows the episode's end.
     """
@@ -84,10 +92,10 @@ def trajectory_parts(
         wanted = period is None or position.period == period
         if wanted:
             if position.turn == 0:
-                yield from _opening(position, system)
+                yield from _opening(position, system, most)
                 system = _system(position)
             yield Part(kind="turn", title=_titled(row))
-        yield from _turn(env, position, row, wanted)
+        yield from _turn(env, position, row, wanted, most)
     if position.ending or (rows and rows[-1]["ending"]):
         yield Part(kind="end", title=f"ended: {visible(position.ending or rows[-1]['ending'])}")
     else:
@@ -106,18 +114,40 @@ def _system(position: Position) -> str:
     return "".join(message.text for message in position.messages if message.role == "system")
 
 
-def _opening(position: Position, system_before: str) -> Iterator[Part]:
+def _opening(position: Position, system_before: str, most: int) -> Iterator[Part]:
     yield Part(kind="period", title=f"period {position.period}")
     tools = ", ".join(tool.name for tool in position.tools)
+    if most > BOUND:
+        tools = "\n".join(map(_tool, position.tools))
     for message in position.messages:
         if message.role == "system" and _system(position) == system_before:
             yield Part(kind="read", title="system", text="(as before)")
         else:
-            yield _message(message)
-    yield Part(kind="read", title="tools", text=bounded(tools))
+            yield _message(message, (), most)
+    yield Part(kind="read", title="tools", text=bounded(tools, most))
 
 
-def _turn(env: Environment[Any, Any], position: Position, row: Mapping[str, Any], wanted: bool) -> Iterator[Part]:
+def _tool(tool: Tool) -> str:
+    return f"{tool.name}({', '.join(_properties(tool))}): {tool.description}"
+
+
+def _properties(tool: Tool) -> Iterable[str]:
+    properties = tool.parameters.get("properties")
+    return properties if isinstance(properties, Mapping) else ()
+
+
+def _changed_tools(before: Sequence[Tool], after: Sequence[Tool]) -> str:
+    """What a list of tools has become within a chat: those gone, and those that are new or say other things."""
+    names = {tool.name for tool in after}
+    said = {tool.name: tool for tool in before}
+    gone = [tool.name for tool in before if tool.name not in names]
+    lines = [f"gone: {', '.join(gone)}"] if gone else []
+    return "\n".join([*lines, *(_tool(tool) for tool in after if said.get(tool.name) != tool)])
+
+
+def _turn(
+    env: Environment[Any, Any], position: Position, row: Mapping[str, Any], wanted: bool, most: int
+) -> Iterator[Part]:
     if row["reply"] is None:
         if wanted:
             yield Part(kind="warning", title="no reply", text="The provider refused this request.")
@@ -126,10 +156,13 @@ def _turn(env: Environment[Any, Any], position: Position, row: Mapping[str, Any]
         raise CorruptLogError(f"step {row['step']} follows the end of its episode ({position.ending}).")
     data = row["reply"].encode() if isinstance(row["reply"], str) else row["reply"]
     reply = decode_reply(data)
+    offered = position.tools
     turn = advance(env, position, reply, data)
     if wanted:
-        yield from _said(reply)
-        yield from (_message(message, reply.calls) for message in turn.messages)
+        yield from _said(reply, most)
+        yield from (_message(message, reply.calls, most) for message in turn.messages)
+        if position.tools is not offered and not turn.new_chat and not turn.ending:
+            yield Part(kind="read", title="tools", text=bounded(_changed_tools(offered, position.tools), most))
         yield Part(kind="facts", title="facts", text=bounded(turn.facts_bytes.decode(), FACTS_BOUND))
     if turn.step_digest != row["step_digest"]:
         yield Part(kind="warning", title="replay differs", text=_difference(turn, row))
@@ -146,11 +179,12 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
-def _said(reply: Reply) -> Iterator[Part]:
+def _said(reply: Reply, most: int) -> Iterator[Part]:
     if reply.text:
-        yield Part(kind="said", title="agent", text=bounded(reply.text))
+        yield Part(kind="said", title="agent", text=bounded(reply.text, most))
     for call in reply.calls:
-        yield Part(kind="call", title=f"agent calls {bounded(call.name, 80)}", text=bounded(_pretty(call.arguments)))
+        arguments = bounded(_pretty(call.arguments), most)
+        yield Part(kind="call", title=f"agent calls {bounded(call.name, 80)}", text=arguments)
     if not reply.text and not reply.calls:
         yield Part(kind="said", title="agent", text=f"(an empty reply, finish {bounded(reply.finish, 80)})")
 
@@ -170,7 +204,7 @@ def _pretty(arguments: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if same and isinstance(value, dict) and value else arguments
 
 
-def _message(message: Message, calls: Sequence[ToolCall] = ()) -> Part:
+def _message(message: Message, calls: Sequence[ToolCall], most: int) -> Part:
     name = next((call.name for call in calls if call.id == message.call_id), "") if message.role == "tool" else ""
     title = f"{message.role} {bounded(name, 80)}".strip()
-    return Part(kind="read", title=title, text=bounded(message.text))
+    return Part(kind="read", title=title, text=bounded(message.text, most))

@@ -60,10 +60,10 @@ def test_an_empty_run_has_nothing_to_show() -> None:
         find_episode([], "a")
 
 
-def trajectory(log: Sequence[StepRecord], period: int | None = None) -> Trajectory:
+def trajectory(log: Sequence[StepRecord], period: int | None = None, *, full: bool = False) -> Trajectory:
     names = ReplayRow.__dataclass_fields__
     replay = [ReplayRow(**{name: getattr(row, name) for name in names}) for row in log]
-    return build_trajectory(MANIFEST, steps_table(log), replay, ENVIRONMENTS, period=period)
+    return build_trajectory(MANIFEST, steps_table(log), replay, ENVIRONMENTS, period=period, full=full)
 
 
 def texts(found: Trajectory, kind: str) -> list[tuple[str, str]]:
@@ -85,10 +85,12 @@ def test_a_trajectory_tells_what_was_read_said_and_called() -> None:
         ("user", "Attempt 0. Your last guess: None."),
         ("tools", "hint, guess"),
         ("tool hint", "not too low"),
+        ("tools", "gone: hint"),
         ("system", "(as before)"),
         ("user", "Attempt 1. Your last guess: 3."),
         ("tools", "hint, guess"),
         ("user", "Use a tool. You said: let me think"),
+        ("tools", "gone: hint"),
     ]
     assert texts(found, "said") == [("agent", "let me think")]
     assert texts(found, "call") == [
@@ -99,6 +101,18 @@ def test_a_trajectory_tells_what_was_read_said_and_called() -> None:
     assert len(texts(found, "facts")) == 4
     assert texts(found, "end") == [("ended: stable", "")]
     assert texts(found, "warning") == []
+
+
+def test_texts_are_cut_unless_all_is_asked_for() -> None:
+    log = rows(MANIFEST, "gpt", "s", "i1", 1, [say("much " * 1000), guess(5)])
+    ((_, cut),) = texts(trajectory(log), "said")
+    assert len(cut) < 2_100
+    assert cut.endswith("3,000 more characters")
+    whole = trajectory(log, full=True)
+    assert texts(whole, "said") == [("agent", "much " * 1000)]
+    tools = next(text for title, text in texts(whole, "read") if title == "tools")
+    assert [line.partition("(")[0] for line in tools.splitlines()] == ["hint", "guess"]
+    assert "guess(value): " in tools
 
 
 def test_one_period_is_shown_alone() -> None:
