@@ -23,7 +23,7 @@ from evalkit.env.rules import (
     make_setting,
 )
 from evalkit.errors import UsageError
-from tests.submitting import replying
+from tests.periods import replying
 
 
 def tell(state: State[str], mapping: Mapping[Any, Any]) -> Accepted[str] | Refusal:

@@ -16,7 +16,7 @@ from evalkit.env.pricing.prices import REFUSALS
 from evalkit.env.pricing.pricing import ACTION, HISTORY, PRICING, TEXTS
 from evalkit.env.rules import STYLES
 from tests.env.pricing.playing import PACK, SMALL, Play, priced
-from tests.submitting import replying
+from tests.periods import replying
 
 KNOWN = {key.removeprefix("results.") for key in TEXTS} | {"ok", "after_action", "after_restart"}
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)

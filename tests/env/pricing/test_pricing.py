@@ -15,7 +15,7 @@ from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
 from evalkit.store.replies import decode_reply, encode_reply
 from tests.env.pricing.playing import KIT, PACK, SMALL, Play, priced, reference, rows, setting
-from tests.submitting import replying
+from tests.periods import replying
 
 PRODUCTS = ("Product_1", "Product_2", "Product_3")
 

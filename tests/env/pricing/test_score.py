@@ -6,7 +6,7 @@ from evalkit.env.environment import Facts
 from evalkit.env.pricing.optimum import solve
 from evalkit.env.pricing.pricing import PRICING
 from tests.env.pricing.playing import SMALL, Play, priced
-from tests.submitting import replying
+from tests.periods import replying
 
 LINE: dict[str, Any] = {
     **SMALL,

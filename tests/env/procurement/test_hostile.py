@@ -14,7 +14,8 @@ from evalkit.env.environment import Kit
 from evalkit.env.procurement.plan import REFUSALS
 from evalkit.env.procurement.procurement import ACTION, HISTORY, PROCUREMENT, TEXTS
 from evalkit.env.rules import STYLES
-from tests.env.procurement.purchasing import KIT, PACK, SMALL, Play, replying
+from tests.env.procurement.purchasing import KIT, PACK, SMALL, Play
+from tests.periods import replying
 
 LINE = PROCUREMENT.describe(PROCUREMENT.load(SMALL))
 KNOWN = {key.removeprefix("results.") for key in TEXTS} | {"ok", "after_action", "after_restart"}

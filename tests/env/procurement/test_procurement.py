@@ -10,7 +10,8 @@ from evalkit.env.procurement.procurement import ACTION, BUDGET, HISTORY, MENU, P
 from evalkit.env.rules import ATTEMPT, READ_NOTES, WRITE_NOTES
 from evalkit.errors import UsageError
 from evalkit.spec.packs import read_pack
-from tests.env.procurement.purchasing import KIT, PACK, SMALL, Play, reference, replying
+from tests.env.procurement.purchasing import KIT, PACK, SMALL, Play, reference
+from tests.periods import replying
 
 PAPER = reference("basic", 0, budget="109.98")
 FIRST = {"Offer_4": 1, "Offer_9": 1, "Offer_11": 1, "Offer_12": 1}

@@ -17,7 +17,8 @@ from evalkit.env.scheduling.assignment import REFUSALS
 from evalkit.env.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.policy.table import player
 from evalkit.seeds import Stream
-from tests.submitting import KIT, PACK, SMALL, Play, matched, replying
+from tests.periods import replying
+from tests.submitting import KIT, PACK, SMALL, Play, matched
 
 KNOWN = {key.removeprefix("results.") for key in TEXTS} | {"ok", "after_action", "after_restart"}
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)

@@ -17,7 +17,8 @@ from evalkit.env.scheduling.scheduling import SCHEDULING
 from evalkit.policy.scheduling import read_history
 from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
-from tests.submitting import KIT, PACK, SMALL, Play, matched, replying, submitting
+from tests.periods import replying
+from tests.submitting import KIT, PACK, SMALL, Play, matched, submitting
 
 
 def reference(difficulty: str, seed: int, **more: Any) -> Play:

@@ -4,7 +4,8 @@ import pytest
 
 from evalkit.env.environment import Facts
 from evalkit.env.scheduling.scheduling import SCHEDULING
-from tests.submitting import SMALL, Play, matched, replying
+from tests.periods import replying
+from tests.submitting import SMALL, Play, matched
 
 LINE = {**SMALL, "n": 10, "digest": "x", "expected": [2128, 90]}
 
