@@ -19,10 +19,9 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks
-from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_reply
-from evalkit.wire.verdicts import ACCEPT, ErrorWords, verdict
+from evalkit.wire.verdicts import judge
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
@@ -31,7 +30,6 @@ _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_c
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
 
 _MOST_TOKENS = 2**31 - 1
-_ERROR_DEPTH_BYTES = 65_536
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -186,27 +184,6 @@ def _text_of_parts(content: Any) -> str:
     return "".join(_text(part, "text") for part in parts if isinstance(part, dict))
 
 
-def _judge(response: HttpResponse) -> Verdict:
-    if response.status == 200 and not response.failure:
-        return ACCEPT
-    return verdict(response, _error_words(response.body) if response.status >= 300 else ErrorWords())
-
-
-def _error_words(body: bytes) -> ErrorWords:
-    """The error in its spellings: `error` as object or text, `message` or `detail` at the top, or plain text."""
-    try:
-        value = loads_lenient(body[:_ERROR_DEPTH_BYTES])[0]
-    except MalformedReplyError:
-        return ErrorWords(message=body[:500].decode("utf-8", "replace").strip())
-    if not isinstance(value, dict):
-        return ErrorWords(message=str(value)[:500])
-    error = value.get("error")
-    inner = error if isinstance(error, dict) else value
-    message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else "")
-    code = " ".join(str(inner[name]) for name in ("code", "type") if inner.get(name))
-    return ErrorWords(message=message if isinstance(message, str) else str(message)[:500], code=code.lower())
-
-
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
     said: list[str] = []
     if sampling.max_tokens < 1:
@@ -250,7 +227,7 @@ OPENAI_CHAT = Dialect(
     body=_body,
     headers=_headers,
     read=_read,
-    judge=_judge,
+    judge=judge,
     allowances=read_allowances,
     objections=_objections,
     decode_request=decode_request,

@@ -1,6 +1,6 @@
 """What to do about an outcome that is no reply: one table over failure, status and the error's own words.
 
-Dialects share it; each reads its provider's error body into an `ErrorWords` and leaves the rest here. Pure: a date in
+Dialects share it: `judge` reads the spellings of an error that providers use. Pure: a date in
 `Retry-After` is measured against the response's own `Date`, so no clock is read here and no skew matters.
 """
 
@@ -11,6 +11,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.lenient import MalformedReplyError, loads_lenient
 
 ACCEPT = Verdict(action="accept", kind="ok")
 
@@ -18,6 +19,7 @@ LONGEST_WAIT_S = 86_400.0
 """A server that asks for more than a day is taken to mean a day."""
 
 _MESSAGE_CHARS = 500
+_ERROR_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,28 @@ _FAILURES: Mapping[str, Verdict] = {
     "tls": Verdict(action="end_lane", kind="tls"),
 }
 """Nothing was sent where no connection came about; in every other case the provider may have billed the attempt."""
+
+
+def judge(response: HttpResponse) -> Verdict:
+    """The verdict on a response whose error, if it is one, is written as most providers write it."""
+    if response.status == 200 and not response.failure:
+        return ACCEPT
+    return verdict(response, _error_words(response.body) if response.status >= 300 else ErrorWords())
+
+
+def _error_words(body: bytes) -> ErrorWords:
+    """The error in its spellings: `error` as object or text, `message` or `detail` at the top, or plain text."""
+    try:
+        value = loads_lenient(body[:_ERROR_BYTES])[0]
+    except MalformedReplyError:
+        return ErrorWords(message=body[:500].decode("utf-8", "replace").strip())
+    if not isinstance(value, dict):
+        return ErrorWords(message=str(value)[:500])
+    error = value.get("error")
+    inner = error if isinstance(error, dict) else value
+    message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else "")
+    code = " ".join(str(inner[name]) for name in ("code", "type") if inner.get(name))
+    return ErrorWords(message=message if isinstance(message, str) else str(message)[:500], code=code.lower())
 
 
 def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
