@@ -1,13 +1,12 @@
 """Playing CostBench by hand in tests: instances, episodes, replies with calls, and the right arguments of a call."""
 
-import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from evalkit.dialogue import Message, Reply, ToolCall
+from evalkit.dialogue import Message, Reply
 from evalkit.env.costbench import step
 from evalkit.env.costbench.catalogue import Catalogue, Graph, GraphTool, Task, shipped
 from evalkit.env.costbench.ids import has_context, preference_number, preferences_at, show_id
@@ -16,6 +15,8 @@ from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.world import context_type
 from evalkit.env.environment import Facts, Kit, Observation
 from evalkit.spec.packs import read_pack
+from tests.env.costbench.lines import bare_instance
+from tests.periods import replying
 
 TIME = 904
 PLACE = 17
@@ -48,36 +49,17 @@ def make_instance(task: str = "dining", length: int = 5, catalogue: Catalogue | 
     catalogue = catalogue or shipped("travel")
     split = said.get("split", "test")
     fields: dict[str, Any] = {
-        "id": "one",
         "catalogue": catalogue,
         "catalogue_name": catalogue.name,
         "task": task,
         "length": length,
-        "split": split,
         "query": make_query(catalogue, task, split=split),
         "generator": "reference",
-        "seed": 42,
-        "low": 15,
-        "high": 25,
-        "noise": 0.1,
-        "distribution": "uniform",
-        "whole": False,
         "alternatives": tuple(
             make_query(catalogue, task, split=split, place=place, name=f"<Query0090{place}>") for place in (3, 8, 9)
         ),
     }
-    return Instance(**{**fields, **said})
-
-
-def calling(*calls: tuple[str, object], text: str = "") -> Reply:
-    """A reply with these calls: (tool, arguments), the latter an object or raw text."""
-    return Reply(
-        text=text,
-        calls=tuple(
-            ToolCall(id=f"c{i}", name=name, arguments=said if isinstance(said, str) else json.dumps(said))
-            for i, (name, said) in enumerate(calls)
-        ),
-    )
+    return bare_instance(**{**fields, **said})
 
 
 @dataclass
@@ -111,11 +93,11 @@ class Episode:
 
     def call(self, name: str, **other: object) -> Observation:
         """Call one tool with its right arguments, some of them said otherwise."""
-        return self.say(calling((name, self.arguments(name, **other))))
+        return self.say(replying((name, self.arguments(name, **other))))
 
     def raw(self, name: str, arguments: str) -> str:
         """What a call with this text for arguments is answered with."""
-        return self.say(calling((name, arguments))).messages[0].text
+        return self.say(replying((name, arguments))).messages[0].text
 
     def answer(self) -> Observation:
         """Give the right answer."""

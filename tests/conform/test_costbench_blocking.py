@@ -10,39 +10,13 @@ import pytest
 
 from evalkit.conform.costbench_blocking import blocking, change_of, gt_change, instance_of, reference_queries
 from evalkit.env.costbench.blocks import alternative_of
-from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.costs import query_seed
 from evalkit.env.costbench.events import oracle_eligible
-from evalkit.env.costbench.instance import KINDS, Instance
-from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.instance import KINDS
+from tests.env.costbench.lines import bare_instance, bare_query
 
 TASKS = ("location", "transportation", "accommodation", "attraction", "dining", "shopping")
 NAMES = {"remove_tools": "steplen_change"}
-
-
-def query(number: int) -> Query:
-    return Query(id=f"<Query{number:05d}>", preferences={}, given={}, number=number, text="")
-
-
-def instance(**given_fields: Any) -> Instance:
-    fields: dict[str, Any] = {
-        "id": "one",
-        "catalogue": shipped("travel"),
-        "catalogue_name": "travel",
-        "task": "dining",
-        "length": 5,
-        "split": "test",
-        "query": query(1),
-        "generator": "native",
-        "seed": 42,
-        "low": 15,
-        "high": 25,
-        "noise": 0.1,
-        "distribution": "uniform",
-        "whole": False,
-        "alternatives": tuple(query(900 + i) for i in range(8)),
-    }
-    return Instance(**{**fields, **given_fields})
 
 
 @lru_cache(maxsize=4)
@@ -94,9 +68,9 @@ def test_the_eligible_set_is_the_specifications(shared: Path, kind: str, length:
             of_task = [one["query_id"] for one in queries if one["task"] == task]
             for i in range(each):
                 name = of_task[i * len(of_task) // each]
-                one = query(int(name[6:-1]))
+                one = bare_query(int(name[6:-1]))
                 eligible += oracle_eligible(
-                    instance(task=task, length=length, query=one, generator="reference", block=kind, blocks=blocks)
+                    bare_instance(task=task, length=length, query=one, generator="reference", block=kind, blocks=blocks)
                 )
         counts.append(eligible)
     assert tuple(counts) == TABLE[kind, length]

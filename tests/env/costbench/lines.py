@@ -7,6 +7,8 @@ import msgspec
 
 from evalkit.env.costbench.catalogue import Catalogue, parse_catalogue, shipped
 from evalkit.env.costbench.ids import preferences_at
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.query import Query
 
 GRAPH = "parcel"
 TRAVEL = shipped("travel")
@@ -40,6 +42,33 @@ def alternative(number: int, context: int = 1) -> dict[str, Any]:
         "number": (context - 1) * 256 + number,
         "text": "On second thoughts.",
     }
+
+
+def bare_query(number: int) -> Query:
+    """A query of which only its number matters."""
+    return Query(id=f"<Query{number:05d}>", preferences={}, given={}, number=number, text="")
+
+
+def bare_instance(**given_fields: Any) -> Instance:
+    """An instance of dining over bare queries; every field may be given otherwise."""
+    fields: dict[str, Any] = {
+        "id": "one",
+        "catalogue": TRAVEL,
+        "catalogue_name": "travel",
+        "task": "dining",
+        "length": 5,
+        "split": "test",
+        "query": bare_query(1),
+        "generator": "native",
+        "seed": 42,
+        "low": 15,
+        "high": 25,
+        "noise": 0.1,
+        "distribution": "uniform",
+        "whole": False,
+        "alternatives": tuple(bare_query(900 + i) for i in range(8)),
+    }
+    return Instance(**{**fields, **given_fields})
 
 
 def plain_catalogue(steps: int = 0) -> dict[str, Any]:

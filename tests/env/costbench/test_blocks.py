@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,38 +23,15 @@ from evalkit.env.costbench.blocks import (
     removed_ranges,
     table_seed,
 )
-from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.events import world_of
-from evalkit.env.costbench.instance import KINDS, Instance
-from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.instance import KINDS
 from evalkit.errors import UsageError
+from tests.env.costbench.lines import bare_instance, bare_query
 
 SEEDS = st.integers(0, 2**31 - 2)
 
 
-def query(name: str = "<Query00001>", number: int = 12) -> Query:
-    return Query(id=name, preferences={}, given={}, number=number, text="")
-
-
-def instance(**given_fields: Any) -> Instance:
-    fields: dict[str, Any] = {
-        "id": "one",
-        "catalogue": shipped("travel"),
-        "catalogue_name": "travel",
-        "task": "dining",
-        "length": 5,
-        "split": "test",
-        "query": query(),
-        "generator": "reference",
-        "seed": 42,
-        "low": 15,
-        "high": 25,
-        "noise": 0.1,
-        "distribution": "uniform",
-        "whole": False,
-        "alternatives": tuple(query(f"<Query{900 + i:05d}>", 100 + i) for i in range(6)),
-    }
-    return Instance(**{**fields, **given_fields})
+instance = partial(bare_instance, generator="reference")
 
 
 def hashed(text: str) -> int:
@@ -136,7 +114,7 @@ def test_mixed_blocks_take_alternatives_and_ranges_in_order() -> None:
 
 
 def test_too_few_alternatives_are_refused() -> None:
-    short = instance(block="preference_change", blocks=3, alternatives=(query("<Query00900>"),))
+    short = instance(block="preference_change", blocks=3, alternatives=(bare_query(900),))
     with pytest.raises(UsageError, match="alternatives: the preference changes need 3; there are 1"):
         planned_blocks(short, world_of(short))
 

@@ -2,6 +2,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.conform.costbench_costs import costs
-from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.costs import DISTRIBUTIONS, costs_of, hash31, query_seed, reference_costs, show_cost
 from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.world import make_world
-from tests.env.costbench.lines import GRAPH, catalogue_with_a_graph
+from tests.env.costbench.lines import GRAPH, TRAVEL, bare_instance, catalogue_with_a_graph
 
-TRAVEL = shipped("travel")
-QUERY = Query(id="<Query00001>", preferences={}, given={}, number=1, text="")
 WHOLE_RANGE = 0.005  # a cent's half: what rounding adds to a range
 
-
-def made(**changes: Any) -> Instance:
-    """An instance of which only what costs depend on is of interest."""
-    fields: dict[str, Any] = {
-        "id": "x",
-        "catalogue": TRAVEL,
-        "catalogue_name": "travel",
-        "task": "dining",
-        "length": 5,
-        "split": "test",
-        "query": QUERY,
-        "generator": "native",
-        "seed": 42,
-        "low": 15.0,
-        "high": 25.0,
-        "noise": 0.1,
-        "distribution": "uniform",
-        "whole": False,
-    }
-    return Instance(**{**fields, **changes})
+made = partial(bare_instance, low=15.0, high=25.0)
+"""An instance of which only what costs depend on is of interest."""
 
 
 def named(instance: Instance, draw_seed: int | None = None) -> dict[str, int]:

@@ -22,36 +22,11 @@ from evalkit.env.costbench.events import (
     world_of,
 )
 from evalkit.env.costbench.instance import KINDS, Instance
-from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.solve import optimum
 from evalkit.env.costbench.world import Terms
+from tests.env.costbench.lines import bare_instance, bare_query
 
 TASKS = ("location", "transportation", "accommodation", "attraction", "dining", "shopping")
-
-
-def query(number: int) -> Query:
-    return Query(id=f"<Query{number:05d}>", preferences={}, given={}, number=number, text="")
-
-
-def instance(**given_fields: Any) -> Instance:
-    fields: dict[str, Any] = {
-        "id": "one",
-        "catalogue": shipped("travel"),
-        "catalogue_name": "travel",
-        "task": "dining",
-        "length": 5,
-        "split": "test",
-        "query": query(1),
-        "generator": "native",
-        "seed": 42,
-        "low": 15,
-        "high": 25,
-        "noise": 0.1,
-        "distribution": "uniform",
-        "whole": False,
-        "alternatives": tuple(query(900 + i) for i in range(8)),
-    }
-    return Instance(**{**fields, **given_fields})
 
 
 @st.composite
@@ -59,14 +34,14 @@ def instances(draw: st.DrawFn, **given_fields: Any) -> Instance:
     fields: dict[str, Any] = {
         "task": draw(st.sampled_from(TASKS)),
         "length": draw(st.integers(3, 8)),
-        "query": query(draw(st.integers(1, 1000))),
+        "query": bare_query(draw(st.integers(1, 1000))),
         "generator": draw(st.sampled_from(["native", "reference"])),
         "seed": draw(st.integers(0, 99)),
         "block": draw(st.sampled_from([*KINDS, "mixed"])),
         "blocks": draw(st.integers(1, 6)),
         "noise": draw(st.sampled_from([0.1, 5.0])),
     }
-    return instance(**{**fields, **given_fields})
+    return bare_instance(**{**fields, **given_fields})
 
 
 def replayed(one: Instance, course: Course) -> tuple[int, int]:
@@ -177,7 +152,7 @@ def test_bans_within_the_bound_leave_a_way(one: Instance) -> None:
 
 @given(st.integers(3, 8), st.sampled_from(TASKS), st.data())
 def test_no_bans_of_an_agent_within_the_bound_make_the_goal_unreachable(n: int, task: str, data: st.DataObject) -> None:
-    one = instance(length=n, task=task)
+    one = bare_instance(length=n, task=task)
     world, terms = world_of(one), terms_of(one)
     places = st.integers(0, len(world.tools) - 1)
     off = data.draw(st.sets(places, min_size=n - 2, max_size=n - 2))
@@ -190,7 +165,7 @@ def test_no_bans_of_an_agent_within_the_bound_make_the_goal_unreachable(n: int, 
 
 def test_bans_and_removed_tools_together_break_the_bound() -> None:
     # The paper's bound of N - 2 = 3 bans is about bans alone.
-    world, terms = world_of(instance()), terms_of(instance())
+    world, terms = world_of(bare_instance()), terms_of(bare_instance())
     pairs = frozenset(i for i, tool in enumerate(world.tools) if tool.size == 2)
     least = next(
         count
@@ -209,7 +184,7 @@ def test_events_that_leave_no_way_do_not_exist(one: Instance) -> None:
 
 
 def test_bans_that_leave_no_way_end_the_course() -> None:
-    one = instance(length=3, block="ban_tool", blocks=6)
+    one = bare_instance(length=3, block="ban_tool", blocks=6)
     course = course_of(one)
     assert not course.complete
     assert len(course.events) < 6
@@ -217,7 +192,9 @@ def test_bans_that_leave_no_way_end_the_course() -> None:
 
 
 def test_blocks_behind_the_goal_end_the_course_without_a_crash() -> None:
-    found = [instance(block="cost_change", blocks=6, query=query(i), generator="reference") for i in range(1, 40)]
+    found = [
+        bare_instance(block="cost_change", blocks=6, query=bare_query(i), generator="reference") for i in range(1, 40)
+    ]
     ended = [one for one in found if not course_of(one).complete]
     assert len(ended) > 20
     for one in ended:
@@ -243,7 +220,7 @@ def test_failing_calls_are_paid_and_made_again(one: Instance) -> None:
 
 
 def test_where_every_call_fails_nobody_is_eligible() -> None:
-    one = instance(failures=1.0, steps=6)
+    one = bare_instance(failures=1.0, steps=6)
     course = course_of(one)
     static = course_of(replace(one, failures=0.0))
     assert course.path == static.path[:1] * 6 + static.path
@@ -260,7 +237,7 @@ def test_a_schedule_happens_at_its_turns() -> None:
         {"at": 9, "kind": "preference_change"},
         {"at": 19, "kind": "cost_change", "seed": 5},
     )
-    one = instance(length=8, schedule=schedule)
+    one = bare_instance(length=8, schedule=schedule)
     course = course_of(one)
     assert [(event.at, event.kind) for event in course.events] == [
         (1, "tool_failure"),
@@ -280,34 +257,34 @@ def test_a_schedule_happens_at_its_turns() -> None:
 
 
 def test_a_change_at_the_last_call_of_all_changes_nothing() -> None:
-    static = course_of(instance())
+    static = course_of(bare_instance())
     last = len(static.path)
     for kind in ("cost_change", "remove_tools"):
-        course = course_of(instance(schedule=({"at": last, "kind": kind},)))
+        course = course_of(bare_instance(schedule=({"at": last, "kind": kind},)))
         assert (course.path, course.planned, course.complete) == (static.path, 0, True)
         assert len(course.events) == 1
-    again = course_of(instance(schedule=({"at": last, "kind": "preference_change"},)))
+    again = course_of(bare_instance(schedule=({"at": last, "kind": "preference_change"},)))
     assert again.path == static.path * 2
     assert (again.planned, again.complete) == (1, True)
 
 
 def test_a_schedule_may_ban_the_last_call() -> None:
-    last = len(course_of(instance()).path)
-    one = instance(schedule=({"at": last, "kind": "ban_tool"},))
+    last = len(course_of(bare_instance()).path)
+    one = bare_instance(schedule=({"at": last, "kind": "ban_tool"},))
     course = course_of(one)
     assert (course.planned, course.complete) == (1, True)
     assert replayed(one, course)[1] & world_of(one).goal
 
 
 def test_costs_of_a_schedule_change_what_they_name() -> None:
-    world = world_of(instance())
+    world = world_of(bare_instance())
     tool = world.tools[3]
     schedule = (
         {"at": 1, "kind": "cost_change", "seed": 5},
         {"at": 2, "kind": "cost_change", "costs": {tool.name: 1}},
         {"at": 3, "kind": "cost_change", "costs": {tool.name: 2}, "seed": 5},
     )
-    one = instance(schedule=schedule)
+    one = bare_instance(schedule=schedule)
     drawn, named, both = (terms_after(one, fired).costs for fired in (1, 2, 3))
     assert drawn != terms_after(one, 0).costs
     assert named == (*drawn[:3], 1, *drawn[4:])
@@ -328,7 +305,7 @@ def graph_world(tools: Sequence[GraphTool]) -> Instance:
     catalogue = msgspec.structs.replace(
         base, tasks={"dining": msgspec.structs.replace(base.tasks["dining"], graph=graph)}
     )
-    return instance(catalogue=catalogue, catalogue_name="")
+    return bare_instance(catalogue=catalogue, catalogue_name="")
 
 
 def _tool(name: str, inputs: str, output: str, *components: str) -> GraphTool:
@@ -365,4 +342,4 @@ def test_a_goal_out_of_reach_from_the_start() -> None:
 
 
 def test_worlds_are_shared_between_instances() -> None:
-    assert world_of(instance()) is world_of(instance(seed=7))
+    assert world_of(bare_instance()) is world_of(bare_instance(seed=7))

@@ -12,7 +12,8 @@ from evalkit.env.costbench.events import course_of
 from evalkit.env.costbench.ids import show_id
 from evalkit.env.environment import Kit
 from evalkit.errors import UsageError
-from tests.acting import Episode, calling, make_instance, standard_kit, travel_with_errand
+from tests.acting import Episode, make_instance, standard_kit, travel_with_errand
+from tests.periods import replying
 
 DECIDE, SEARCH, BOTH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Preference_and_Search"
 WRONG = "<answer> <DiningCandidate99999> </answer>"
@@ -49,7 +50,7 @@ def test_an_answer_of_the_right_form_ends_the_episode() -> None:
 
 def test_calls_beside_an_answer_are_not_executed() -> None:
     episode = Episode(make_instance())
-    seen = episode.say(calling((DECIDE, episode.arguments(DECIDE)), (SEARCH, {}), text=WRONG))
+    seen = episode.say(replying((DECIDE, episode.arguments(DECIDE)), (SEARCH, {}), text=WRONG))
     assert seen.facts["calls"] == [
         {"tool": DECIDE, "outcome": "not_executed"},
         {"tool": SEARCH, "outcome": "not_executed"},
@@ -61,7 +62,7 @@ def test_calls_beside_an_answer_are_not_executed() -> None:
 @pytest.mark.parametrize("text", ["<answer>1234</answer>", "<answer>123456</answer>", "<answer>12345", "12345"])
 def test_an_answer_of_another_form_lets_calls_go_on(text: str) -> None:
     episode = Episode(make_instance())
-    seen = episode.say(calling((DECIDE, episode.arguments(DECIDE)), text=text))
+    seen = episode.say(replying((DECIDE, episode.arguments(DECIDE)), text=text))
     assert episode.outcome == "ok"
     assert not step.ended(episode.state)
     assert seen.facts.get("answer") == ("" if "<answer>" in text else None)
@@ -77,7 +78,7 @@ def test_without_a_call_the_episode_ends(text: str) -> None:
 
 def test_only_the_first_call_of_a_turn_is_carried_out() -> None:
     episode = Episode(make_instance())
-    seen = episode.say(calling((DECIDE, episode.arguments(DECIDE)), (DECIDE, "{}"), ("x" * 99, "")))
+    seen = episode.say(replying((DECIDE, episode.arguments(DECIDE)), (DECIDE, "{}"), ("x" * 99, "")))
     assert [call["outcome"] for call in seen.facts["calls"]] == ["ok", "extra_parallel", "extra_parallel"]
     assert [message.call_id for message in seen.messages] == ["c0", "c1", "c2"]
     assert all(message.text.startswith("[ERROR]") for message in seen.messages[1:])
@@ -105,10 +106,10 @@ def test_only_the_first_text_is_looked_at_for_a_plan() -> None:
     episode = Episode(make_instance())
     paths = f"{BOTH} -> Dining_Finish_from_Step1_3Steps\n{DECIDE} -> Select_Final_Dining"
     assert "plan" not in episode.call(DECIDE).facts
-    first = episode.say(calling((SEARCH, "{}"), text=paths)).facts
+    first = episode.say(replying((SEARCH, "{}"), text=paths)).facts
     assert first["plan"] == {"paths": 2, "valid": 1}
     assert "silent" not in first
-    assert "plan" not in episode.say(calling((SEARCH, "{}"), text=paths)).facts
+    assert "plan" not in episode.say(replying((SEARCH, "{}"), text=paths)).facts
 
 
 def test_the_same_tools_are_one_object_until_something_changes() -> None:
@@ -153,7 +154,7 @@ def test_removing_what_is_not_there_changes_nothing() -> None:
 def test_a_ban_takes_the_place_of_the_call_and_lasts(arguments: str | None) -> None:
     episode = scheduled({"at": 1, "kind": "ban_tool"})
     for turn in range(3):
-        seen = episode.call(DECIDE) if arguments is None else episode.say(calling((DECIDE, arguments)))
+        seen = episode.call(DECIDE) if arguments is None else episode.say(replying((DECIDE, arguments)))
         assert seen.facts["calls"] == [{"tool": DECIDE, "outcome": "banned", "cost": 1792}]
         assert ("events" in seen.facts) is (turn == 0)
         text = seen.messages[0].text
@@ -173,7 +174,7 @@ def test_a_name_that_no_tool_has_is_banned_too_and_costs_nothing() -> None:
         assert episode.facts[-1]["calls"] == [{"tool": "Dining_Nope", "outcome": "banned"}]
         assert "Cost:" not in text
     # A ban on a banned name is an event like any other.
-    assert episode.say(calling(("Dining_Nope", "{}"))).facts["events"] == [{"kind": "ban_tool"}]
+    assert episode.say(replying(("Dining_Nope", "{}"))).facts["events"] == [{"kind": "ban_tool"}]
     assert len(episode.state.bans) == 1
 
 
@@ -240,7 +241,7 @@ def test_a_turn_without_a_call_fires_nothing() -> None:
 
 def test_events_behind_a_call_fire_whatever_became_of_it() -> None:
     episode = scheduled({"at": 1, "kind": "cost_change"})
-    assert episode.say(calling(("nope", ""))).facts["events"] == [{"kind": "cost_change"}]
+    assert episode.say(replying(("nope", ""))).facts["events"] == [{"kind": "cost_change"}]
 
 
 def test_an_earlier_state_stays_as_it_was() -> None:
@@ -249,7 +250,7 @@ def test_an_earlier_state_stays_as_it_was() -> None:
     episode.call(DECIDE)
     episode.call(BOTH)
     assert (first.steps, first.fired, first.bans, first.have) == (0, 0, frozenset(), first.desk.world.start)
-    again, seen = step.step(first, calling((DECIDE, "{}")))
+    again, seen = step.step(first, replying((DECIDE, "{}")))
     assert seen.facts == episode.facts[0]
     assert again.bans == {DECIDE}
 
