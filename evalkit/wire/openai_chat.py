@@ -9,8 +9,6 @@ signatures of Gemini's compatible endpoint).
 Chosen: empty arguments are sent back as `{}`: several servers parse the history's arguments and refuse an empty text.
 """
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,17 +17,15 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_reply
 from evalkit.wire.verdicts import judge
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
     {"max_completion_tokens", "temperature", "top_p", "reasoning_effort", "seed", "stream", "n", "best_of"}
 )
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
-
-_MOST_TOKENS = 2**31 - 1
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -118,9 +114,9 @@ def _read(value: Any) -> Reply:
         calls=calls,
         finish="tool_calls" if finish == "function_call" else finish,
         usage=_read_usage(value.get("usage")),
-        model=_text(value, "model"),
-        fingerprint=_text(value, "system_fingerprint"),
-        response_id=_text(value, "id"),
+        model=text_of(value, "model"),
+        fingerprint=text_of(value, "system_fingerprint"),
+        response_id=text_of(value, "id"),
         opaque=opaque,
     )
 
@@ -157,62 +153,21 @@ def _read_usage(raw: Any) -> Usage:
     """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
     if not isinstance(raw, dict):
         return Usage()
-    read, written = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    read, written = count_of(raw, "prompt_tokens"), count_of(raw, "completion_tokens")
     inner, outer = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
     # DeepSeek counts cached tokens beside the others instead of within the details.
-    cached = _count(inner, "cached_tokens") if isinstance(inner, dict) else _count(raw, "prompt_cache_hit_tokens")
-    reasoning = _count(outer, "reasoning_tokens") if isinstance(outer, dict) else 0
+    cached = count_of(inner, "cached_tokens") if isinstance(inner, dict) else count_of(raw, "prompt_cache_hit_tokens")
+    reasoning = count_of(outer, "reasoning_tokens") if isinstance(outer, dict) else 0
     return Usage(input=read, output=written, cached_read=min(cached, read), reasoning=min(reasoning, written))
-
-
-def _count(raw: Mapping[str, Any], name: str) -> int:
-    value = raw.get(name)
-    if type(value) is int:
-        return min(max(value, 0), _MOST_TOKENS)
-    if isinstance(value, float) and math.isfinite(value):
-        return min(max(math.ceil(value), 0), _MOST_TOKENS)
-    return 0
-
-
-def _text(raw: Mapping[str, Any], name: str) -> str:
-    value = raw.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _text_of_parts(content: Any) -> str:
     parts = content if isinstance(content, list) else []
-    return "".join(_text(part, "text") for part in parts if isinstance(part, dict))
+    return "".join(text_of(part, "text") for part in parts if isinstance(part, dict))
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said: list[str] = []
-    if sampling.max_tokens < 1:
-        said.append(f"max_tokens must be at least 1, not {sampling.max_tokens}.")
-    for name in ("temperature", "top_p"):
-        value = getattr(sampling, name)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            said.append(f"{name} must be a number from 0 on, not {value}.")
-    said += _extra_objections(sampling.extra)
-    said += [
-        f"The tool name {tool.name!r} is not allowed: letters, digits, _ and - only, at most 64."
-        for tool in tools
-        if not _NAME.fullmatch(tool.name)
-    ]
-    return said
-
-
-def _extra_objections(extra: str) -> list[str]:
-    if not extra:
-        return []
-    try:
-        value = orjson.loads(extra)
-    except orjson.JSONDecodeError as flaw:
-        return [f"extra is no JSON: {flaw}."]
-    if not isinstance(value, dict):
-        return [f"extra must be a JSON object, not {extra[:50]!r}."]
-    return [
-        f"extra may not set {name!r}: evalkit sets it, or cannot bound the cost with it." for name in _OURS & {*value}
-    ]
+    return sampling_objections(sampling, ours=_OURS) + name_objections(tools)
 
 
 OPENAI_CHAT = Dialect(

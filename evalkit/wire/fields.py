@@ -1,0 +1,73 @@
+"""What dialects share: fields of a reply read whatever they hold, and a sampling checked before it is sent."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Sampling, Tool
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MOST_TOKENS = 2**31 - 1
+
+
+def count_of(raw: Mapping[str, Any], name: str) -> int:
+    """A field as a number of tokens: never negative, rounded up; 0 where it is no number."""
+    value = raw.get(name)
+    if type(value) is int:
+        return min(max(value, 0), _MOST_TOKENS)
+    if isinstance(value, float) and math.isfinite(value):
+        return min(max(math.ceil(value), 0), _MOST_TOKENS)
+    return 0
+
+
+def text_of(raw: Mapping[str, Any], name: str) -> str:
+    """A field as text; empty where it is none."""
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A field as an object; empty where it is none."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def sampling_objections(sampling: Sampling, *, ours: Set[str], least_tokens: int = 1) -> list[str]:
+    """What no request can carry, in sentences. `ours` are the body fields that `extra` may not set: evalkit sets them
+    itself, or they would void the bound on cost."""
+    said: list[str] = []
+    if sampling.max_tokens < least_tokens:
+        said.append(f"max_tokens must be at least {least_tokens}, not {sampling.max_tokens}.")
+    for name in ("temperature", "top_p"):
+        value = getattr(sampling, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            said.append(f"{name} must be a number from 0 on, not {value}.")
+    return said + _extra_objections(sampling.extra, ours)
+
+
+def _extra_objections(extra: str, ours: Set[str]) -> list[str]:
+    if not extra:
+        return []
+    try:
+        value = orjson.loads(extra)
+    except orjson.JSONDecodeError as flaw:
+        return [f"extra is no JSON: {flaw}."]
+    if not isinstance(value, dict):
+        return [f"extra must be a JSON object, not {extra[:50]!r}."]
+    return [
+        f"extra may not set {name!r}: evalkit sets it, or cannot bound the cost with it."
+        for name in value
+        if name in ours
+    ]
+
+
+def name_objections(tools: Sequence[Tool]) -> list[str]:
+    """The tools whose names OpenAI and most others refuse, in sentences."""
+    return [
+        f"The tool name {tool.name!r} is not allowed: letters, digits, _ and - only, at most 64."
+        for tool in tools
+        if not _NAME.fullmatch(tool.name)
+    ]
