@@ -1,9 +1,11 @@
-"""What all tests share: where the reference data lies, and how Hypothesis searches."""
+"""What all tests share: where the reference data lies, how Hypothesis searches, which modules assert beside the tests."""
 
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+pytest.register_assert_rewrite("tests.hostile")
 
 settings.register_profile("evalkit", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("evalkit")

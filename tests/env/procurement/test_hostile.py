@@ -1,33 +1,21 @@
 """Whatever a model answers: an outcome, recorded; texts of bounded length; and the episode goes on."""
 
 import json
-from dataclasses import replace
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalkit.dialogue import Reply, ToolCall
+from evalkit.dialogue import Reply
 from evalkit.env.calls import RESTARTING
-from evalkit.env.environment import Kit
 from evalkit.env.procurement.plan import REFUSALS
 from evalkit.env.procurement.procurement import ACTION, HISTORY, PROCUREMENT, TEXTS
-from evalkit.env.rules import STYLES
-from tests.env.procurement.purchasing import KIT, PACK, SMALL, Play
+from tests import hostile
+from tests.env.procurement.purchasing import KIT, SMALL, Play
 from tests.periods import replying
 
 LINE = PROCUREMENT.describe(PROCUREMENT.load(SMALL))
-KNOWN = {key.removeprefix("results.") for key in TEXTS} | {"ok", "after_action", "after_restart"}
-ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
-NAMES = (
-    st.sampled_from([*(tool.name for tool in PROCUREMENT.tools(Play(SMALL).state)), "nope", "", "x" * 400]) | ANY_TEXT
-)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | st.sampled_from(["one", "3", "{'one': 3}"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
-    max_leaves=6,
-)
+VALUES = hostile.values(st.booleans() | st.integers() | st.floats() | st.sampled_from(["one", "3", "{'one': 3}"]))
 QUANTITIES = (
     st.integers(0, 12)
     | st.integers(-5, 10**10)
@@ -49,48 +37,22 @@ def literal(plan: object) -> str:
 
 
 ARGUMENTS = (
-    ANY_TEXT
-    | VALUES.map(json.dumps)
-    | VALUES.map(lambda value: json.dumps({"purchase_plan": value, "notes": value, "attempt_number": value}))
+    hostile.arguments(Play(SMALL), VALUES, "{'one': ")
     | PLANS.map(lambda plan: json.dumps({"purchase_plan": literal(plan)}))
     | st.dictionaries(st.sampled_from(["one", "two", "nope"]), st.floats() | st.integers(-1, 5)).map(
         lambda plan: json.dumps({"purchase_plan": plan})
     )
-    | st.integers(90, 20_000).map(lambda depth: json.dumps({"purchase_plan": "{'one': " + "[" * depth}))
 )
-REPLIES = st.builds(
-    Reply,
-    text=ANY_TEXT,
-    calls=st.lists(st.builds(ToolCall, id=ANY_TEXT, name=NAMES | st.just(ACTION), arguments=ARGUMENTS), max_size=5).map(
-        tuple
-    ),
-)
+REPLIES = hostile.replies(Play(SMALL), ARGUMENTS)
 
 
 @settings(max_examples=100)
-@given(st.lists(REPLIES, min_size=1, max_size=12), st.sampled_from(["keep", "restart"]), st.sampled_from(STYLES))
+@given(st.lists(REPLIES, min_size=1, max_size=12), hostile.NO_ACTION, hostile.STYLE)
 def test_any_reply_has_a_recorded_outcome_and_moves_the_episode(
     replies: list[Reply], no_action: str, style: str
 ) -> None:
-    kit = Kit(pack=replace(PACK, texts={**PACK.texts, "results.style": style}))
-    play = Play({**LINE, "periods": 9, "queries": 3, "no_action": no_action}, kit)
-    for reply in replies:
-        if play.state.ended:
-            break
-        before = play.state
-        seen = play.say(reply)
-        facts = orjson.loads(orjson.dumps(seen.facts))
-        assert facts == seen.facts
-        assert [call["outcome"] in KNOWN for call in facts["calls"]] == [True] * len(reply.calls)
-        assert all(len(call["tool"]) <= 64 for call in facts["calls"])
-        moved = (play.state.period, play.state.tries, play.state.turn)
-        assert moved > (before.period, before.tries, before.turn) or play.state.ended
-        goes_on = not seen.new_chat and not play.state.ended
-        assert [message.call_id for message in seen.messages] == [*(call.id for call in reply.calls), ""] * goes_on
-        own = len(before.history) + sum(len(call.arguments) for call in reply.calls)
-        assert all(len(message.text) < 4000 + 2 * own for message in seen.messages)
-        for message in seen.messages:
-            message.text.encode()
+    play = Play({**LINE, "periods": 9, "queries": 3, "no_action": no_action}, hostile.styled(Play, style))
+    for _, _, facts in hostile.withstood(play, replies):
         if "action" in facts:
             action = facts["action"]
             assert action["feasible"] == (not action["reasons"])
@@ -102,12 +64,8 @@ def test_any_reply_has_a_recorded_outcome_and_moves_the_episode(
 
 @given(st.lists(REPLIES, max_size=6))
 def test_the_same_replies_give_the_same_states_texts_and_facts(replies: list[Reply]) -> None:
-    one, other = (Play({**SMALL, "queries": 4}) for _ in range(2))
-    for reply in replies:
-        if not one.state.ended:
-            assert one.say(reply) == other.say(reply)
-    assert one.facts == other.facts
-    assert one.state.history == other.state.history
+    line = {**SMALL, "queries": 4}
+    hostile.assert_same(Play(line), Play(line), replies)
 
 
 @settings(max_examples=200)
@@ -123,12 +81,7 @@ def test_no_plan_scores_above_the_optimum(plan: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("no_action", ["keep", "restart"])
 def test_a_model_that_never_acts_ends_as_unresponsive(no_action: str) -> None:
-    play = Play({**LINE, "no_action": no_action})
-    while not play.state.ended:
-        play.say(Reply(text="Let me think."))
-    assert play.state.ended == "unresponsive"
-    assert len(play.facts) == {"keep": 5 * 40, "restart": 10 * 40}[no_action]
-    assert PROCUREMENT.score(play.instance, play.facts).value == 0.0
+    assert hostile.never_act(Play({**LINE, "no_action": no_action})) == 0.0
 
 
 def test_calls_after_an_accepted_plan_change_nothing() -> None:
@@ -142,7 +95,7 @@ def test_calls_after_an_accepted_plan_change_nothing() -> None:
 
 
 def test_every_outcome_has_a_text_in_the_pack() -> None:
-    assert {f"results.{outcome}" for outcome in (*RESTARTING, *REFUSALS)} <= TEXTS.keys()
+    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.keys()
 
 
 def test_texts_in_a_plan_cannot_fill_the_log_or_the_chat() -> None:

@@ -1,91 +1,51 @@
 """Whatever a model answers: an outcome, recorded; texts of bounded length; and the episode goes on."""
 
 import json
-from dataclasses import replace
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalkit.dialogue import Reply, Request, ToolCall
-from evalkit.env.calls import RESTARTING
-from evalkit.env.environment import Kit
+from evalkit.dialogue import Reply, Request
 from evalkit.env.replay import advance, begin
-from evalkit.env.rules import STYLES
 from evalkit.env.scheduling.assignment import REFUSALS
 from evalkit.env.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.policy.table import player
 from evalkit.seeds import Stream
+from tests import hostile
 from tests.periods import replying
-from tests.submitting import KIT, PACK, SMALL, Play, matched
+from tests.submitting import KIT, SMALL, Play, matched
 
-KNOWN = {key.removeprefix("results.") for key in TEXTS} | {"ok", "after_action", "after_restart"}
-ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
-NAMES = (
-    st.sampled_from([*(tool.name for tool in SCHEDULING.tools(Play(SMALL).state)), "nope", "", "x" * 400]) | ANY_TEXT
-)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | st.sampled_from(["W1", "T1", "{'W1': 'T1'}"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
-    max_leaves=6,
-)
+VALUES = hostile.values(st.booleans() | st.integers() | st.floats() | st.sampled_from(["W1", "T1", "{'W1': 'T1'}"]))
 ASSIGNMENTS = st.permutations(range(1, 6)).map(lambda tasks: matched(*tasks)) | st.dictionaries(
     st.sampled_from(["W1", "W2", "W3", "W4", "W5", "W9", "\ud800"]), st.sampled_from(["T1", "T2", "T9", "{ids}"])
 )
 ARGUMENTS = (
-    ANY_TEXT
-    | VALUES.map(json.dumps)
-    | VALUES.map(lambda value: json.dumps({"assignment": value, "notes": value, "attempt_number": value}))
+    hostile.arguments(Play(SMALL), VALUES, "{'W1': ")
     | ASSIGNMENTS.map(lambda mapping: json.dumps({"assignment": repr(mapping)}))
     | ASSIGNMENTS.map(lambda mapping: json.dumps({"assignment": mapping}))
     | st.tuples(st.sampled_from(["[", '{"a":', "(", "{'a':", '"', "\\"]), st.integers(90, 40_000)).map(
         lambda made: made[0] * made[1]
     )
-    | st.integers(90, 20_000).map(lambda depth: json.dumps({"assignment": "{'W1': " + "[" * depth}))
 )
-REPLIES = st.builds(
-    Reply,
-    text=ANY_TEXT,
-    calls=st.lists(st.builds(ToolCall, id=ANY_TEXT, name=NAMES, arguments=ARGUMENTS), max_size=5).map(tuple),
-)
+REPLIES = hostile.replies(Play(SMALL), ARGUMENTS, often=False)
 
 
 @settings(max_examples=150)
-@given(st.lists(REPLIES, min_size=1, max_size=12), st.sampled_from(["keep", "restart"]), st.sampled_from(STYLES))
+@given(st.lists(REPLIES, min_size=1, max_size=12), hostile.NO_ACTION, hostile.STYLE)
 def test_any_reply_has_a_recorded_outcome_and_moves_the_episode(
     replies: list[Reply], no_action: str, style: str
 ) -> None:
-    kit = Kit(pack=replace(PACK, texts={**PACK.texts, "results.style": style}))
-    play = Play({**SMALL, "periods": 9, "queries": 3, "no_action": no_action}, kit)
-    for reply in replies:
-        if play.state.ended:
-            break
-        before = play.state
-        seen = play.say(reply)
-        facts = orjson.loads(orjson.dumps(seen.facts))
-        assert [call["outcome"] in KNOWN for call in facts["calls"]] == [True] * len(reply.calls)
-        assert all(len(call["tool"]) <= 64 for call in facts["calls"])
-        assert (facts["period"], facts["turn"]) == (before.period, before.turn)
-        moved = (play.state.period, play.state.tries, play.state.turn)
-        assert moved > (before.period, before.tries, before.turn) or play.state.ended
-        goes_on = not seen.new_chat and not play.state.ended
-        assert [message.call_id for message in seen.messages] == [*(call.id for call in reply.calls), ""] * goes_on
-        own = len(before.history) + sum(len(call.arguments) for call in reply.calls)
-        assert all(len(message.text) < 4000 + 2 * own for message in seen.messages)
-        for message in seen.messages:
-            message.text.encode()
+    play = Play({**SMALL, "periods": 9, "queries": 3, "no_action": no_action}, hostile.styled(Play, style))
+    for _ in hostile.withstood(play, replies):
+        pass
     assert 0.0 <= SCHEDULING.score(play.instance, play.facts).metrics["queries"] <= len(replies)
 
 
 @given(st.lists(REPLIES, max_size=6))
 def test_the_same_replies_give_the_same_states_texts_and_facts(replies: list[Reply]) -> None:
-    one, other = (Play({**SMALL, "queries": 4}) for _ in range(2))
-    for reply in replies:
-        if not one.state.ended:
-            assert one.say(reply) == other.say(reply)
-    assert one.facts == other.facts
-    assert one.state.history == other.state.history
+    line = {**SMALL, "queries": 4}
+    hostile.assert_same(Play(line), Play(line), replies)
 
 
 def test_half_a_surrogate_pair_in_notes_can_be_shown_again() -> None:
@@ -107,12 +67,7 @@ def test_a_name_that_looks_like_a_field_is_shown_as_it_is() -> None:
 
 @pytest.mark.parametrize("no_action", ["keep", "restart"])
 def test_a_model_that_never_acts_ends_as_unresponsive(no_action: str) -> None:
-    play = Play({**SMALL, "no_action": no_action})
-    while not play.state.ended:
-        play.say(Reply(text="Let me think."))
-    assert play.state.ended == "unresponsive"
-    assert len(play.facts) == {"keep": 5 * 40, "restart": 10 * 40}[no_action]
-    assert SCHEDULING.score(play.instance, play.facts).value == 0.0
+    assert hostile.never_act(Play({**SMALL, "no_action": no_action})) == 0.0
 
 
 def test_calls_after_an_accepted_assignment_change_nothing() -> None:
@@ -130,7 +85,7 @@ def test_calls_after_an_accepted_assignment_change_nothing() -> None:
 
 
 def test_every_outcome_has_a_text_in_the_pack() -> None:
-    assert {f"results.{outcome}" for outcome in (*RESTARTING, *REFUSALS)} <= TEXTS.keys()
+    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.keys()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -145,5 +100,5 @@ def test_an_agent_that_makes_every_mistake_plays_to_the_end(seed: int) -> None:
         turn = advance(SCHEDULING, position, play(request, Stream(seed, position.step)), b"")
         seen |= {call["outcome"] for call in turn.facts["calls"]}
     assert position.ending in ("complete", "stable")
-    assert seen <= KNOWN
+    assert seen <= hostile.outcomes(Play)
     assert len(seen) > 3
