@@ -1,19 +1,40 @@
-"""All environments by name. A plain table: adding an environment is adding a line here and a folder beside it."""
+"""All environments by name. A plain table: adding an environment is adding a line here and a folder beside it.
 
-from collections.abc import Mapping
+An environment is imported when it is first asked for: all of them together take a tenth of a second of every command.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
-from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.environment import Environment
-from evalkit.env.errand.errand import ERRAND
-from evalkit.env.pricing.pricing import PRICING
-from evalkit.env.procurement.procurement import PROCUREMENT
-from evalkit.env.scheduling.scheduling import SCHEDULING
 
-ENVIRONMENTS: Mapping[str, Environment[Any, Any]] = {
-    "scheduling": SCHEDULING,
-    "pricing": PRICING,
-    "procurement": PROCUREMENT,
-    "costbench": COSTBENCH,
-    "errand": ERRAND,
+_PLACES: Mapping[str, tuple[str, str]] = {
+    "scheduling": ("evalkit.env.scheduling.scheduling", "SCHEDULING"),
+    "pricing": ("evalkit.env.pricing.pricing", "PRICING"),
+    "procurement": ("evalkit.env.procurement.procurement", "PROCUREMENT"),
+    "costbench": ("evalkit.env.costbench.costbench", "COSTBENCH"),
+    "errand": ("evalkit.env.errand.errand", "ERRAND"),
 }
+"""Name -> module and the record in it."""
+
+
+class _Environments(Mapping[str, Environment[Any, Any]]):
+    """The table, read as any other mapping."""
+
+    def __getitem__(self, name: str) -> Environment[Any, Any]:
+        module, record = _PLACES[name]
+        found: Environment[Any, Any] = getattr(import_module(module), record)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _PLACES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+ENVIRONMENTS: Mapping[str, Environment[Any, Any]] = _Environments()

@@ -21,8 +21,9 @@ from evalkit.spec.model import SuiteInstance, SuiteUse
 SUMS = "SHA256SUMS"
 
 IMPORTED = {
-    "costbench/reference": " It is made from a copy of the reference's query file: evalkit queries import "
-    "path/to/test/queries.json --out instances/costbench/reference.jsonl"
+    "costbench/reference": "The suite 'costbench/reference' is not there yet. It is made from a copy of the "
+    "reference's query file: evalkit queries import path/to/test/queries.json --out "
+    "instances/costbench/reference.jsonl"
 }
 """Suites that sweeps name and that are not ours to ship, with how they come about."""
 
@@ -37,7 +38,7 @@ def find_suite(name: str) -> Path:
     try:
         path = find("instances", f"{name}.jsonl")
     except UsageError as flaw:
-        raise UsageError(f"{flaw}{IMPORTED.get(name, '')}") from None
+        raise UsageError(IMPORTED.get(name) or str(flaw)) from None
     _check_sum(path.parents[name.count("/")], path)
     return path
 
