@@ -118,7 +118,7 @@ def test_a_suite_is_written_as_it_is_made_and_appears_whole(
             assert not (here / "s.jsonl").exists()
 
     env = replace(ENVIRONMENTS["scheduling"], generate=lines)
-    monkeypatch.setitem(ENVIRONMENTS, "scheduling", env)  # type: ignore[misc]
+    monkeypatch.setattr("evalkit.cli.generate.ENVIRONMENTS", {"scheduling": env})
     assert call("generate", "scheduling", "--instances", "4", "--seed", "1", "--out", "s.jsonl").code == 2
     assert tree(here) == {}
     seen.clear()
