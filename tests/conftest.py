@@ -1,4 +1,4 @@
-"""What all tests share: where the reference data lies, how Hypothesis searches, which modules assert beside the tests."""
+"""What all tests share: where the reference data lies, how Hypothesis searches, which modules assert beside tests."""
 
 from pathlib import Path
 

@@ -1,10 +1,13 @@
-"""Markets so small that all their plans can be counted out, and the counting."""
+"""Markets so small that all their plans can be counted out, the counting, and boxes of their plans."""
 
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, Market
+from evalkit.env.procurement.optimum import _Search
+from evalkit.env.procurement.scratch import Deals, Scratch
 
 MOST_PLANS = 1_000_000
 """If every deal had the whole budget for itself; most of these cannot be bought."""
@@ -94,3 +97,42 @@ def best_product(market: Market) -> int:
         return found
 
     return further(0, market.budget, (0,) * len(market.categories))
+
+
+def room_for(market: Market) -> tuple[Deals, Scratch]:
+    """The market as arrays, and the room in which the search works on all its deals."""
+    search = _Search(market, compiled=False)
+    every = list(range(len(market.deals)))
+    return search._deals(every), search._scratch(len(every))
+
+
+def inside(low: list[int], plan: tuple[int, ...], high: list[int]) -> bool:
+    """Whether a plan lies in the box of these quantities, ends included."""
+    return all(a <= units <= b for a, units, b in zip(low, plan, high, strict=True))
+
+
+def best_in_box(market: Market, low: list[int], high: list[int]) -> float:
+    """The greatest log product of a plan in the box; -inf: none covers all categories."""
+    best = max((math.prod(sums) for plan, sums in plans(market) if inside(low, plan, high)), default=0)
+    return math.log(best) if best else -math.inf
+
+
+def drawn_box(market: Market, draws: random.Random) -> tuple[list[int], list[int]]:
+    """A box as branching makes them: no quantity from 1 on that is below the least one."""
+    low, high = [], []
+    for deal in market.deals:
+        ends = sorted(draws.randint(0, 8) for _ in "ab")
+        low.append(max(ends[0], deal.least) if ends[0] and draws.random() < 0.5 else 0)
+        high.append(max(ends[1], low[-1]) if ends[1] >= max(deal.least, 1) else low[-1])
+    return low, high
+
+
+def drawn_boxes(draws: random.Random) -> Iterator[tuple[Market, Deals, Scratch, list[int], list[int]]]:
+    """Markets of at most five deals in which something can be bought, room to search them, and a box of each."""
+    for seed in range(4000, 4800):
+        drawn = drawn_market(seed)
+        if not drawn.budget or not any(map(any, drawn.gains)):
+            continue
+        budget = min(drawn.budget, 6 * min(deal.price for deal in drawn.deals))
+        market = replace(drawn, deals=drawn.deals[:5], budget=budget)
+        yield market, *room_for(market), *drawn_box(market, draws)

@@ -10,21 +10,13 @@ from evalkit.env.procurement.branch import open_top, search, shrink, split, tigh
 from evalkit.env.procurement.optimum import _Search
 from evalkit.env.procurement.relax import OPEN, relax
 from evalkit.env.procurement.scratch import BOUND, TOLL
-from tests.env.procurement.small_markets import a_market, plans
-from tests.env.procurement.test_relax import SEEDS, best_in_box, drawn_box, room_for, small
-
-
-def inside(low: list[int], plan: tuple[int, ...], high: list[int]) -> bool:
-    return all(a <= units <= b for a, units, b in zip(low, plan, high, strict=True))
+from tests.env.procurement.small_markets import a_market, best_in_box, drawn_boxes, inside, plans, room_for
 
 
 def test_shrinking_takes_no_plan_that_can_be_bought() -> None:
     draws = random.Random(2)
     kept = 0
-    for seed in SEEDS:
-        market = small(seed)
-        deals, _ = room_for(market)
-        low, high = drawn_box(market, draws)
+    for market, deals, _, low, high in drawn_boxes(draws):
         before = [plan for plan, _ in plans(market) if inside(low, plan, high)]
         if shrink(deals, low, high, market.budget):
             assert all(inside(low, plan, high) for plan in before)
@@ -50,10 +42,7 @@ def test_crossed_ends_and_least_quantities_out_of_reach_close_a_box_or_a_deal() 
 def test_tightening_takes_no_plan_that_is_better_than_the_cutoff() -> None:
     draws = random.Random(3)
     changed = 0
-    for seed in SEEDS:
-        market = small(seed)
-        deals, work = room_for(market)
-        low, high = drawn_box(market, draws)
+    for market, deals, work, low, high in drawn_boxes(draws):
         best = best_in_box(market, low, high)
         cutoff = best - draws.choice([1e-9, 0.01, 0.3]) if best > -math.inf else 0.0
         if not shrink(deals, low, high, market.budget) or relax(deals, low, high, market.budget, cutoff, work) != OPEN:
@@ -72,10 +61,7 @@ def test_tightening_takes_no_plan_that_is_better_than_the_cutoff() -> None:
 def test_a_box_is_split_at_a_deal_whose_range_is_left_and_in_between() -> None:
     draws = random.Random(4)
     seen = 0
-    for seed in SEEDS:
-        market = small(seed)
-        deals, work = room_for(market)
-        low, high = drawn_box(market, draws)
+    for market, deals, work, low, high in drawn_boxes(draws):
         if not shrink(deals, low, high, market.budget) or relax(deals, low, high, market.budget, -1.0, work) != OPEN:
             continue
         j, at, _ = split(deals, low, high, work)

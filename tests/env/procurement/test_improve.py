@@ -9,8 +9,7 @@ from evalkit.env.procurement.improve import exchange, improve, keep, rounded, sp
 from evalkit.env.procurement.market import is_feasible, plan_cost, product, totals
 from evalkit.env.procurement.optimum import _Search
 from evalkit.env.procurement.relax import slopes
-from tests.env.procurement.small_markets import a_market, drawn_market
-from tests.env.procurement.test_relax import room_for
+from tests.env.procurement.small_markets import a_market, drawn_market, room_for
 
 
 @pytest.mark.parametrize("exchanges", [False, True])

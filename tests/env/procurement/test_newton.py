@@ -7,8 +7,7 @@ import pytest
 
 from evalkit.env.procurement.newton import direction, move
 from evalkit.env.procurement.relax import slopes, sums
-from tests.env.procurement.small_markets import a_market
-from tests.env.procurement.test_relax import room_for
+from tests.env.procurement.small_markets import a_market, room_for
 
 
 def test_steps_from_anywhere_raise_the_product_at_the_same_cost() -> None:

@@ -5,58 +5,15 @@ import random
 
 import pytest
 
-from evalkit.env.procurement.market import Market
-from evalkit.env.procurement.optimum import _Search
 from evalkit.env.procurement.relax import EMPTY, FUTILE, OPEN, begin, price, relax, slopes
-from evalkit.env.procurement.scratch import BOUND, TOLL, VALUE, Deals, Scratch
-from tests.env.procurement.small_markets import a_market, drawn_market, plans
-
-
-def room_for(market: Market) -> tuple[Deals, Scratch]:
-    search = _Search(market, compiled=False)
-    every = list(range(len(market.deals)))
-    return search._deals(every), search._scratch(len(every))
-
-
-def drawn_box(market: Market, draws: random.Random) -> tuple[list[int], list[int]]:
-    """A box as branching makes them: no quantity from 1 on that is below the least one."""
-    low, high = [], []
-    for deal in market.deals:
-        ends = sorted(draws.randint(0, 8) for _ in "ab")
-        low.append(max(ends[0], deal.least) if ends[0] and draws.random() < 0.5 else 0)
-        high.append(max(ends[1], low[-1]) if ends[1] >= max(deal.least, 1) else low[-1])
-    return low, high
-
-
-def best_in_box(market: Market, low: list[int], high: list[int]) -> float:
-    """The greatest log product of a plan in the box; -inf: none covers all categories."""
-    best = 0
-    for plan, sums in plans(market):
-        if all(a <= units <= b for a, units, b in zip(low, plan, high, strict=True)):
-            best = max(best, math.prod(sums))
-    return math.log(best) if best else -math.inf
-
-
-SEEDS = [seed for seed in range(4000, 4800) if any(map(any, drawn_market(seed).gains)) and drawn_market(seed).budget]
-
-
-def small(seed: int) -> Market:
-    market = drawn_market(seed)
-    return Market(
-        categories=market.categories,
-        effectiveness=market.effectiveness,
-        deals=market.deals[:5],
-        budget=min(market.budget, 6 * min(deal.price for deal in market.deals)),
-    )
+from evalkit.env.procurement.scratch import BOUND, TOLL, VALUE
+from tests.env.procurement.small_markets import a_market, best_in_box, drawn_boxes, room_for
 
 
 def test_the_bound_holds_for_any_weights_and_any_toll() -> None:
     draws = random.Random(0)
     tight = 0
-    for seed in SEEDS:
-        market = small(seed)
-        deals, work = room_for(market)
-        low, high = drawn_box(market, draws)
+    for market, deals, work, low, high in drawn_boxes(draws):
         best = best_in_box(market, low, high)
         for _ in range(5):
             for c in range(len(work.totals)):
@@ -72,10 +29,7 @@ def test_the_bound_holds_for_any_weights_and_any_toll() -> None:
 def test_the_relaxation_bounds_every_box_and_prunes_none_that_is_better() -> None:
     draws = random.Random(1)
     fates = {EMPTY: 0, FUTILE: 0, OPEN: 0}
-    for seed in SEEDS:
-        market = small(seed)
-        deals, work = room_for(market)
-        low, high = drawn_box(market, draws)
+    for market, deals, work, low, high in drawn_boxes(draws):
         best = best_in_box(market, low, high)
         cutoff = draws.choice([-1.0, best - 1e-9, best + 1e-9, best + 0.1]) if best > -math.inf else -1.0
         fate = relax(deals, low, high, market.budget, cutoff, work)
