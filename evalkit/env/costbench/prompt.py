@@ -15,6 +15,7 @@ from evalkit.env.costbench.costs import show_cost
 from evalkit.env.costbench.example import example
 from evalkit.env.costbench.ids import split_values
 from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import MOST_EXAMPLE
 from evalkit.env.costbench.wording import message
 from evalkit.env.costbench.world import Terms, ToolSpec, World, criterion
 from evalkit.env.environment import Opening, fill
@@ -35,6 +36,7 @@ SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
         "digits",
         "label",
         "number",
+        "ways",
         "example",
     ),
     "parts.stages": ("count", "stages"),
@@ -46,6 +48,8 @@ SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
     "parts.concept": (),
     "parts.sequence": ("tools",),
     "parts.sequence_graph": ("tools",),
+    "parts.ways": ("goal",),
+    "parts.ways_many": ("goal",),
     "example.text": ("count", "atomic", "composites", "paths"),
     "example.path": ("number", "path", "sum"),
     "example.cost": ("tool",),
@@ -81,6 +85,7 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
     structure, refinement = _structure(world, texts)
     named = "parts.sequence" if world.chain else "parts.sequence_graph"
     arrow = " -> " if world.chain else ", "
+    many = world.chain and world.length > MOST_EXAMPLE
     worked = (texts["example.text"], texts["example.path"], texts["example.cost"])
     return fill(
         texts["system"],
@@ -89,6 +94,7 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
         readable=_readable(world, texts),
         concept=texts["parts.concept"] if with_concept else "",
         sequence=fill(texts[named], tools=arrow.join(world.sequence)) if with_sequence else "",
+        ways=fill(texts["parts.ways_many" if many else "parts.ways"], goal=world.goal_type),
         example=example(world.length, *worked) if with_example else "",
         purpose=catalogue.purpose,
         about=catalogue.tasks[world.task].about,

@@ -54,6 +54,8 @@ def test_the_instructions_name_what_the_task_is_about(task: str, length: int) ->
     assert f"<answer> <{world.labels[world.goal_type]}ddddd> </answer>" in text
     assert ("availability" in text) is (length > 3)
     assert f"{3 if length == 3 else 4} stages" in text
+    # Hundreds of ways are not asked for.
+    assert ("write out every way" in text) is (length <= 8)
     assert "\n\n\n" not in text
 
 
