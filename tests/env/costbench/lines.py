@@ -12,6 +12,15 @@ from evalkit.env.costbench.query import Query
 
 GRAPH = "parcel"
 TRAVEL = shipped("travel")
+DECIDE, SEARCH, STEP1, STEP2, SELECT = (
+    "Decide_Dining_Preference",
+    "Search_Dining_Candidates",
+    "Dining_Refinement_Step1",
+    "Dining_Refinement_Step2",
+    "Select_Final_Dining",
+)
+ATOMIC = (DECIDE, SEARCH, STEP1, STEP2, SELECT)
+"""The atomic tools of dining in five calls, in order."""
 
 DINING: dict[str, Any] = {
     "id": "dining",

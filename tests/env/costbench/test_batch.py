@@ -1,13 +1,10 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from evalkit.env.costbench import batch, kernels, solve
 from evalkit.env.costbench.batch import UNAVAILABLE, Plans, cheapest, greedy, held_positions, span_costs
 from evalkit.env.costbench.world import Terms, World
+from tests.compiling import keep_nothing, printed
 from tests.env.costbench.test_solve import TASKS, chain_world, drawn_state, drawn_terms
 
 
@@ -120,19 +117,10 @@ def test_a_small_job_does_not_load_numba_and_a_big_one_does() -> None:
         "    found = greedy(np.full((m, 4, 4), 10), np.ones(m))\n"
         "    print(found.costs.min(), 'numba' in sys.modules)\n"
     )
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
-    assert done.stdout.split() == ["10", "False", "10", "True"]
+    assert printed(script) == ["10", "False", "10", "True"]
 
 
 def test_where_numba_can_keep_nothing_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = kernels.njit
-
-    def njit(**options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
-
-    monkeypatch.setattr(kernels, "njit", njit)
+    keep_nothing(monkeypatch, kernels)
     monkeypatch.setattr(kernels, "greedy_all", kernels._kernel(batch.greedy_rows))
     assert greedy(np.full((1, 3, 3), 7), np.array([1]), compiled=True).costs.tolist() == [7]

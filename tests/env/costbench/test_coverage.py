@@ -7,15 +7,8 @@ from hypothesis import strategies as st
 from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.coverage import MOST_TEXT, count_paths, is_valid
 from evalkit.env.costbench.world import World, composite_spans, make_world, tool_name
+from tests.env.costbench.lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
 
-DECIDE, SEARCH, STEP1, STEP2, SELECT = (
-    "Decide_Dining_Preference",
-    "Search_Dining_Candidates",
-    "Dining_Refinement_Step1",
-    "Dining_Refinement_Step2",
-    "Select_Final_Dining",
-)
-ATOMIC = (DECIDE, SEARCH, STEP1, STEP2, SELECT)
 BOTH, FINISH = "Dining_Preference_and_Search", "Dining_Finish_from_Step1_3Steps"
 
 

@@ -12,15 +12,8 @@ from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.score import answered, score, units
 from evalkit.env.costbench.solve import call_is_optimal
 from evalkit.env.environment import Facts, Score
+from tests.env.costbench.lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
 
-DECIDE, SEARCH, STEP1, STEP2, SELECT = (
-    "Decide_Dining_Preference",
-    "Search_Dining_Candidates",
-    "Dining_Refinement_Step1",
-    "Dining_Refinement_Step2",
-    "Select_Final_Dining",
-)
-ATOMIC = (DECIDE, SEARCH, STEP1, STEP2, SELECT)
 BOTH, STEPS, LATE = "Dining_Preference_and_Search", "Dining_Refine_to_Step2", "Dining_Finalize_from_Step2"
 WISHES = {"category": "restaurant", "feature_package": "live_music_or_performance"}
 FIRST = {**WISHES, "style": "value_for_money_priority", "tier": "nationally_acclaimed"}

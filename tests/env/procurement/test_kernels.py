@@ -5,6 +5,7 @@ from types import CodeType
 import pytest
 
 from evalkit.env.procurement import branch, kernels, newton
+from tests.compiling import keep_nothing
 
 
 def test_every_function_of_the_loops_is_compiled_and_named_after_them_all() -> None:
@@ -27,13 +28,6 @@ def test_another_number_in_any_file_is_another_digest(monkeypatch: pytest.Monkey
 
 
 def test_where_numba_can_keep_nothing_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = kernels.njit
-
-    def njit(**options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
-
-    monkeypatch.setattr(kernels, "njit", njit)
+    keep_nothing(monkeypatch, kernels)
     compiled = kernels._kernel(lambda a, b: a + b, inner=False)
     assert compiled(2, 3) == 5

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from evalkit.env.procurement.branch import TOLERANCE
 from evalkit.env.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product
 from evalkit.env.procurement.optimum import MOST_BUDGET, _Search, solve
+from tests.compiling import printed
 from tests.env.procurement.cutting import best_by_cuts
 from tests.env.procurement.small_markets import a_market, best_product, drawn_market
 
@@ -225,6 +224,4 @@ def test_a_small_market_does_not_load_numba_and_a_big_one_does() -> None:
         "    found = solve(reference_market(shape, 0).market)\n"
         "    print(found.proven, 'numpy.random' in sys.modules and 'numba' in sys.modules)\n"
     )
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
-    assert done.stdout.split() == ["True", "False", "True", "True"]
+    assert printed(script) == ["True", "False", "True", "True"]

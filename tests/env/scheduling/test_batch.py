@@ -1,7 +1,4 @@
 import itertools
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ from evalkit.env.scheduling import kernels
 from evalkit.env.scheduling.batch import blocking_counts, repair_runs
 from evalkit.env.scheduling.generate import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
 from evalkit.env.scheduling.market import count_blocking_pairs, expected_blocking, make_market, stable_matching
+from tests.compiling import keep_nothing, printed
 from tests.env.scheduling.test_market import Table, by_definition, markets
 
 
@@ -105,19 +103,10 @@ def test_a_small_job_does_not_load_numba() -> None:
         "from evalkit.env.scheduling.generate import FAMILIES, native_market\n"
         "print(blocking_counts(native_market(2, 0, FAMILIES['uniform']), [[0, 1]] * 9).shape, 'numba' in sys.modules)\n"
     )
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
-    assert done.stdout.strip() == "(9,) False"
+    assert printed(script) == ["(9,)", "False"]
 
 
 def test_where_numba_can_keep_nothing_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = kernels.njit
-
-    def njit(**options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
-
-    monkeypatch.setattr(kernels, "njit", njit)
+    keep_nothing(monkeypatch, kernels)
     doubled = kernels._kernel(lambda x: 2 * x)
     assert doubled(21) == 42
