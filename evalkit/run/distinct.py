@@ -12,16 +12,7 @@ from evalkit.store.manifest import Manifest
 
 def shared(manifest: Manifest) -> Iterator[str]:
     """What the manifest asks for twice, in words: agents that are the same, suites that have instances in common."""
-    agents: dict[tuple[str, str], str] = {}
-    told: set[tuple[str, str]] = set()
-    for (agent, environment), cell in cells(manifest).items():
-        first = agents.setdefault((environment, cell.key), agent)
-        if first != agent and (first, agent) not in told:
-            told.add((first, agent))
-            yield (
-                f"the agents {first!r} and {agent!r} are the same: leave one of them out; to play an agent more than "
-                "once, set `replicates`"
-            )
+    yield from _shared_agents(manifest)
     suites: dict[str, str] = {}
     for suite in manifest.suites.values():
         found = [(suites[one.digest], one.id) for one in suite.instances if one.digest in suites]
@@ -32,3 +23,25 @@ def shared(manifest: Manifest) -> Iterator[str]:
                 "choose others by `instances`, or leave one of the suites out"
             )
         suites |= {one.digest: suite.name for one in suite.instances}
+
+
+def _shared_agents(manifest: Manifest) -> Iterator[str]:
+    firsts: dict[tuple[str, str], str] = {}
+    same: dict[tuple[str, str], list[str]] = {}
+    for (agent, environment), cell in cells(manifest).items():
+        first = firsts.setdefault((environment, cell.key), agent)
+        if first != agent:
+            same.setdefault((first, agent), []).append(environment)
+    for (first, agent), shared_in in same.items():
+        one, other = manifest.agents[first], manifest.agents[agent]
+        if len(shared_in) == len(one.packs) == len(other.packs):
+            yield (
+                f"the agents {first!r} and {agent!r} are the same: leave one of them out; to play an agent more than "
+                "once, set `replicates`"
+            )
+        else:  # prompt packs may say something of one environment only, and policies sit others out
+            where = " and ".join(shared_in)
+            yield (
+                f"the agents {first!r} and {agent!r} are the same in {where}, where they read the same texts: play "
+                f"{where} in a sweep of its own, with one of them"
+            )

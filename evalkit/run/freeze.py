@@ -22,7 +22,7 @@ from evalkit.run.distinct import shared
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, Sweep
-from evalkit.spec.packs import read_pack
+from evalkit.spec.packs import STANDARD, read_pack
 from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
 from evalkit.wire.table import DIALECTS
@@ -132,8 +132,10 @@ def _agent(
             continue
         env: Environment[Any, Any] = ENVIRONMENTS[name]
         pack = read_pack(spec.prompts, name, variant(spec))
-        packs[pack.digest] = ManifestPack(name=pack.name, digest=pack.digest, texts=dict(pack.texts))
-        chosen[name], pack_name = pack.digest, pack.name
+        packs.setdefault(pack.digest, ManifestPack(name=pack.name, digest=pack.digest, texts=dict(pack.texts)))
+        chosen[name] = pack.digest
+        if pack.name != STANDARD or len(chosen) == 1:  # of a pack that says something of some environments only
+            pack_name = pack.name
         in_force = env.defaults.with_overrides(spec.overrides)
         if endpoint:
             marks += [mark for mark in _check_sampling(spec, endpoint, in_force) if mark not in marks]

@@ -38,7 +38,8 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     """The texts an agent reads in one environment: the pack's own, and `standard`'s where it has none.
 
     A name stands for one of evalkit's packs; what ends in `.toml` is a path. `variant` is empty or one of `VARIANTS`;
-    a pack's variant goes before its plain texts, and any text of the pack before `standard`'s.
+    a pack's variant goes before its plain texts, and any text of the pack before `standard`'s. Where a pack changes
+    nothing, it is `standard`, by name too: tables say what was read.
     Raises UsageError naming file and key for whatever is no pack.
     """
     if environment not in ENVIRONMENTS:
@@ -46,16 +47,17 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     if variant and variant not in VARIANTS:
         raise UsageError(f"A prompt pack has no variant {variant!r}.{nearest(variant, VARIANTS)}")
     path = _find(name_or_path)
+    standard: dict[str, str] = {}
     texts: dict[str, str] = {}
     for source in dict.fromkeys((_FOLDER / f"{STANDARD}.toml", path)):
         found = _texts(source, environment)
-        texts |= found[""]
-        texts |= found.get(variant, {})
+        texts = {**texts, **found[""], **found.get(variant, {})}
+        standard = standard or texts
     missing = sorted(ENVIRONMENTS[environment].texts.keys() - texts.keys())
     if missing:
         raise UsageError(f"{path}: {environment} lacks {', '.join(missing)}.")
     digest = hashlib.sha256(canonical([environment, texts])).hexdigest()[:32]
-    return Pack(name=path.stem, digest=digest, texts=texts)
+    return Pack(name=STANDARD if texts == standard else path.stem, digest=digest, texts=texts)
 
 
 def import_reference(repo: Path, wording: str = "") -> str:

@@ -171,3 +171,40 @@ def test_combinations_that_come_to_the_same_are_one_suite(tmp_path: Path) -> Non
         "costbench/basic?block=ban_tool&blocks=1",
         "costbench/basic?block=ban_tool&blocks=2",
     ]
+
+
+HORIZON = """
+[[agents]]
+name = "plain"
+policy = "random"
+[[agents]]
+name = "told"
+policy = "random"
+tags = ["reasoning"]
+prompts = "known_horizon"
+[[suites]]
+name = "procurement/basic"
+[[suites]]
+name = "pricing/basic"
+"""
+
+
+def test_a_pack_names_what_it_changes_and_not_what_it_leaves_as_it_is(tmp_path: Path) -> None:
+    manifest = resolved(tmp_path, HORIZON).manifest
+    named = {
+        (name, environment): manifest.packs[digest].name
+        for name, agent in manifest.agents.items()
+        for environment, digest in agent.packs.items()
+    }
+    assert named.pop(("told", "procurement")) == "known_horizon"
+    assert set(named.values()) == {"standard"}
+    # It is the agent's all the same, whichever environment comes last.
+    assert [agent.pack for agent in manifest.agents.values()] == ["standard", "known_horizon"]
+
+
+def test_agents_that_are_the_same_in_one_environment_are_told_which(tmp_path: Path) -> None:
+    text = HORIZON.replace('tags = ["reasoning"]\n', "")
+    with pytest.raises(UsageError, match=r"'plain' and 'told' are the same in pricing, .*: play pricing in a sweep of"):
+        resolved(tmp_path, text)
+    alone = text[: text.rindex("[[suites]]")]
+    assert list(resolved(tmp_path, alone).manifest.agents) == ["plain", "told"]
