@@ -163,7 +163,11 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         packs=packs_of(cells),
         notes=(
             "best so far: % of accepted actions better than all before; exploration: % that were new"
-            + ("; budget use: % of plans that were feasible and cost 95 to 100 % of the budget" if "budget_utilisation" in metrics else ""),
+            + (
+                "; budget use: % of plans that were feasible and cost 95 to 100 % of the budget"
+                if "budget_utilisation" in metrics
+                else ""
+            ),
             "no action: % of periods without an accepted one; unresponsive: episodes they ended; turns: a period",
         )
         if divided
