@@ -28,17 +28,22 @@ def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allow
 
 
 def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
-    remaining = headers.get(f"x-ratelimit-remaining-{what}")
-    if remaining is None:
-        return None
     reset_s = read_duration_s(headers.get(f"x-ratelimit-reset-{what}", ""))
+    if reset_s is None:
+        return None
+    limit, remaining = headers.get(f"x-ratelimit-limit-{what}", ""), headers.get(f"x-ratelimit-remaining-{what}", "")
+    return checked_allowance(limit, remaining, reset_s)
+
+
+def checked_allowance(limit: str, remaining: str, reset_s: float) -> Allowance | None:
+    """An allowance whose figures come as texts; None where they are nonsense."""
     try:
-        limit, left = float(headers.get(f"x-ratelimit-limit-{what}", "")), float(remaining)
+        whole, left = float(limit), float(remaining)
     except ValueError:
         return None
-    if reset_s is None or not 0 < limit < 1e15 or not 0 <= left <= limit:
+    if not 0 < whole < 1e15 or not 0 <= left <= whole:
         return None
-    return Allowance(limit=limit, remaining=left, reset_s=reset_s)
+    return Allowance(limit=whole, remaining=left, reset_s=reset_s)
 
 
 def read_duration_s(text: str) -> float | None:

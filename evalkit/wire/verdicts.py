@@ -32,6 +32,7 @@ class ErrorWords:
 
 
 _QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
+_QUOTA_TEXTS = ("credit balance is too low",)
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
 _CONTEXT_TEXTS = (
     "maximum context length",
@@ -41,9 +42,17 @@ _CONTEXT_TEXTS = (
     "prompt is too long",
     "input is too long",
     "too many input tokens",
+    "exceed context limit",
 )
 _FILTER_CODES = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation")
-_FILTER_TEXTS = ("content management policy", "content policy", "flagged by moderation", "was flagged", "moderation")
+_FILTER_TEXTS = (
+    "content management policy",
+    "content policy",
+    "content filtering policy",
+    "flagged by moderation",
+    "was flagged",
+    "moderation",
+)
 _MODEL_CODES = ("model_not_found", "unknown_model", "invalid_model")
 _MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model")
 
@@ -99,7 +108,7 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
     wait_s = read_wait_s(headers) if status in (408, 409, 425, 429) or status >= 500 else None
-    if _has(words.code, _QUOTA) or status == 402:
+    if status == 402 or _has(words.code, _QUOTA) or (status == 400 and _has(words.message.lower(), _QUOTA_TEXTS)):
         return Verdict(action="end_lane", kind="no_credit", message=_short(text))
     if status == 429:
         return Verdict(action="retry", kind="rate_limit", wait_s=wait_s, message=_short(text))

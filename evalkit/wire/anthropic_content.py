@@ -1,0 +1,97 @@
+"""The content blocks of an assistant's message in Anthropic's format, in both directions; client and server share it.
+
+Text and calls are what everybody understands; every other block (thinking, redacted thinking) is opaque. Newer models
+bind a thinking block to all that stands before it, so the order of blocks must survive. The opaque part is therefore
+the message's layout, a JSON list: an opaque block as it came; a number for a text block of so many characters; null for
+the next call. Without opaque blocks there is no opaque part, and text stands before calls.
+
+Chosen: a call's `input` is kept as compact JSON text. Sent back, a text that is a JSON object stands in the body as it
+is, none at all becomes `{}`, and any other text, which only a cut or disobedient reply has, becomes `{"_raw": text}`,
+because the API takes nothing but an object.
+Chosen: blank texts are left out, since the API refuses them, and a message that has no block left says "(no content)".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import ToolCall
+from evalkit.wire.fields import text_of
+from evalkit.wire.lenient import dumps_any, loads_lenient
+
+RAW = "_raw"
+"""The member of a call's `input` that holds arguments which are no JSON object."""
+
+
+def text_block(text: str) -> bytes:
+    """A text as a block; its last byte is the closing brace."""
+    return b'{"type":"text","text":%b}' % dumps_any(text)
+
+
+NO_CONTENT = text_block("(no content)")
+
+
+def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
+    """The blocks of an assistant's message, separated by commas; empty where there are none."""
+    layout = loads_lenient(opaque)[0] if opaque else [len(text)]
+    blocks: list[bytes] = []
+    at, left = 0, list(calls)
+    for one in layout:
+        if isinstance(one, int):
+            piece = text[at : at + one]
+            at += one
+            if piece.strip():
+                blocks.append(text_block(piece))
+        elif one is not None:
+            blocks.append(dumps_any(one))
+        elif left:
+            blocks.append(_call_block(left.pop(0)))
+    return b",".join(blocks + [_call_block(call) for call in left])
+
+
+def read_content(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes]:
+    """(text, calls, opaque part) of a reply's blocks. What is no block at all is passed over."""
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    layout: list[Any] = []
+    for one in content:
+        kind = one.get("type") if isinstance(one, dict) else None
+        if kind == "text":
+            texts.append(text_of(one, "text"))
+            layout.append(len(texts[-1]))
+        elif kind == "tool_use":
+            calls.append(_call(one, calls))
+            layout.append(None)
+        elif isinstance(kind, str):
+            layout.append(one)
+    plain = all(one is None or isinstance(one, int) for one in layout)
+    return "".join(texts), tuple(calls), b"" if plain else dumps_any(layout)
+
+
+def _call(one: dict[str, Any], before: Sequence[ToolCall]) -> ToolCall:
+    given = text_of(one, "id")
+    if not given or any(call.id == given for call in before):
+        given = f"call_{len(before)}"
+    value = one.get("input")
+    return ToolCall(
+        id=given, name=text_of(one, "name"), arguments="" if value is None else dumps_any(value).decode("utf-8")
+    )
+
+
+def _call_block(call: ToolCall) -> bytes:
+    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
+        dumps_any(call.id),
+        dumps_any(call.name),
+        _input(call.arguments),
+    )
+
+
+def _input(arguments: str) -> bytes:
+    if not arguments:
+        return b"{}"
+    try:
+        whole = isinstance(orjson.loads(arguments), dict)
+    except orjson.JSONDecodeError:
+        whole = False
+    return arguments.encode() if whole else dumps_any({RAW: arguments})

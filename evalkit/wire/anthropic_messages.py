@@ -1,0 +1,210 @@
+"""Anthropic Messages: our messages to their JSON, their JSON to our reply. `anthropic_messages_served.py` has the rest.
+
+The system text is a field of the body, and what stands between two replies (tool results, then notices) is one user
+message of several blocks. So an encoded message is its blocks behind a one-byte mark, by which `body` groups them
+without reading them: `s` system, `a` assistant, `t` tool result, `u` user.
+
+Prompt caching is asked for at the four places that the API allows at most: behind the tools, behind the system text,
+and at the end of the last two user messages. The newer one is written for the next request; the older one is where the
+last request wrote, so that it is found again however many blocks came since.
+
+Chosen: usage counts all input tokens as `input`; the API reports what was read from the cache and written to it apart.
+Chosen: `extra` may not choose a tier, a region or a speed, because the catalogue's prices hold for the ordinary ones.
+Source: https://platform.claude.com/docs/en/api/messages, .../build-with-claude/{handling-stop-reasons,effort}.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
+from evalkit.wire.allowance import Allowance, checked_allowance
+from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
+from evalkit.wire.anthropic_messages_served import decode_request, encode_reply
+from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
+from evalkit.wire.lenient import MalformedReplyError, dumps_any
+from evalkit.wire.verdicts import judge
+
+VERSION = "2023-06-01"
+"""The format's version, sent with every request."""
+
+_OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
+    *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed")
+}
+_CACHED = b',"cache_control":{"type":"ephemeral"}}'
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+_FINISHES = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+"""Stop reasons in our words; `refusal`, `pause_turn` and unknown ones stay as they are."""
+
+_MOST_TOKENS = 2**31 - 1
+
+
+def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
+    """The shared part in two lines: what every body has, then what only a body with tools may have."""
+    plain: dict[str, Any] = {"model": model, "max_tokens": sampling.max_tokens}
+    for name in ("temperature", "top_p"):
+        value = getattr(sampling, name)
+        if value is not None and name not in quirks.refuses:
+            plain[name] = value
+    if sampling.effort and "effort" not in quirks.refuses:
+        plain["output_config"] = {"effort": sampling.effort}
+    extra = orjson.loads(sampling.extra) if sampling.extra else {}
+    choice = _choice(sampling, quirks)
+    return orjson.dumps(plain | extra)[:-1] + b"\n" + (b',"tool_choice":' + orjson.dumps(choice) if choice else b"")
+
+
+def _choice(sampling: Sampling, quirks: Quirks) -> dict[str, Any]:
+    """`tool_choice`. It also says whether calls may be parallel, so a model that may not be forced gets `auto`."""
+    choice: dict[str, Any] = {}
+    if "tool_choice" not in quirks.refuses:
+        choice["type"] = _CHOICES[sampling.tool_choice]
+    if sampling.parallel_calls is not None and "parallel_calls" not in quirks.refuses and choice.get("type") != "none":
+        choice = {"type": "auto", **choice, "disable_parallel_tool_use": not sampling.parallel_calls}
+    return choice
+
+
+def _encode_tools(tools: Sequence[Tool]) -> bytes:
+    if not tools:
+        return b""
+    encoded = orjson.dumps([_tool(tool) for tool in tools])
+    return encoded[:-2] + _CACHED + b"]"
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    described = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **described, "input_schema": {"type": "object", **tool.parameters}}
+
+
+def _encode_message(message: Message) -> bytes:
+    if message.role == "assistant":
+        return b"a" + (write_content(message.text, message.calls, message.opaque) or NO_CONTENT)
+    if message.role == "tool":
+        # Of a result with a blank text only the id is sent: `content` may be left out.
+        content = b',"content":' + dumps_any(message.text) if message.text.strip() else b""
+        return b't{"type":"tool_result","tool_use_id":%b%b}' % (dumps_any(message.call_id), content)
+    mark = b"s" if message.role == "system" else b"u"
+    return mark + text_block(message.text) if message.text.strip() else mark
+
+
+def _body(head: bytes, tools: bytes, messages: Sequence[bytes], _seed: int | None) -> bytes:
+    """The seed is not sent: the API has no such field."""
+    system: list[bytes] = []
+    turns: list[tuple[bytes, list[bytes]]] = []
+    for message in messages:
+        mark, blocks = message[:1], message[1:]
+        if mark == b"s":
+            system += [blocks] if blocks else []
+            continue
+        role = b"assistant" if mark == b"a" else b"user"
+        if not turns or turns[-1][0] != role:
+            turns.append((role, []))
+        if blocks:
+            turns[-1][1].append(blocks)
+    newest = [place for place, (role, _) in enumerate(turns) if role == b"user"][-2:]
+    written = [
+        b'{"role":"%b","content":[%b]}' % (role, _joined(blocks or [NO_CONTENT], cached=place in newest))
+        for place, (role, blocks) in enumerate(turns)
+    ]
+    parts = [head.replace(b"\n", b"", 1), b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
+    if system:
+        parts += b',"system":[', _joined(system, cached=True), b"]"
+    parts += b',"messages":[', b",".join(written), b"]}"
+    return b"".join(parts)
+
+
+def _joined(blocks: Sequence[bytes], *, cached: bool) -> bytes:
+    joined = b",".join(blocks)
+    return joined[:-1] + _CACHED if cached else joined
+
+
+def _headers(key: str) -> Mapping[str, str]:
+    """The version's header always: without it the API refuses every request."""
+    return {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
+
+
+def _read(value: Any) -> Reply:
+    content = value.get("content") if isinstance(value, dict) else None
+    if not isinstance(content, list):
+        raise MalformedReplyError(f"anthropic_messages: no content in {dumps_any(value)[:300]!r}")
+    text, calls, opaque = read_content(content)
+    reason = text_of(value, "stop_reason")
+    return Reply(
+        text=text,
+        calls=calls,
+        finish=_FINISHES.get(reason, reason) or ("tool_calls" if calls else "stop"),
+        usage=_read_usage(value.get("usage")),
+        model=text_of(value, "model"),
+        response_id=text_of(value, "id"),
+        opaque=opaque,
+    )
+
+
+def _read_usage(raw: Any) -> Usage:
+    if not isinstance(raw, dict):
+        return Usage()
+    read, written = count_of(raw, "cache_read_input_tokens"), count_of(raw, "cache_creation_input_tokens")
+    total = min(count_of(raw, "input_tokens") + read + written, _MOST_TOKENS)
+    return Usage(
+        input=total,
+        output=count_of(raw, "output_tokens"),
+        cached_read=read,
+        cached_write=min(written, total - read),
+    )
+
+
+def _allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
+    return _allowance(headers, "requests"), _allowance(headers, "tokens")
+
+
+def _allowance(headers: Mapping[str, str], what: str) -> Allowance | None:
+    """`reset` is a moment, so it is measured against the response's own date; without one nothing is known."""
+    start = f"anthropic-ratelimit-{what}"
+    try:
+        then = datetime.fromisoformat(headers.get(f"{start}-reset", ""))
+        now = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return None
+    if then.tzinfo is None or now.tzinfo is None:
+        return None
+    return checked_allowance(
+        headers.get(f"{start}-limit", ""), headers.get(f"{start}-remaining", ""), max(0.0, (then - now).total_seconds())
+    )
+
+
+def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
+    said = sampling_objections(sampling, ours=_OURS)
+    said += [
+        f"{name} must be at most 1, not {value}."
+        for name in ("temperature", "top_p")
+        if (value := getattr(sampling, name)) is not None and value > 1
+    ]
+    return said + name_objections(tools)
+
+
+ANTHROPIC_MESSAGES = Dialect(
+    name="anthropic_messages",
+    path="/messages",
+    # A request with tools is charged some hundreds of tokens for a system text of the provider's own.
+    overhead_tokens=1024,
+    head=_head,
+    encode_tools=_encode_tools,
+    encode_message=_encode_message,
+    body=_body,
+    headers=_headers,
+    read=_read,
+    judge=judge,
+    allowances=_allowances,
+    objections=_objections,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+)

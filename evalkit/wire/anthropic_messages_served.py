@@ -1,0 +1,204 @@
+"""Anthropic Messages as a server speaks it: their request to ours, our reply to their JSON.
+
+For the simulated provider. Strict where the real server is: turns alternate and begin and end with the user's, every
+call is answered at the start of the next message, nothing is answered that was not called, no text is blank, and no
+field is unknown (a seed is). Calls' ids must differ within a message only, since policies count theirs anew each turn.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.wire.anthropic_content import RAW, read_content, write_content
+from evalkit.wire.lenient import dumps_any
+
+_FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
+    *("top_k", "output_config", "thinking", "metadata", "stop_sequences", "stream", "cache_control", "service_tier")
+}
+_CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+_MOST_BREAKPOINTS = 4
+
+
+def decode_request(body: bytes) -> tuple[str, Request]:
+    """(model, request). Raises ValueError saying what is wrong and where."""
+    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    for name in value.keys() - _FIELDS:
+        raise ValueError(f"{name}: extra inputs are not permitted")
+    model = value.get("model")
+    if not isinstance(model, str) or not model:
+        raise ValueError("model: must be a text")
+    if value.get("stream"):
+        raise ValueError("stream: is not supported")
+    turns, tools = _list(value, "messages"), _list(value, "tools")
+    if _breakpoints(value) > _MOST_BREAKPOINTS:
+        raise ValueError(f"a maximum of {_MOST_BREAKPOINTS} blocks with cache_control may be provided")
+    system = value.get("system") or []
+    messages = [Message(role="system", text=one) for one in _texts(system, "system")]
+    messages += _dialogue(turns)
+    if not tools and (value.get("tool_choice") is not None or any(one.calls for one in messages)):
+        raise ValueError("tools: must be defined where tools are chosen or were used")
+    request = Request(
+        messages=tuple(messages),
+        tools=tuple(_tool(one, place) for place, one in enumerate(tools)),
+        sampling=_sampling(value),
+        seed=0,
+    )
+    return model, request
+
+
+def _sampling(value: Mapping[str, Any]) -> Sampling:
+    most = value.get("max_tokens")
+    if type(most) is not int or most < 1:
+        raise ValueError("max_tokens: is required, an integer of at least 1")
+    for name in ("temperature", "top_p"):
+        number = value.get(name, 0)
+        if type(number) not in (int, float) or not 0 <= number <= 1:
+            raise ValueError(f"{name}: must be a number from 0 to 1")
+    choice, output = value.get("tool_choice", {"type": "auto"}), value.get("output_config", {})
+    if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
+        raise ValueError(f"tool_choice.type: must be one of {', '.join(_CHOICES)}")
+    if not isinstance(output, dict) or not isinstance(output.get("effort", ""), str):
+        raise ValueError("output_config.effort: must be a text")
+    alone = choice.get("disable_parallel_tool_use")
+    return Sampling(
+        temperature=value.get("temperature"),
+        max_tokens=most,
+        tool_choice=_CHOICES[choice["type"]],
+        parallel_calls=None if alone is None else not alone,
+        top_p=value.get("top_p"),
+        effort=output.get("effort", ""),
+    )
+
+
+def _tool(one: Any, place: int) -> Tool:
+    if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
+        raise ValueError(f"tools.{place}.name: must be a text")
+    schema = one.get("input_schema")
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError(f"tools.{place}.input_schema.type: must be 'object'")
+    return Tool(name=one["name"], description=one.get("description") or "", parameters=schema)
+
+
+def _dialogue(turns: Sequence[Any]) -> list[Message]:
+    """All turns as messages; the calls of one turn are owed to the next."""
+    found: list[Message] = []
+    owed: list[str] = []
+    for place, turn in enumerate(turns):
+        where, role = f"messages.{place}", ("user", "assistant")[place % 2]
+        if not isinstance(turn, dict) or turn.get("role") != role:
+            raise ValueError(f"{where}.role: must be {role!r}: turns alternate, and the first is the user's")
+        content = turn.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(blocks, list) or not blocks:
+            raise ValueError(f"{where}.content: must be a text or a list of blocks, and not empty")
+        if role == "user":
+            found += _answers(blocks, owed, where)
+        else:
+            found.append(_said(blocks, where))
+            owed = [call.id for call in found[-1].calls]
+    if len(turns) % 2 == 0:
+        raise ValueError("messages: must not be empty, and the last must be the user's")
+    return found
+
+
+def _answers(blocks: Sequence[Any], owed: Sequence[str], where: str) -> list[Message]:
+    """A user's turn: a result for each call that is owed, then texts."""
+    found: list[Message] = []
+    missing = list(owed)
+    for i, one in enumerate(blocks):
+        at = f"{where}.content.{i}"
+        if not isinstance(one, dict) or one.get("type") != "tool_result":
+            found += [Message(role="user", text=text) for text in _texts([one], at)]
+        elif one.get("tool_use_id") not in missing:
+            raise ValueError(f"{at}: unexpected `tool_use_id` found in `tool_result` blocks: {one.get('tool_use_id')}")
+        elif found and found[-1].role == "user":
+            raise ValueError(f"{at}: `tool_result` blocks must come before any text")
+        else:
+            missing.remove(one["tool_use_id"])
+            text = "".join(_texts(one.get("content") or [], f"{at}.content"))
+            found.append(Message(role="tool", text=text, call_id=one["tool_use_id"]))
+    if missing:
+        raise ValueError(f"{where}: `tool_use` ids were found without `tool_result` blocks: {', '.join(missing)}")
+    return found
+
+
+def _said(blocks: Sequence[Any], where: str) -> Message:
+    taken: set[str] = set()
+    for i, one in enumerate(blocks):
+        at, kind = f"{where}.content.{i}", one.get("type") if isinstance(one, dict) else None
+        if kind == "text":
+            _texts([one], at)
+        elif kind == "tool_use":
+            if not all(isinstance(one.get(name), str) and one[name] for name in ("id", "name")):
+                raise ValueError(f"{at}: id and name must be texts")
+            if one["id"] in taken:
+                raise ValueError(f"{at}.id: `tool_use` ids must be unique")
+            taken.add(one["id"])
+            if not isinstance(one.get("input"), dict):
+                raise ValueError(f"{at}.input: must be an object")
+        elif kind not in ("thinking", "redacted_thinking"):
+            raise ValueError(f"{at}.type: {kind!r} is not known")
+    text, calls, opaque = read_content(blocks)
+    return Message(role="assistant", text=text, calls=tuple(_as_written(call) for call in calls), opaque=opaque)
+
+
+def _as_written(call: ToolCall) -> ToolCall:
+    """The call with the arguments that were no JSON object as they were before the client wrapped them."""
+    value = orjson.loads(call.arguments)
+    wrapped = value.keys() == {RAW} and isinstance(value[RAW], str)
+    return replace(call, arguments=value[RAW]) if wrapped else call
+
+
+def _texts(content: Any, where: str) -> list[str]:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(blocks, list):
+        raise ValueError(f"{where}: must be a text or a list of blocks")
+    for one in blocks:
+        if not isinstance(one, dict) or one.get("type") != "text" or not isinstance(one.get("text"), str):
+            raise ValueError(f"{where}: must be a text block")
+        if not one["text"].strip():
+            raise ValueError(f"{where}: text content blocks must contain non-whitespace text")
+    return [one["text"] for one in blocks]
+
+
+def _breakpoints(value: Mapping[str, Any]) -> int:
+    blocks = [*_list(value, "tools"), *(value["system"] if isinstance(value.get("system"), list) else ())]
+    for turn in _list(value, "messages"):
+        content = turn.get("content") if isinstance(turn, dict) else None
+        blocks += content if isinstance(content, list) else []
+    return sum(isinstance(one, dict) and "cache_control" in one for one in [value, *blocks])
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
+    found = value.get(name)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{name}: must be a list")
+    return found or []
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A 200 body."""
+    usage = reply.usage
+    return b'{"id":%b,"type":"message","role":"assistant","model":%b,"content":[%b],%b}' % (
+        dumps_any(reply.response_id),
+        dumps_any(reply.model),
+        write_content(reply.text, reply.calls, reply.opaque),
+        orjson.dumps(
+            {
+                "stop_reason": _REASONS.get(reply.finish, reply.finish),
+                "stop_sequence": None,
+                "usage": {
+                    "input_tokens": usage.input - usage.cached_read - usage.cached_write,
+                    "cache_creation_input_tokens": usage.cached_write,
+                    "cache_read_input_tokens": usage.cached_read,
+                    "output_tokens": usage.output,
+                },
+            }
+        )[1:-1],
+    )
