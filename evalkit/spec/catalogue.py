@@ -71,7 +71,9 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     simulate: dict[str, Any] | None = None
 
 
-REFUSABLE = frozenset({"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort"})
+REFUSABLE = frozenset(
+    {"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
+)
 
 
 def provider_names() -> list[str]:

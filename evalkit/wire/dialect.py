@@ -22,7 +22,8 @@ class Quirks:
 
     max_tokens_field: str = "max_tokens"
     refuses: frozenset[str] = frozenset()
-    """Fields of `Sampling` (and `seed`) that the model's API answers with an error; never sent."""
+    """Fields of `Sampling` (and `seed`) that the model's API answers with an error; never sent. `encrypted_reasoning`:
+    the model has none to send (`openai_responses`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,44 +1,76 @@
 """A served policy and the same one in this process give the same episode: the wire adds nothing and loses nothing."""
 
+import hashlib
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from evalkit.dialogue import Reply, Request
+from evalkit.env.costbench.costbench import COSTBENCH
+from evalkit.env.environment import Environment
 from evalkit.env.scheduling.scheduling import SCHEDULING
 from evalkit.serve.options import options_from
-from evalkit.serve.provider import handle, open_simulator
-from evalkit.wire.dialect import Quirks
+from evalkit.serve.provider import BASE_PATH, handle, open_simulator
+from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 from tests.play import Agent, play, policy
 from tests.serve.asking import arrival
 
-OPENAI = DIALECTS["openai_chat"]
+SCHEDULED = {"id": "seed-5", "generator": "reference", "seed": 5, "n": 20, "k": 2, "periods": 60}
 
 
-def served(name: str) -> Agent:
-    """The policy as a model of a simulated provider, asked in its dialect."""
+def asked(name: str, request: Request, dialect: Dialect) -> bytes:
+    """The body that asks for the request."""
+    head = dialect.head(name, request.sampling, Quirks())
+    messages = [dialect.encode_message(message) for message in request.messages]
+    return dialect.body(head, dialect.encode_tools(request.tools), messages, request.seed)
+
+
+def served(name: str, dialect: Dialect, bodies: list[bytes]) -> Agent:
+    """The policy as a model of a simulated provider, asked in that dialect. `bodies` gets what was sent."""
     simulator = open_simulator(options_from({"latency": "exponential:1s"}), 0.0)
-    asked = 0
 
     def ask(request: Request) -> Reply:
-        nonlocal asked
-        asked += 1
-        head = OPENAI.head(name, request.sampling, Quirks())
-        messages = [OPENAI.encode_message(message) for message in request.messages]
-        body = OPENAI.body(head, OPENAI.encode_tools(request.tools), messages, request.seed)
-        outcome = handle(simulator, arrival(f"e/{asked}/0", body), float(asked))
+        bodies.append(asked(name, request, dialect))
+        coming = replace(arrival(f"e/{len(bodies)}/0", bodies[-1]), path=BASE_PATH + dialect.path)
+        outcome = handle(simulator, coming, float(len(bodies)))
         assert outcome.status == 200, outcome.body
-        return OPENAI.decode(outcome.body)
+        return dialect.decode(outcome.body)
 
     return ask
 
 
-@pytest.mark.parametrize("name", ["random", "knuth", "noisy"])
-def test_a_served_policy_replies_as_it_does_in_this_process(name: str) -> None:
-    line = {"id": "seed-5", "generator": "reference", "seed": 5, "n": 20, "k": 2, "periods": 60}
-    here, there = (play(SCHEDULING, line, agent, seed=3) for agent in (policy(name), served(name)))
+def local(name: str, dialect: Dialect) -> Agent:
+    """The policy in this process. Where the dialect has no seed, a body stands for it, here as there."""
+    agent = policy(name)
+
+    def ask(request: Request) -> Reply:
+        body = asked(name, request, dialect)
+        seed = dialect.decode_request(body)[1].seed or int.from_bytes(hashlib.sha256(body).digest()[:4], "big")
+        return agent(replace(request, seed=seed))
+
+    return ask
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [(SCHEDULING, name) for name in ("random", "knuth", "noisy")]
+    + [(COSTBENCH, name) for name in ("random", "replanner", "noisy")],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)
+def test_a_served_policy_replies_as_it_does_in_this_process(
+    env: Environment[Any, Any], name: str, dialect: str
+) -> None:
+    line = SCHEDULED if env is SCHEDULING else dict(next(iter(env.generate({}, 1, 5))))
+    spoken, bodies = DIALECTS[dialect], list[bytes]()
+    here = play(env, line, local(name, spoken), seed=3)
+    there = play(env, line, served(name, spoken, bodies), seed=3)
     assert [(one.text, one.calls, one.finish) for one in here.replies] == [
         (one.text, one.calls, one.finish) for one in there.replies
     ]
     assert here.facts == there.facts
+    assert here.ending == there.ending != ""
     assert all(one.usage.input > 0 and one.response_id for one in there.replies)
-    assert len({one.response_id for one in there.replies}) == len(there.replies)
+    assert len({one.response_id for one in there.replies}) == len(set(bodies)) > 1

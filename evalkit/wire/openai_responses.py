@@ -1,0 +1,271 @@
+"""OpenAI Responses (`POST /responses`): the client's direction. `openai_responses_served.py` has the other one.
+
+The server keeps nothing: every request says `store: false` and carries the whole chat as items. What a reasoning model
+thought goes back encrypted, as the items it came in, within a reply's opaque part.
+
+Chosen: `strict: false` with every tool, since this API makes schemas strict where nothing is said (and optional
+arguments mandatory with it), and an environment wants to see malformed calls, as in the other dialects.
+Chosen: a system text is a message of role `system`, as in Chat Completions, and not `instructions`: the API hands it to
+reasoning models as developer's, and compatible servers know the role.
+Chosen: the opaque part holds all items of a reply where one of them must go back as it came (reasoning, items of types
+we do not know, a message in phases, another order than text, then calls); elsewhere it is empty and the items are
+written anew. Reasoning without encrypted or plain content is left out, since nobody could find it, and so is
+reasoning behind which nothing follows, which the API refuses.
+The API has no `seed`: none is sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
+from evalkit.wire.allowance import read_allowances
+from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.fields import count_of, name_objections, object_of, sampling_objections, text_of
+from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.openai_responses_served import LEAST_TOKENS, decode_request, encode_reply
+from evalkit.wire.verdicts import judge
+
+_OURS = frozenset(
+    {"model", "input", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"}
+) | frozenset(
+    {"store", "include", "stream", "seed", "background", "previous_response_id", "conversation", "prompt"},
+)
+"""Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
+
+_ENCRYPTED = "reasoning.encrypted_content"
+
+_FAILED_STATUSES: Mapping[str, int] = {"server_error": 500, "rate_limit_exceeded": 429}
+"""HTTP statuses that mean what the error of a failed response means; 400 for all others."""
+
+_FINISHES: Mapping[str, str] = {"max_output_tokens": "length", "max_tokens": "length", "": "incomplete"}
+"""Why a response is incomplete, in our words; others are kept as they are."""
+
+
+def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
+    """The shared part in two lines: what every body has, then what only a body with tools may have."""
+    plain: dict[str, Any] = {"model": model, "max_output_tokens": sampling.max_tokens, "store": False}
+    if "encrypted_reasoning" not in quirks.refuses:
+        plain["include"] = [_ENCRYPTED]
+    for name in ("temperature", "top_p"):
+        value = getattr(sampling, name)
+        if value is not None and name not in quirks.refuses:
+            plain[name] = value
+    extra = orjson.loads(sampling.extra) if sampling.extra else {}
+    if sampling.effort and "effort" not in quirks.refuses:
+        plain["reasoning"] = {"effort": sampling.effort, **extra.pop("reasoning", {})}
+    with_tools: dict[str, Any] = {}
+    if "tool_choice" not in quirks.refuses:
+        with_tools["tool_choice"] = sampling.tool_choice
+    if sampling.parallel_calls is not None and "parallel_calls" not in quirks.refuses:
+        with_tools["parallel_tool_calls"] = sampling.parallel_calls
+    first, second = orjson.dumps(plain | extra)[:-1], orjson.dumps(with_tools)[1:-1]
+    return first + b"\n" + (b"," + second if second else b"")
+
+
+def _encode_tools(tools: Sequence[Tool]) -> bytes:
+    if not tools:
+        return b""
+    return orjson.dumps(
+        [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+            for tool in tools
+        ]
+    )
+
+
+def _encode_message(message: Message) -> bytes:
+    """The message's items, joined by commas; never empty."""
+    if message.role == "tool":
+        return orjson.dumps({"type": "function_call_output", "call_id": message.call_id, "output": message.text})
+    items = loads_lenient(message.opaque)[0] if message.opaque else _items(message)
+    return b",".join(dumps_any(item) for item in items)
+
+
+def _items(message: Message) -> list[dict[str, Any]]:
+    """The items of a message that needs none of its own back: its text, then its calls."""
+    items: list[dict[str, Any]] = []
+    if message.text or not message.calls:
+        items.append({"type": "message", "role": message.role, "content": message.text})
+    for call in message.calls:
+        # Several servers parse the history's arguments and refuse an empty text.
+        given = {"call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}
+        items.append({"type": "function_call", **given})
+    return items
+
+
+def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None) -> bytes:
+    del seed  # the API has none
+    parts = [head, b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
+    parts += b',"input":[', b",".join(messages), b"]}"
+    return b"".join(parts)
+
+
+def _headers(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _read(value: Any) -> Reply:
+    output = value.get("output") if isinstance(value, dict) else None
+    if not isinstance(output, list) or value.get("status") == "failed":
+        raise MalformedReplyError(f"openai_responses: no output in {dumps_any(value)[:300]!r}")
+    items = [item for item in output if isinstance(item, dict)]
+    text, refusal = _read_text(items)
+    calls, items = _read_calls(items)
+    return Reply(
+        text=text or refusal,
+        calls=calls,
+        finish="refusal" if refusal else _finish(value, calls),
+        usage=_read_usage(object_of(value, "usage")),
+        model=text_of(value, "model"),
+        response_id=text_of(value, "id"),
+        opaque=_keep(items),
+    )
+
+
+def _finish(value: Mapping[str, Any], calls: Sequence[ToolCall]) -> str:
+    status = text_of(value, "status")
+    if status == "incomplete":
+        reason = text_of(object_of(value, "incomplete_details"), "reason")
+        return _FINISHES.get(reason, reason)
+    if status in ("", "completed"):
+        return "tool_calls" if calls else "stop"
+    return status
+
+
+def _read_text(items: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """(text, refusal) of all messages, joined."""
+    texts: list[str] = []
+    refusals: list[str] = []
+    for item in items:
+        if item.get("type") == "message":
+            for part in _parts(item):
+                texts.append(text_of(part, "text"))
+                refusals.append(text_of(part, "refusal") if part.get("type") == "refusal" else "")
+    return "".join(texts), "".join(refusals)
+
+
+def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    content = item.get("content")
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}]
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _read_calls(items: Sequence[dict[str, Any]]) -> tuple[tuple[ToolCall, ...], list[dict[str, Any]]]:
+    """The calls in order, and all items with each call written as it must be sent back."""
+    calls: list[ToolCall] = []
+    taken: set[str] = set()
+    written: list[dict[str, Any]] = []
+    for item in items:
+        if item.get("type") != "function_call":
+            written.append(item)
+            continue
+        given, arguments = text_of(item, "call_id"), item.get("arguments")
+        if not given or given in taken:
+            given = f"call_{len(calls)}"
+        taken.add(given)
+        if not isinstance(arguments, str):
+            arguments = "" if arguments is None else dumps_any(arguments).decode()
+        call = ToolCall(id=given, name=text_of(item, "name"), arguments=arguments)
+        calls.append(call)
+        written.append({**item, "call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"})
+    return tuple(calls), written
+
+
+def _keep(items: Sequence[dict[str, Any]]) -> bytes:
+    """The opaque part: the items to send back, as JSON; empty where they can be written anew."""
+    kept = [_without_status(item) for item in items if not _lost(item)]
+    while kept and kept[-1].get("type") == "reasoning":
+        kept.pop()
+    kinds = [item.get("type") for item in kept]
+    plain = kinds == ["message"] * ("message" in kinds) + ["function_call"] * kinds.count("function_call")
+    if plain and not any(item.get("phase") for item in kept):
+        return b""
+    return dumps_any(kept)
+
+
+def _lost(item: Mapping[str, Any]) -> bool:
+    """Whether an item means nothing without a server that stored it: reasoning that only has an id, or no type."""
+    if item.get("type") == "reasoning":
+        return not (item.get("encrypted_content") or item.get("content"))
+    return not text_of(item, "type")
+
+
+def _without_status(item: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning as requests may hold it: the API refuses the status it gave it, and wants a summary."""
+    if item.get("type") != "reasoning":
+        return item
+    return {"summary": [], **{name: value for name, value in item.items() if name != "status"}}
+
+
+def _read_usage(raw: Mapping[str, Any]) -> Usage:
+    """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
+    read, written = count_of(raw, "input_tokens"), count_of(raw, "output_tokens")
+    inner, outer = object_of(raw, "input_tokens_details"), object_of(raw, "output_tokens_details")
+    cached = min(count_of(inner, "cached_tokens"), read)
+    return Usage(
+        input=read,
+        output=written,
+        cached_read=cached,
+        cached_write=min(count_of(inner, "cache_write_tokens"), read - cached),
+        reasoning=min(count_of(outer, "reasoning_tokens"), written),
+    )
+
+
+def _judge(response: HttpResponse) -> Verdict:
+    """As for all dialects; and a response that was accepted but failed has its error in a body of status 200."""
+    said = judge(response)
+    # Within a text the quotes would be escaped: most bodies need not be read twice.
+    if said.action != "accept" or b'"failed"' not in response.body:
+        return said
+    try:
+        value = loads_lenient(response.body)[0]
+    except MalformedReplyError:
+        return said
+    if not isinstance(value, dict) or value.get("status") != "failed":
+        return said
+    error = object_of(value, "error") or {"message": "The response failed, and no error says why."}
+    status = _FAILED_STATUSES.get(text_of(error, "code"), 400)
+    verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
+    return replace(verdict, billable=True)  # the model had begun
+
+
+def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
+    said = sampling_objections(sampling, ours=_OURS, least_tokens=LEAST_TOKENS) + name_objections(tools)
+    return said or _reasoning_objections(sampling)
+
+
+def _reasoning_objections(sampling: Sampling) -> Sequence[str]:
+    reasoning = orjson.loads(sampling.extra).get("reasoning", {}) if sampling.extra else {}
+    if not isinstance(reasoning, dict):
+        return [f"extra: reasoning must be an object, not {reasoning!r}."]
+    return ["extra may not set reasoning.effort: that is `effort`."] if "effort" in reasoning else []
+
+
+OPENAI_RESPONSES = Dialect(
+    name="openai_responses",
+    path="/responses",
+    # As for Chat Completions; and an encrypted item has more bytes than what it hides had tokens.
+    overhead_tokens=512,
+    head=_head,
+    encode_tools=_encode_tools,
+    encode_message=_encode_message,
+    body=_body,
+    headers=_headers,
+    read=_read,
+    judge=_judge,
+    allowances=read_allowances,
+    objections=_objections,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+)
