@@ -54,6 +54,7 @@ def mean_interval(
     *,
     place: Sequence[str],
     strata: Mapping[str, str] | None = None,
+    least: float = -math.inf,
     most: float = math.inf,
 ) -> Interval | None:
     """The 95 % interval of `mean_of_instances`, or None with fewer than `LEAST_INSTANCES` instances.
@@ -62,7 +63,7 @@ def mean_interval(
     place       names the draws: the same place and values give the same interval, in every process
     strata      by instance: its stratum. Instances are then resampled within strata, which answers for this mix of
                 strata; left aside where one has fewer than `LEAST_INSTANCES`, whose spread nobody can know
-    most        the largest value there can be; the interval does not go beyond
+    least, most the bounds of the values there can be; the interval does not go beyond
     """
     if len(replicates) < LEAST_INSTANCES:
         return None
@@ -72,7 +73,7 @@ def mean_interval(
     width = _widening(groups)
     # A bound on the wrong side of the estimate can only come from rounding.
     below, above = min(0.0, float(low) - estimate) * width, max(0.0, float(high) - estimate) * width
-    return Interval(low=estimate + below, high=max(estimate, min(most, estimate + above)))
+    return Interval(low=min(estimate, max(least, estimate + below)), high=max(estimate, min(most, estimate + above)))
 
 
 def _groups(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str] | None) -> "list[Doubles]":

@@ -102,8 +102,8 @@ def interval(cell: Cell, name: str, keep: Keep) -> tuple[float, float] | None:
     """The 95 % interval of such a mean of a share, in percent."""
     strata = {episode.instance: episode.stratum for episode in cell.prefix}
     drawn_at = (cell.suite.name, cell.agent, name)
-    found = mean_interval(_values(cell, name, keep), place=drawn_at, strata=strata, most=1.0)
-    return None if found is None else (100 * max(0.0, found.low), 100 * found.high)
+    found = mean_interval(_values(cell, name, keep), place=drawn_at, strata=strata, least=0.0, most=1.0)
+    return None if found is None else (100 * found.low, 100 * found.high)
 
 
 def size(cell: Cell, keep: Keep) -> int:

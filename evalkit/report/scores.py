@@ -3,6 +3,7 @@
 All three stand on the same episodes: each cell's longest prefix of ended ones (`cells.py`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,10 +27,13 @@ METRICS: Mapping[str, str] = {
 ZERO: Mapping[str, str] = {
     "scheduling": "random assignment",
     "costbench": "no call in common with an optimal plan",
-    "procurement": "no feasible plan",
+    "procurement": "nobody supported",
     "pricing": "no profit",
 }
 """By environment: what a score of 0 stands for, where it stands for something."""
+
+NEVER_BELOW_0 = frozenset({"costbench", "procurement", "errand"})
+"""Environments whose scores are from 0 to 1. Losses and assignments worse than random ones are below 0 elsewhere."""
 
 ONE_PERIOD = frozenset({"costbench"})
 """Environments whose episodes are one chat: shares of periods say nothing there."""
@@ -113,7 +117,8 @@ def _score_row(cell: Cell) -> dict[str, Any]:
 def score_interval(cell: Cell, scores: Mapping[str, Sequence[float]]) -> Interval | None:
     """The 95 % interval of a cell's mean score, from its scores by instance: the same in every table."""
     strata = {episode.instance: episode.stratum for episode in cell.prefix}
-    return mean_interval(scores, place=(cell.suite.name, cell.agent), strata=strata, most=1.0)
+    least = 0.0 if cell.suite.environment in NEVER_BELOW_0 else -math.inf
+    return mean_interval(scores, place=(cell.suite.name, cell.agent), strata=strata, least=least, most=1.0)
 
 
 def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:

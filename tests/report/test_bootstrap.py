@@ -106,6 +106,17 @@ def test_an_interval_does_not_go_beyond_the_largest_value() -> None:
     assert found.low == free.low < 0.9
 
 
+def test_an_interval_does_not_go_below_the_least_value() -> None:
+    data = {"a": [0.0], "b": [0.0], "c": [0.3]}
+    found, free = mean_interval(data, place=PLACE, least=0.0), mean_interval(data, place=PLACE)
+    assert found is not None
+    assert free is not None
+    assert found.low == 0.0 > free.low
+    assert found.high == free.high
+    none = {name: [0.0] for name in data}
+    assert mean_interval(none, place=PLACE, least=0.0) == Interval(low=0.0, high=0.0)
+
+
 def test_a_small_stratum_leaves_strata_aside() -> None:
     data = {str(i): [i / 5] for i in range(5)}
     strata = {"0": "x", "1": "x", "2": "y", "3": "y", "4": "z"}

@@ -382,7 +382,7 @@ def test_plans_have_their_share_of_the_budget_among_behaviour(three: list[Cell])
     assert any("budget use" in note for note in table.notes)
     assert "budget_utilisation" not in keys(behaviour_table(three[1:]))
     note = scores_table(manifest_of(), three).notes[0]
-    assert "0 = no feasible plan" in note
+    assert "0 = nobody supported" in note
     assert "no profit (pricing)" in note
 
 
@@ -394,3 +394,12 @@ def test_p_values_are_never_shown_as_nothing(value: float, text: str, three: lis
         if column.key == "p"
     )
     assert shown(column, value) == text
+
+
+@pytest.mark.parametrize(("environment", "bounded"), [("procurement", True), ("pricing", False)])
+def test_intervals_end_where_scores_do(environment: str, bounded: bool) -> None:
+    cell = a_cell(f"{environment}/basic", [0.0, 0.0, 0.4])
+    low, high = scores_table(manifest_of(), [cell]).rows[0]["interval"]
+    assert (low == 0.0) == bounded
+    assert (low < 0.0) != bounded
+    assert 40 / 3 < high <= 100.0
