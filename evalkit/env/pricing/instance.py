@@ -299,7 +299,10 @@ def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: boo
                     f"{name}: {values[name]} is out of range for the reference's generator (at most {most})."
                 )
         if values["groups"] is not None:
-            raise UsageError("groups: in the reference's markets there are as many as a quarter of the products.")
+            raise UsageError(
+                "groups: in the reference's markets there are as many as a quarter of the products. Leave `groups` out, "
+                "or make the market by generator 'native'."
+            )
 
 
 def _optimum(value: Any) -> Optimum | None:
