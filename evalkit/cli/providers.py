@@ -23,15 +23,15 @@ def providers(args: argparse.Namespace) -> int:
         _print_models(read_provider(args.name), console)
         return 0
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("provider", "dialect", "models", "key", "endpoint"):
+    for column in ("provider", "dialect", "models", "key"):
         table.add_column(column, overflow="fold")
     for name in provider_names():
         provider = read_provider(name)
         models = "any" if provider.any_model and not provider.models else f"{len(provider.models)}"
         more = ", any" if provider.any_model and provider.models else ""
-        table.add_row(name, provider.dialect, models + more, _key(provider), provider.url or "started by evalkit")
+        table.add_row(name, provider.dialect, models + more, _key(provider))
     console.print(table)
-    console.print("\nModels and prices of one: evalkit providers NAME", style="dim")
+    console.print("\nEndpoint, models and prices of one: evalkit providers NAME", style="dim")
     return 0
 
 
