@@ -191,6 +191,9 @@ def _keep(items: Sequence[dict[str, Any]]) -> bytes:
     plain = kinds == ["message"] * ("message" in kinds) + ["function_call"] * kinds.count("function_call")
     if plain and not any(item.get("phase") for item in kept):
         return b""
+    if len(kept) < len(items):
+        # An id would remind the server of the reasoning that it came with, and that is missing now.
+        kept = [{name: value for name, value in item.items() if name != "id"} for item in kept]
     return dumps_any(kept)
 
 

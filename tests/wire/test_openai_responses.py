@@ -216,6 +216,8 @@ def test_reasoning_that_a_request_may_not_hold_is_made_fit_or_left_out() -> None
     assert sent_back(bare, TEXT)[0] == {"type": "reasoning", "encrypted_content": "g", "summary": []}
     only_id = {"type": "reasoning", "id": "rs_1", "summary": []}
     assert [item["type"] for item in sent_back(only_id, TEXT)] == ["message"]
+    phased = {**TEXT, "phase": "commentary"}
+    assert sent_back(only_id, phased) == [{name: value for name, value in phased.items() if name != "id"}]
     # Cut off while thinking: nothing follows, so nothing is sent but that nothing was said.
     assert sent_back(THOUGHT) == [{"type": "message", "role": "assistant", "content": ""}]
     assert [item["type"] for item in sent_back(THOUGHT, LOOKING, THOUGHT)] == ["reasoning", "function_call"]
