@@ -84,6 +84,8 @@ _DRAWN = ("categories", "products", "deals", *_SHAPE, "slack")
 _EXPLICIT = ("items", "menu")
 _STORED = ("id", "environment", "digest", "optimum")
 _MARKETS_KEPT = 256
+_OPTIMA_KEPT = 1 << 14
+"""A sweep describes its suites twice, one whole suite after another: no market is to be solved twice for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,7 @@ def _made(problem: Problem) -> tuple[Made, str]:
     return made, market_digest(made.market)
 
 
-@lru_cache(maxsize=_MARKETS_KEPT)
+@lru_cache(maxsize=_OPTIMA_KEPT)
 def _solved(problem: Problem) -> Best:
     return made_best(_made(problem)[0])
 

@@ -287,3 +287,21 @@ def test_every_parameter_has_a_default_that_it_accepts_and_they_are_basic_s() ->
     loaded = PROCUREMENT.load({"id": "d", "environment": "procurement", **line})
     assert loaded.problem.shape == DIFFICULTIES["basic"]
     assert (loaded.periods, loaded.queries) == (100, 40)
+
+
+def test_no_market_of_a_large_suite_is_solved_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = []
+
+    def counted(made: instance.Made) -> instance.Best:
+        solved.append(made)
+        return instance.Best(product=1, workers=1.0, cost=1, plan=(), gap=0.0, proven=True)
+
+    instance._solved.cache_clear()
+    monkeypatch.setattr(instance, "made_best", counted)
+    line = {"generator": "native", "categories": 1, "products": 1}
+    loaded = [instance.load({**line, "id": str(seed), "seed": seed}) for seed in range(2 * instance._MARKETS_KEPT)]
+    for _ in range(2):
+        for one in loaded:
+            instance.describe(one)
+    instance._solved.cache_clear()  # what was counted is no optimum
+    assert len(solved) == len(loaded)
