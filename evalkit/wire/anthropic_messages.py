@@ -1,8 +1,8 @@
 """Anthropic Messages: our messages to their JSON, their JSON to our reply. `anthropic_messages_served.py` has the rest.
 
 The system text is a field of the body, and what stands between two replies (tool results, then notices) is one user
-message of several blocks. So an encoded message is its blocks behind a one-byte mark, by which `body` groups them
-without reading them: `s` system, `a` assistant, `t` tool result, `u` user.
+message of several blocks. So an encoded message carries a byte that JSON never holds: a system text begins with one, a
+user's turn ends with one, and `body` takes them apart, or together, by search and replace, without reading them.
 
 Prompt caching is asked for at the four places that the API allows at most: behind the tools, behind the system text,
 and at the end of the last two user messages. The newer one is written for the next request; the older one is where the
@@ -35,6 +35,8 @@ VERSION = "2023-06-01"
 _OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
     *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed")
 }
+_SYSTEM, _USER_END = b"\x01", b"\x02"
+_USER = b'{"role":"user","content":['
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _FINISHES = {
@@ -87,44 +89,37 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 def _encode_message(message: Message) -> bytes:
     if message.role == "assistant":
-        return b"a" + (write_content(message.text, message.calls, message.opaque) or NO_CONTENT)
+        return b'{"role":"assistant","content":[%b]}' % (
+            write_content(message.text, message.calls, message.opaque) or NO_CONTENT
+        )
+    block = text_block(message.text) if message.text.strip() else b""
+    if message.role == "system":
+        return _SYSTEM + block
     if message.role == "tool":
         # Of a result with a blank text only the id is sent: `content` may be left out.
-        content = b',"content":' + dumps_any(message.text) if message.text.strip() else b""
-        return b't{"type":"tool_result","tool_use_id":%b%b}' % (dumps_any(message.call_id), content)
-    mark = b"s" if message.role == "system" else b"u"
-    return mark + text_block(message.text) if message.text.strip() else mark
+        content = b',"content":' + dumps_any(message.text) if block else b""
+        block = b'{"type":"tool_result","tool_use_id":%b%b}' % (dumps_any(message.call_id), content)
+    return _USER + (block or NO_CONTENT) + b"]}" + _USER_END
 
 
 def _body(head: bytes, tools: bytes, messages: Sequence[bytes], _seed: int | None) -> bytes:
     """The seed is not sent: the API has no such field."""
-    system: list[bytes] = []
-    turns: list[tuple[bytes, list[bytes]]] = []
-    for message in messages:
-        mark, blocks = message[:1], message[1:]
-        if mark == b"s":
-            system += [blocks] if blocks else []
-            continue
-        role = b"assistant" if mark == b"a" else b"user"
-        if not turns or turns[-1][0] != role:
-            turns.append((role, []))
-        if blocks:
-            turns[-1][1].append(blocks)
-    newest = [place for place, (role, _) in enumerate(turns) if role == b"user"][-2:]
-    written = [
-        b'{"role":"%b","content":[%b]}' % (role, _joined(blocks or [NO_CONTENT], cached=place in newest))
-        for place, (role, blocks) in enumerate(turns)
-    ]
+    system = [one[1:] for one in messages if one[0] == _SYSTEM[0] and len(one) > 1]
+    said = b",".join([one for one in messages if one[0] != _SYSTEM[0]])
+    said = said.replace(b"]}" + _USER_END + b"," + _USER, b",")
     parts = [head.replace(b"\n", b"", 1), b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
     if system:
-        parts += b',"system":[', _joined(system, cached=True), b"]"
-    parts += b',"messages":[', b",".join(written), b"]}"
-    return b"".join(parts)
-
-
-def _joined(blocks: Sequence[bytes], *, cached: bool) -> bytes:
-    joined = b",".join(blocks)
-    return joined[:-1] + _CACHED if cached else joined
+        parts += b',"system":[', b",".join(system)[:-1], _CACHED, b"]"
+    parts.append(b',"messages":[')
+    last = said.rfind(_USER_END)
+    at = 0
+    for end in (said.rfind(_USER_END, 0, max(last, 0)), last):
+        if end >= 0:
+            # Behind the last block's content stand its brace, then the turn's bracket and brace.
+            parts += said[at : end - 3], _CACHED, b"]}"
+            at = end + 1
+    parts += said[at:], b"]}"
+    return b"".join(parts).replace(_USER_END, b"")
 
 
 def _headers(key: str) -> Mapping[str, str]:

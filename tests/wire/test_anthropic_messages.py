@@ -22,39 +22,52 @@ TWO = ToolCall(id="c2", name="lookup", arguments='{"k":2}')
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s1=="}
 HIDDEN = {"type": "redacted_thinking", "data": "xyz"}
 
+
+def user(block: bytes) -> bytes:
+    return b'{"role":"user","content":[' + block + b"]}\x02"
+
+
+def assistant(*blocks: bytes) -> bytes:
+    return b'{"role":"assistant","content":[' + b",".join(blocks) + b"]}"
+
+
+NOTHING = b'{"type":"text","text":"(no content)"}'
+
 ENCODED = [
-    (Message(role="system", text="Be brief."), b's{"type":"text","text":"Be brief."}'),
-    (Message(role="system"), b"s"),
+    (Message(role="system", text="Be brief."), b'\x01{"type":"text","text":"Be brief."}'),
+    (Message(role="system"), b"\x01"),
     (
-        Message(role="user", text='Gr\u00fc\u00dfe "x"\n'),
-        'u{"type":"text","text":"Gr\u00fc\u00dfe \\"x\\"\\n"}'.encode(),
+        Message(role="user", text='Gr\u00fc\u00dfe "x"\n\x02'),
+        user('{"type":"text","text":"Gr\u00fc\u00dfe \\"x\\"\\n\\u0002"}'.encode()),
     ),
-    (Message(role="user", text=" \n"), b"u"),
-    (Message(role="assistant", text="No."), b'a{"type":"text","text":"No."}'),
-    (Message(role="assistant"), b'a{"type":"text","text":"(no content)"}'),
-    (Message(role="assistant", text=" "), b'a{"type":"text","text":"(no content)"}'),
+    (Message(role="user", text=" \n"), user(NOTHING)),
+    (Message(role="assistant", text="No."), assistant(b'{"type":"text","text":"No."}')),
+    (Message(role="assistant"), assistant(NOTHING)),
+    (Message(role="assistant", text=" "), assistant(NOTHING)),
     (
         Message(role="assistant", text="So:", calls=(ONE, TWO)),
-        b'a{"type":"text","text":"So:"},{"type":"tool_use","id":"c1","name":"lookup","input":{"k":1}},'
-        b'{"type":"tool_use","id":"c2","name":"lookup","input":{"k":2}}',
+        assistant(
+            b'{"type":"text","text":"So:"},{"type":"tool_use","id":"c1","name":"lookup","input":{"k":1}}',
+            b'{"type":"tool_use","id":"c2","name":"lookup","input":{"k":2}}',
+        ),
     ),
     (
         Message(role="assistant", calls=(ToolCall(id="a", name="f", arguments="{oops"),)),
-        b'a{"type":"tool_use","id":"a","name":"f","input":{"_raw":"{oops"}}',
+        assistant(b'{"type":"tool_use","id":"a","name":"f","input":{"_raw":"{oops"}}'),
     ),
     (
         Message(role="assistant", calls=(ToolCall(id="a", name="f", arguments="[1]"),)),
-        b'a{"type":"tool_use","id":"a","name":"f","input":{"_raw":"[1]"}}',
+        assistant(b'{"type":"tool_use","id":"a","name":"f","input":{"_raw":"[1]"}}'),
     ),
     (
         Message(role="assistant", calls=(ToolCall(id="a", name="f", arguments=""),)),
-        b'a{"type":"tool_use","id":"a","name":"f","input":{}}',
+        assistant(b'{"type":"tool_use","id":"a","name":"f","input":{}}'),
     ),
     (
         Message(role="tool", text="42", call_id="c1"),
-        b't{"type":"tool_result","tool_use_id":"c1","content":"42"}',
+        user(b'{"type":"tool_result","tool_use_id":"c1","content":"42"}'),
     ),
-    (Message(role="tool", call_id="c1"), b't{"type":"tool_result","tool_use_id":"c1"}'),
+    (Message(role="tool", call_id="c1"), user(b'{"type":"tool_result","tool_use_id":"c1"}')),
 ]
 
 
@@ -232,7 +245,7 @@ def test_thinking_goes_back_as_it_came_and_where_it_stood() -> None:
     reply = reply_of(content, "tool_use")
     assert (reply.text, reply.calls, reply.finish) == ("First then.", (ONE, TWO), "tool_calls")
     encoded = MESSAGES.encode_message(reply.message())
-    assert orjson.loads(b"[" + encoded[1:] + b"]") == content
+    assert orjson.loads(encoded)["content"] == content
     answered = (
         Message(role="tool", text="a", call_id="c1"),
         Message(role="tool", text="b", call_id="c2"),
@@ -245,7 +258,7 @@ def test_thinking_goes_back_as_it_came_and_where_it_stood() -> None:
 def test_a_reply_of_thoughts_alone_goes_back_as_thoughts_alone() -> None:
     reply = reply_of([THOUGHT], "max_tokens")
     assert (reply.text, reply.calls, reply.finish) == ("", (), "length")
-    assert orjson.loads(MESSAGES.encode_message(reply.message())[1:]) == THOUGHT
+    assert orjson.loads(MESSAGES.encode_message(reply.message()))["content"] == [THOUGHT]
     assert reply_of([{"type": "text", "text": "x"}]).opaque == b""
 
 
@@ -307,7 +320,7 @@ def test_any_content_is_a_reply_that_can_be_sent_back(content: list[object], rea
     reply = reply_of(content, reason, usage)
     assert reply.finish
     assert reply.usage.cached_read + reply.usage.cached_write <= reply.usage.input
-    blocks = orjson.loads(b"[" + MESSAGES.encode_message(reply.message())[1:] + b"]")
+    blocks = orjson.loads(MESSAGES.encode_message(reply.message()))["content"]
     assert blocks
     assert sum(one["type"] == "tool_use" for one in blocks) == len(reply.calls)
     assert all(isinstance(one["input"], dict) for one in blocks if one["type"] == "tool_use")
