@@ -300,8 +300,8 @@ def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: boo
                 )
         if values["groups"] is not None:
             raise UsageError(
-                "groups: in the reference's markets there are as many as a quarter of the products. Leave `groups` out, "
-                "or make the market by generator 'native'."
+                "groups: in the reference's markets there are as many as a quarter of the products. Leave `groups` "
+                "out, or make the market by generator 'native'."
             )
 
 

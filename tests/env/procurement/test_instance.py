@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from evalkit.env.procurement import best, instance
-from evalkit.env.procurement.generate import DIFFICULTIES
+from evalkit.env.procurement.generate import DIFFICULTIES, Made
 from evalkit.env.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.spec.identity import DERIVED, canonical
@@ -292,9 +292,9 @@ def test_every_parameter_has_a_default_that_it_accepts_and_they_are_basic_s() ->
 def test_no_market_of_a_large_suite_is_solved_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = []
 
-    def counted(made: instance.Made) -> instance.Best:
+    def counted(made: Made) -> best.Best:
         solved.append(made)
-        return instance.Best(product=1, workers=1.0, cost=1, plan=(), gap=0.0, proven=True)
+        return best.Best(product=1, workers=1.0, cost=1, plan=(), gap=0.0, proven=True)
 
     instance._solved.cache_clear()
     monkeypatch.setattr(instance, "made_best", counted)
