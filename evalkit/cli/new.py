@@ -30,7 +30,7 @@ model = "knuth"
 policy = "random"
 
 [[suites]]
-name = "scheduling/basic"
+name = "scheduling/basic"            # also procurement/, pricing/, costbench/ and basic, medium, hard, expert, extreme
 # instances = ["seed-0", "seed-1"]   # only these
 # vary = { k = [1, 2, 5] }           # one suite for each value; reports know the axis
 
