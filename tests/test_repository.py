@@ -186,3 +186,13 @@ def test_the_page_about_econagentbench_names_its_tables_and_suites() -> None:
     assert [name for name in tables if f"`{name}`" not in text] == []
     levels = {path.stem for path in (PROJECT / "instances").glob("p*/*.jsonl")}
     assert [name for name in levels if name not in text] == []
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (PROJECT / "bench").glob("*.py") if path.stem != "driver")
+)
+def test_every_benchmark_loads(name: str) -> None:
+    # `driver` runs under the harness beside the project, and only there.
+    script = f"import sys; sys.path.insert(0, {str(PROJECT / 'bench')!r}); import {name}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PROJECT, check=False)
+    assert done.returncode == 0, done.stderr
