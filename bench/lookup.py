@@ -78,5 +78,5 @@ LOOKUP: Environment[Instance, State] = Environment(
     score=_score,
     generate=_generate,
     stratum=lambda _: "",
-    offers=lambda instance: 1,
+    offers=lambda _: 1,
 )
