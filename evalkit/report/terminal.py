@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -12,10 +12,12 @@ from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
-from evalkit.report.report import Report
 from evalkit.report.tables import MISSING, PROMPTS, Column, Table, shown
-from evalkit.report.trajectory import Kind, Part, Trajectory
 from evalkit.report.visible import visible
+
+if TYPE_CHECKING:
+    from evalkit.report.report import Report
+    from evalkit.report.trajectory import Kind, Part, Trajectory
 
 NO_BREAK = "\u00a0"
 
@@ -31,7 +33,7 @@ def console() -> Console:
     return Console(highlight=False, width=160, file=sys.stdout)
 
 
-def print_report(report: Report, *, brief: bool = False, to: Console | None = None) -> None:
+def print_report(report: "Report", *, brief: bool = False, to: Console | None = None) -> None:
     """Print a report's tables; `brief`: the scores alone."""
     to = to or console()
     if not brief:
@@ -94,7 +96,7 @@ def _texts(table: Table, row: Mapping[str, Any], above: Mapping[str, Any]) -> li
     return texts
 
 
-STYLES: Mapping[Kind, str] = {
+STYLES: "Mapping[Kind, str]" = {
     "period": "bold",
     "turn": "dim",
     "read": "cyan",
@@ -106,7 +108,7 @@ STYLES: Mapping[Kind, str] = {
 }
 
 
-def print_trajectory(trajectory: Trajectory, *, to: Console | None = None) -> None:
+def print_trajectory(trajectory: "Trajectory", *, to: Console | None = None) -> None:
     """Print one episode: its header, then what it read, said and called."""
     to = to or console()
     width = max(map(len, trajectory.header), default=0)
@@ -116,7 +118,7 @@ def print_trajectory(trajectory: Trajectory, *, to: Console | None = None) -> No
         _print_part(part, to)
 
 
-def _print_part(part: Part, to: Console) -> None:
+def _print_part(part: "Part", to: Console) -> None:
     style = STYLES[part.kind]
     if part.kind in ("period", "end"):
         to.print()

@@ -12,10 +12,8 @@ from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError
 from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
-from evalkit.store.reader import read_index, replay_rows
 from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
-from evalkit.store.segment import REMEDY
 
 
 class Held(Protocol):
@@ -112,6 +110,9 @@ class Holdings:
 def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdings:
     """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
     as in `retry`. Raises CorruptLogError if its log is damaged."""
+    # Here, since pyarrow comes with it, and `plan` needs none.
+    from evalkit.store.reader import read_index, replay_rows
+
     index = read_index(directory)
     return Holdings(
         episodes=index.episodes,
@@ -150,6 +151,8 @@ def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
             raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
         turn = advance(episode.cell.env, position, decode_reply(row.reply), row.reply)
         if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
+            from evalkit.store.segment import REMEDY
+
             raise CorruptLogError(
                 f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "
                 f"{REMEDY} Or this evalkit plays the environment differently: run.json names the one that began the "
