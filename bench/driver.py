@@ -18,7 +18,7 @@ from lookup import LOOKUP, Instance
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane
-from evalkit.client.open import open_asker, open_transport
+from evalkit.client.open import endpoint_of, open_asker, open_transport
 from evalkit.dialogue import Tool
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
@@ -118,7 +118,7 @@ async def main() -> None:
                 price=PRICE,
                 lane=lane,
                 budget=budget,
-                transport=transport,
+                transport=endpoint_of(transport, PROVIDER, MODEL),
             )
             store.enter(open_row("bench", CONC, budgeted=True))
             await store.durable()

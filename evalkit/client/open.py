@@ -26,17 +26,22 @@ def read_key(provider: Provider) -> str:
 
 
 def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
-    """The provider's endpoint; `url` stands in for the file's (a simulated provider that was started just now).
+    """The provider; `url` stands in for the file's (a simulated provider that was started just now).
 
     Raises UsageError where the key is missing or would be sent in the clear. To be used as `async with`.
     """
-    dialect, key = DIALECTS[provider.dialect], read_key(provider)
+    key = read_key(provider)
     return HttpTransport(
-        (url or provider.url).rstrip("/") + dialect.path,
-        headers=dialect.headers(key),
+        url or provider.url,
+        headers=DIALECTS[provider.dialect].headers(key),
         key=key,
         timeout_s=provider.timeout_s,
     )
+
+
+def endpoint_of(transport: HttpTransport, provider: Provider, model: str) -> Transport:
+    """Where one model of a provider takes requests."""
+    return transport.to(DIALECTS[provider.dialect].path_of(model))
 
 
 def open_asker(
@@ -52,7 +57,8 @@ def open_asker(
 ) -> ModelAsker:
     """What asks for one agent with one sampling (an environment's defaults under the agent's overrides).
 
-    `price` is the run's frozen one, FREE where it is unknown; lane, budget and transport are shared with others.
+    `price` is the run's frozen one, FREE where it is unknown; lane and budget are shared with others, and `transport`
+    is the model's endpoint (`endpoint_of`).
     """
     voice = Voice(
         agent=agent,

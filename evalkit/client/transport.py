@@ -39,7 +39,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """An endpoint over HTTP. Use as `async with`."""
+    """A provider over HTTP. Use as `async with`; `to` gives its endpoints."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], key: str, timeout_s: float) -> None:
         """`headers`: the dialect's, made from `key`. Raises UsageError where the key would be sent in the clear."""
@@ -78,11 +78,19 @@ class HttpTransport:
         self._idle.close()
         await self._session.close()
 
+    def to(self, path: str) -> "Endpoint":
+        """The endpoint at a path below the provider's URL; it shares everything with its siblings."""
+        return Endpoint(self, URL(str(self._url).rstrip("/") + path, encoded=True))
+
     async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        """The outcome of one POST to the URL itself; never raises but CancelledError."""
+        return await self.post(self._url, body, request_id)
+
+    async def post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST; never raises but CancelledError."""
         alarm = self._total.set()
         try:
-            return await self._post(body, request_id)
+            return await self._post(url, body, request_id)
         except asyncio.CancelledError:
             if alarm.rang():
                 return _failed("timeout", f"no whole reply within {self._timeout_s:g} s")
@@ -90,10 +98,10 @@ class HttpTransport:
         finally:
             self._total.clear(alarm)
 
-    async def _post(self, body: bytes, request_id: str) -> HttpResponse:
+    async def _post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
         try:
             reply = await self._session.post(
-                self._url,
+                url,
                 data=body if len(body) <= _COPIED_BYTES else io.BytesIO(body),
                 headers={"X-Client-Request-Id": request_id},
                 allow_redirects=False,
@@ -158,6 +166,23 @@ class HttpTransport:
 
     def _blacked_out(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+class Endpoint:
+    """One path of a provider; satisfies `Transport`."""
+
+    __slots__ = ("_transport", "_url")
+
+    def __init__(self, transport: HttpTransport, url: URL) -> None:
+        self._transport = transport
+        self._url = url
+
+    def __repr__(self) -> str:
+        return f"Endpoint({str(self._url)!r})"
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        """The outcome of one POST; never raises but CancelledError."""
+        return await self._transport.post(self._url, body, request_id)
 
 
 def checked_url(url: str, *, with_key: bool) -> URL:

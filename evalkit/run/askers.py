@@ -13,7 +13,7 @@ from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
 from evalkit.client.local import PolicyAsker
-from evalkit.client.open import open_asker, open_transport, read_key
+from evalkit.client.open import endpoint_of, open_asker, open_transport, read_key
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
@@ -86,7 +86,9 @@ class Desk:
 
     def _model(self, episode: Episode, budget: Budget) -> ModelAsker:
         agent = episode.cell.agent
-        return self._open(episode, budget, self.lanes[agent.lane], self.transports[agent.provider])
+        place = self.resolved.endpoints[agent.name]
+        transport = endpoint_of(self.transports[agent.provider], place.provider, place.model.name)
+        return self._open(episode, budget, self.lanes[agent.lane], transport)
 
     def _open(self, episode: Episode, budget: Budget, lane: Lane, transport: Transport) -> ModelAsker:
         agent = episode.cell.agent

@@ -25,6 +25,7 @@ from evalkit.serve.bill import BillLine, Totals
 from evalkit.serve.faults import STATUS_FAULTS, pick
 from evalkit.serve.options import SimulatorOptions
 from evalkit.wire.dialect import Dialect
+from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens
 
@@ -72,7 +73,6 @@ class Simulator:
 
     options: SimulatorOptions
     started_s: float
-    routes: Mapping[str, Dialect]
     requests: dict[str, limits.Bucket] = field(default_factory=dict)
     """By model; empty without a limit."""
     tokens: dict[str, limits.Bucket] = field(default_factory=dict)
@@ -82,27 +82,15 @@ class Simulator:
 class _Refusal(Exception):
     """A request that gets an error instead of a reply."""
 
-    def __init__(
-        self,
-        *,
-        status: int,
-        code: str,
-        message: str,
-        kind: str = "invalid_request_error",
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, *, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.kind = status, code, message, kind
+        self.status, self.code, self.message = status, code, message
         self.headers: Mapping[str, str] = headers or {}
 
 
 def open_simulator(options: SimulatorOptions, now_s: float) -> Simulator:
     """A provider that starts now, with full buckets."""
-    simulator = Simulator(
-        options=options,
-        started_s=now_s,
-        routes={BASE_PATH + dialect.path: dialect for dialect in DIALECTS.values()},
-    )
+    simulator = Simulator(options=options, started_s=now_s)
     for model in options.models:
         if options.rpm is not None:
             simulator.requests[model] = limits.bucket(options.rpm, options.burst_s, now_s)
@@ -113,10 +101,29 @@ def open_simulator(options: SimulatorOptions, now_s: float) -> Simulator:
 
 def handle(simulator: Simulator, arrival: Arrival, now_s: float) -> Outcome:
     """Decide everything about a request at its arrival. `now_s` never goes back from call to call."""
-    dialect = simulator.routes.get(arrival.path)
-    if dialect is None or arrival.method != "POST":
+    route = _route(arrival.path)
+    if route is None or arrival.method != "POST":
         return _page(simulator, arrival)
-    return _ask(simulator, dialect, arrival, now_s)
+    return _ask(simulator, route, arrival, now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Who is asked in which dialect."""
+
+    dialect: Dialect
+    model: str
+    """The model that the path names; empty where the body does."""
+
+
+def _route(path: str) -> _Route | None:
+    """What a path asks for; None where it asks no model."""
+    if path.startswith(BASE_PATH):
+        for dialect in DIALECTS.values():
+            model = dialect.model_of(path.removeprefix(BASE_PATH))
+            if model is not None:
+                return _Route(dialect, model)
+    return None
 
 
 def leave(simulator: Simulator) -> None:
@@ -127,7 +134,7 @@ def leave(simulator: Simulator) -> None:
 def _page(simulator: Simulator, arrival: Arrival) -> Outcome:
     """Whatever asks no model: the list of models, the statistics, and mistakes."""
     path = arrival.path.rstrip("/")
-    if arrival.path in simulator.routes:
+    if _route(arrival.path) is not None:
         return _failed(_Refusal(status=405, code="method_not_allowed", message=f"{arrival.path} takes POST only."))
     if arrival.method in ("GET", "HEAD"):
         if path == "/stats":
@@ -138,7 +145,8 @@ def _page(simulator: Simulator, arrival: Arrival) -> Outcome:
         model = path.removeprefix(f"{BASE_PATH}/models/")
         if model in simulator.options.models:
             return _json(orjson.dumps(_card(model)))
-    known = ", ".join((*simulator.routes, f"{BASE_PATH}/models", "/stats"))
+    asked = [BASE_PATH + dialect.path for dialect in DIALECTS.values()]
+    known = ", ".join((*asked, f"{BASE_PATH}/models", "/stats"))
     return _failed(
         _Refusal(status=404, code="unknown_url", message=f"Unknown: {arrival.method} {arrival.path}. Known: {known}.")
     )
@@ -148,13 +156,13 @@ def _card(model: str) -> dict[str, object]:
     return {"id": model, "object": "model", "created": CREATED, "owned_by": "evalkit"}
 
 
-def _ask(simulator: Simulator, dialect: Dialect, arrival: Arrival, now_s: float) -> Outcome:
+def _ask(simulator: Simulator, route: _Route, arrival: Arrival, now_s: float) -> Outcome:
     """A request to a model: its outcome with its line on the bill."""
     options, n = simulator.options, simulator.totals.requests + 1
     request_id = arrival.headers.get("x-client-request-id", "")[:_MOST_ID_CHARACTERS]
     # A request without an id has its place in the order of arrival instead: then a retry may meet another fault.
     draws = Stream(options.seed, "provider", request_id or f"#{n}")
-    verdict = _judge(simulator, dialect, arrival, draws, now_s)
+    verdict = _judge(simulator, route, arrival, draws, now_s)
     outcome, usage = verdict.outcome, verdict.usage
     # What is refused is refused at once; replies, server errors and broken connections take their time.
     if verdict.word != "early_reset" and not 400 <= outcome.status < 500:
@@ -191,20 +199,21 @@ class _Verdict:
     """None: nothing is billed."""
 
 
-def _judge(simulator: Simulator, dialect: Dialect, arrival: Arrival, draws: Stream, now_s: float) -> _Verdict:
+def _judge(simulator: Simulator, route: _Route, arrival: Arrival, draws: Stream, now_s: float) -> _Verdict:
+    dialect = route.dialect
     tokens_in = input_tokens(len(arrival.body))
     try:
-        model, request = _read(simulator, dialect, arrival, tokens_in)
+        model, request = _read(simulator, route, arrival, tokens_in)
     except _Refusal as refusal:
-        return _Verdict(outcome=_failed(refusal), word=refusal.code)
+        return _Verdict(outcome=_failed(refusal, dialect), word=refusal.code)
     try:
         _admit(simulator, model, tokens_in, now_s)
     except _Refusal as refusal:
-        return _Verdict(outcome=_failed(refusal), word="rate_limit", model=model, seed=request.seed)
+        return _Verdict(outcome=_failed(refusal, dialect), word="rate_limit", model=model, seed=request.seed)
     faults = simulator.options.faults
     fault = pick(faults, draws.uniform()) if faults else ""
     if fault in STATUS_FAULTS:
-        refused = _failed(_fault_refusal(simulator.options, fault))
+        refused = _failed(_fault_refusal(simulator.options, fault), dialect)
         return _Verdict(outcome=refused, word=fault, model=model, seed=request.seed)
     if fault == "early_reset":
         return _Verdict(outcome=_BROKEN, word=fault, model=model, seed=request.seed)
@@ -215,15 +224,15 @@ def _judge(simulator: Simulator, dialect: Dialect, arrival: Arrival, draws: Stre
     return _Verdict(outcome=outcome, word=fault or "ok", model=model, seed=request.seed, usage=reply.usage)
 
 
-def _read(simulator: Simulator, dialect: Dialect, arrival: Arrival, tokens_in: int) -> tuple[str, Request]:
+def _read(simulator: Simulator, route: _Route, arrival: Arrival, tokens_in: int) -> tuple[str, Request]:
     """Key, body, model and context, in this order; raises _Refusal at the first that is wrong."""
     options = simulator.options
     if options.key:
-        for name, value in dialect.headers(options.key).items():
+        for name, value in route.dialect.headers(options.key).items():
             if arrival.headers.get(name.lower()) != value:
                 raise _Refusal(status=401, code="invalid_api_key", message="Incorrect API key provided, or none.")
     try:
-        model, request = dialect.decode_request(arrival.body)
+        model, request = route.dialect.decode_request(arrival.body, route.model)
     except ValueError as flaw:
         raise _Refusal(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
     if request.seed == 0:
@@ -258,7 +267,7 @@ def _admit(simulator: Simulator, model: str, tokens_in: int, now_s: float) -> No
     if wait_s > 0:
         message = f"Rate limit reached for {model}. Please try again in {limits.show_span(wait_s)}."
         headers = {**_limit_headers(simulator, model), **_retry_after(wait_s)}
-        raise _Refusal(status=429, code="rate_limit_exceeded", message=message, kind="requests", headers=headers)
+        raise _Refusal(status=429, code="rate_limit_exceeded", message=message, headers=headers)
     for bucket, amount in wanted:
         bucket.take(amount)
 
@@ -306,7 +315,6 @@ def _fault_refusal(options: SimulatorOptions, fault: str) -> _Refusal:
         status=int(fault),
         code="rate_limit_exceeded" if fault == "429" else "server_error",
         message=_WORDS[fault],
-        kind="requests" if fault == "429" else "server_error",
         headers={} if wait_s is None else _retry_after(wait_s),
     )
 
@@ -328,6 +336,6 @@ def _json(body: bytes) -> Outcome:
     return Outcome(status=200, headers=_JSON, body=body)
 
 
-def _failed(refusal: _Refusal) -> Outcome:
-    error = {"message": refusal.message, "type": refusal.kind, "param": None, "code": refusal.code}
-    return Outcome(status=refusal.status, headers={**_JSON, **refusal.headers}, body=orjson.dumps({"error": error}))
+def _failed(refusal: _Refusal, dialect: Dialect = OPENAI_CHAT) -> Outcome:
+    body = dialect.encode_error(refusal.status, refusal.code, refusal.message)
+    return Outcome(status=refusal.status, headers={**_JSON, **refusal.headers}, body=body)

@@ -23,7 +23,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
-from evalkit.wire.anthropic_messages_served import decode_request, encode_reply
+from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
@@ -202,4 +202,5 @@ ANTHROPIC_MESSAGES = Dialect(
     objections=_objections,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    encode_error=encode_error,
 )

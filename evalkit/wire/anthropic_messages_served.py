@@ -23,7 +23,7 @@ _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"
 _MOST_BREAKPOINTS = 4
 
 
-def decode_request(body: bytes) -> tuple[str, Request]:
+def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     """(model, request). Raises ValueError saying what is wrong and where."""
     value = orjson.loads(body)  # its JSONDecodeError is a ValueError
     if not isinstance(value, dict):
@@ -202,3 +202,20 @@ def encode_reply(reply: Reply) -> bytes:
             }
         )[1:-1],
     )
+
+
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+def encode_error(status: int, _code: str, message: str) -> bytes:
+    """The body of an error. The API has no codes: a type stands for each status."""
+    kind = _ERROR_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    return dumps_any({"type": "error", "error": {"type": kind, "message": message}})

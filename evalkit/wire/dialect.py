@@ -7,6 +7,7 @@ does not grow with the chat.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
 from evalkit.wire.allowance import Allowance
@@ -32,7 +33,7 @@ class Dialect:
 
     name: str
     path: str
-    """Appended to the provider's base URL."""
+    """Appended to the provider's base URL; `{model}` in it stands for the model's name."""
     overhead_tokens: int
     """Input tokens a request may cost beyond one a byte of its body (the chat template's own)."""
     head: Callable[[str, Sampling, Quirks], bytes]
@@ -50,10 +51,26 @@ class Dialect:
     """What a response's headers say is left of the limits on (requests, tokens)."""
     objections: Callable[[Sampling, Sequence[Tool]], Sequence[str]]
     """What of this the dialect cannot express, in sentences; looked at before anything is sent."""
-    decode_request: Callable[[bytes], tuple[str, Request]]
-    """For the simulated provider: (model, request). Raises ValueError saying what is wrong."""
+    decode_request: Callable[[bytes, str], tuple[str, Request]]
+    """For the simulated provider: (body, the model that the path names, else empty) -> (model, request). Raises
+    ValueError saying what is wrong."""
     encode_reply: Callable[[Reply], bytes]
     """For the simulated provider."""
+    encode_error: Callable[[int, str, str], bytes]
+    """For the simulated provider: (HTTP status, code as the verdicts know it, message) -> the body of an error."""
+
+    def path_of(self, model: str) -> str:
+        """The path that takes one model's requests."""
+        return self.path.replace("{model}", quote(model, safe=""))
+
+    def model_of(self, path: str) -> str | None:
+        """The model that a path names; empty where paths name none; None where the path is not this dialect's."""
+        before, holds, after = self.path.partition("{model}")
+        if not holds:
+            return "" if path == before else None
+        model = path[len(before) : len(path) - len(after)]
+        fits = path.startswith(before) and path.endswith(after) and model and "/" not in model
+        return unquote(model) if fits else None
 
     def decode(self, body: bytes) -> Reply:
         """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""

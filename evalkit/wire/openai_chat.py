@@ -19,7 +19,7 @@ from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
-from evalkit.wire.openai_chat_served import decode_request, encode_reply
+from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
 from evalkit.wire.verdicts import judge
 
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
@@ -187,4 +187,5 @@ OPENAI_CHAT = Dialect(
     objections=_objections,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    encode_error=encode_error,
 )

@@ -21,7 +21,7 @@ _ROLES: Mapping[str, Role] = {
 _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "none": "none"}
 
 
-def decode_request(body: bytes) -> tuple[str, Request]:
+def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     """(model, request). Raises ValueError saying what is wrong and where."""
     value = orjson.loads(body)  # its JSONDecodeError is a ValueError
     if not isinstance(value, dict):
@@ -152,3 +152,9 @@ def encode_reply(reply: Reply) -> bytes:
             },
         }
     )
+
+
+def encode_error(status: int, code: str, message: str) -> bytes:
+    """The body of an error."""
+    kind = "requests" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
+    return dumps_any({"error": {"message": message, "type": kind, "param": None, "code": code}})

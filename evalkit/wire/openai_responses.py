@@ -26,6 +26,7 @@ from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.fields import count_of, name_objections, object_of, sampling_objections, text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.openai_chat_served import encode_error
 from evalkit.wire.openai_responses_served import LEAST_TOKENS, decode_request, encode_reply
 from evalkit.wire.verdicts import judge
 
@@ -271,4 +272,5 @@ OPENAI_RESPONSES = Dialect(
     objections=_objections,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    encode_error=encode_error,
 )

@@ -45,7 +45,7 @@ _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "n
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def decode_request(body: bytes) -> tuple[str, Request]:
+def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     """(model, request); the request has no seed, as the API has none. Raises ValueError saying what is wrong."""
     value = orjson.loads(body)  # its JSONDecodeError is a ValueError
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from aiohttp import web
 from evalkit.client.ask import Question
 from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane
-from evalkit.client.open import open_asker, open_transport
+from evalkit.client.open import endpoint_of, open_asker, open_transport
 from evalkit.dialogue import Message, Sampling
 from evalkit.errors import EvalkitError
 from evalkit.money import FREE, PicoUsd
@@ -63,7 +63,7 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
                 price=FREE,
                 lane=lane,
                 budget=budget,
-                transport=transport,
+                transport=endpoint_of(transport, provider, kind),
             )
             parts = [asker.encode(Message(role="user", text="hello"))]
             asking = asyncio.ensure_future(

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from evalkit.client.file_limit import make_room
-from evalkit.client.open import open_transport
+from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.errors import UsageError
 from evalkit.spec.model import Provider
@@ -312,7 +312,9 @@ def test_a_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch)
         open_transport(provider)
     assert "two" not in str(flaw.value)
     monkeypatch.setenv("ACME_KEY", KEY)
-    assert repr(open_transport(provider)) == "HttpTransport('https://x.example/v1/chat/completions')"
+    transport = open_transport(provider)
+    assert repr(transport) == "HttpTransport('https://x.example/v1/')"
+    assert repr(endpoint_of(transport, provider, "m")) == "Endpoint('https://x.example/v1/chat/completions')"
 
 
 def test_the_descriptor_limit_is_raised_or_the_width_lowered() -> None:

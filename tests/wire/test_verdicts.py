@@ -1,11 +1,14 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalkit.wire.dialect import Dialect
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
+from evalkit.wire.table import DIALECTS
 from evalkit.wire.verdicts import read_wait_s
 
 
@@ -114,3 +117,29 @@ def test_retry_after_comes_through_for_refusals_that_may_pass() -> None:
     assert judged(429, retry_after="3").wait_s == 3.0
     assert judged(503, retry_after="2").wait_s == 2.0
     assert judged(400, retry_after="3").wait_s is None
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (401, "invalid_api_key", "bad_key"),
+        (404, "model_not_found", "unknown_model"),
+        (429, "rate_limit_exceeded", "rate_limit"),
+        (500, "server_error", "server_error"),
+        (529, "server_error", "overload"),
+    ],
+)
+def test_every_dialect_reads_its_own_errors(dialect: Dialect, status: int, code: str, kind: str) -> None:
+    body = dialect.encode_error(status, code, "in words")
+    verdict = dialect.judge(HttpResponse(status=status, headers={}, body=body))
+    assert (verdict.kind, verdict.message) == (kind, "in words")
+
+
+def test_a_path_names_its_model_or_leaves_it_to_the_body() -> None:
+    plain, named = OPENAI_CHAT, replace(OPENAI_CHAT, path="/models/{model}:ask")
+    assert (plain.path_of("m"), named.path_of("a/b c")) == ("/chat/completions", "/models/a%2Fb%20c:ask")
+    assert (plain.model_of("/chat/completions"), plain.model_of("/models/m:ask")) == ("", None)
+    assert named.model_of("/models/a%2Fb%20c:ask") == "a/b c"
+    for path in ("/models/:ask", "/models/a/b:ask", "/models/m:tell", "/chat/completions"):
+        assert named.model_of(path) is None
