@@ -55,7 +55,8 @@ class Report:
         run               name, created_at (s since 1970), replicates, planned, ended, owed (episodes), complete (bool)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
-        tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts; notes
+        tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts; notes;
+                          query (SQL over the views of `evalkit sql`)
 
         Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
         pico-dollars (1e-12 USD); `p` a p-value; `seconds`; `counts` an object from names to counts; null where there

@@ -56,6 +56,9 @@ class Table:
     """Names of the prompt packs that its agents read."""
     notes: tuple[str, ...] = ()
     """What a reader must know, a sentence each."""
+    query: str = ""
+    """SQL over the views of `evalkit sql` that gives the numbers, with the method of whatever SQL cannot say as comment
+    lines (`-- interval: ...`); empty where the numbers are no run's (published ones)."""
 
     @property
     def lines_below(self) -> tuple[str, ...]:
@@ -75,6 +78,7 @@ class Table:
             "rows": [{column.key: _plain(row.get(column.key)) for column in self.columns} for row in self.rows],
             "prompts": list(self.packs),
             "notes": list(self.notes),
+            "query": self.query,
         }
 
 
