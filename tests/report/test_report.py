@@ -148,7 +148,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
     assert set(value["agents"][0]) == {"name", "lane", "prompts", "notes", "tags", "marks"}
     assert set(value["suites"][0]) == {"name", "base", "axes", "environment", "instances"}
     for table in value["tables"].values():
-        assert set(table) == {"title", "columns", "rows", "prompts", "notes"}
+        assert set(table) == {"title", "columns", "rows", "prompts", "notes", "query"}
         assert all(set(one) == {column["key"] for column in table["columns"]} for one in table["rows"])
     assert {
         name: " ".join(column["key"] for column in table["columns"]) for name, table in value["tables"].items()
