@@ -31,7 +31,8 @@ LEAST_INSTANCES = 3
 """With fewer there is no interval: two points say nothing of a spread."""
 
 _SEED = 0
-_DRAWS_AT_ONCE = 1 << 21
+_DRAWS_AT_ONCE = 1 << 14
+"""So few that they stay in a core's own cache: 5 ns a draw where long pieces took 13."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def _resampled_means(groups: "list[Doubles]", place: Sequence[str]) -> "Doubles"
         for first in range(0, RESAMPLES, rows):
             count = min(rows, RESAMPLES - first)
             drawn = (stream.uniforms(count * n) * n).astype(np.int64)
-            total[first : first + count] += means[drawn].reshape(count, n).sum(axis=1)
+            total[first : first + count] += means.take(drawn).reshape(count, n).sum(axis=1)
     return total / sum(map(len, groups))
 
 
