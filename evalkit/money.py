@@ -28,10 +28,25 @@ class Price:
     """An input token written to the prompt cache."""
     request: int = 0
     """A fixed charge a request, in pico-dollars."""
+    over: int = 0
+    """A prompt of more input tokens than this costs the rates below, every token of it and of its reply; 0: all prompts
+    cost the same rates."""
+    over_input: int = 0
+    over_output: int = 0
+    over_cached_read: int = 0
+    over_cached_write: int = 0
 
     def of(self, usage: Usage) -> PicoUsd:
         """The cost of one reply: cached tokens at their own rates, the rest of the input at the list rate."""
         plain = usage.input - usage.cached_read - usage.cached_write
+        if self.over and usage.input > self.over:
+            return PicoUsd(
+                self.request
+                + plain * self.over_input
+                + usage.cached_read * self.over_cached_read
+                + usage.cached_write * self.over_cached_write
+                + usage.output * self.over_output
+            )
         return PicoUsd(
             self.request
             + plain * self.input
@@ -42,11 +57,11 @@ class Price:
 
     def worst(self, *, input_tokens: int, output_tokens: int) -> PicoUsd:
         """An upper bound of a request whose tokens are bounded so, however the provider caches."""
-        return PicoUsd(
-            self.request
-            + input_tokens * max(self.input, self.cached_read, self.cached_write)
-            + output_tokens * self.output
-        )
+        rate, reply_rate = max(self.input, self.cached_read, self.cached_write), self.output
+        if self.over and input_tokens > self.over:
+            rate = max(rate, self.over_input, self.over_cached_read, self.over_cached_write)
+            reply_rate = max(reply_rate, self.over_output)
+        return PicoUsd(self.request + input_tokens * rate + output_tokens * reply_rate)
 
 
 FREE = Price(input=0, output=0, cached_read=0, cached_write=0)

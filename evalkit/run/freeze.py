@@ -7,7 +7,7 @@ refused before anything is written.
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -206,14 +206,9 @@ def lane_limits(resolved: Resolved, lane: str) -> Limits:
 
 
 def price_fields(price: Price) -> dict[str, int]:
-    """A price as plain values."""
-    return {
-        "input": price.input,
-        "output": price.output,
-        "cached_read": price.cached_read,
-        "cached_write": price.cached_write,
-        "request": price.request,
-    }
+    """A price as plain values; without the rates of long prompts where it has none."""
+    fields = asdict(price)
+    return {name: value for name, value in fields.items() if price.over or not name.startswith("over")}
 
 
 def merge(old: Manifest, new: Manifest, run: str) -> Manifest:

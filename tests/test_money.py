@@ -1,0 +1,79 @@
+"""Prices: what a reply costs, and the bound of what it may cost."""
+
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.dialogue import Usage
+from evalkit.money import Price
+from evalkit.run.freeze import price_fields
+
+FLAT = Price(input=10, output=100, cached_read=1, cached_write=12, request=7)
+TIERED = Price(
+    input=10,
+    output=100,
+    cached_read=1,
+    cached_write=12,
+    over=1000,
+    over_input=20,
+    over_output=150,
+    over_cached_read=2,
+    over_cached_write=24,
+)
+
+
+@pytest.mark.parametrize(
+    ("price", "usage", "cost"),
+    [
+        (FLAT, Usage(input=100, output=5), 7 + 100 * 10 + 5 * 100),
+        (FLAT, Usage(input=100, cached_read=60, cached_write=30, output=5), 7 + 10 * 10 + 60 + 30 * 12 + 5 * 100),
+        (TIERED, Usage(input=1000, output=5), 1000 * 10 + 5 * 100),
+        (TIERED, Usage(input=1001, output=5), 1001 * 20 + 5 * 150),
+        (TIERED, Usage(input=1001, cached_read=1000, output=5), 20 + 1000 * 2 + 5 * 150),
+        (TIERED, Usage(input=2000, cached_write=2000), 2000 * 24),
+    ],
+    ids=["plain", "cached", "at-the-step", "over-it", "cached-tokens-count", "written"],
+)
+def test_a_reply_costs_its_tokens_at_the_rates_of_its_prompt(price: Price, usage: Usage, cost: int) -> None:
+    assert price.of(usage) == cost
+
+
+RATES = st.integers(0, 1000)
+
+
+@given(
+    st.builds(
+        Price,
+        input=RATES,
+        output=RATES,
+        cached_read=RATES,
+        cached_write=RATES,
+        request=RATES,
+        over=st.integers(0, 30),
+        over_input=RATES,
+        over_output=RATES,
+        over_cached_read=RATES,
+        over_cached_write=RATES,
+    ),
+    st.lists(st.integers(0, 20), min_size=3, max_size=3),
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.integers(0, 20),
+)
+def test_no_reply_costs_more_than_the_bound_of_its_tokens(
+    price: Price, parts: list[int], output: int, more: int, longer: int
+) -> None:
+    usage = Usage(input=sum(parts), cached_read=parts[0], cached_write=parts[1], output=output)
+    assert price.of(usage) <= price.worst(input_tokens=usage.input + more, output_tokens=output + longer)
+
+
+@pytest.mark.parametrize("price", [FLAT, TIERED], ids=["flat", "tiered"])
+def test_a_frozen_price_reads_back(price: Price) -> None:
+    assert Price(**price_fields(price)) == price
+
+
+def test_a_price_without_steps_is_frozen_as_it_always_was() -> None:
+    assert price_fields(FLAT) == {"input": 10, "output": 100, "cached_read": 1, "cached_write": 12, "request": 7}
+    assert price_fields(TIERED) == asdict(TIERED)
