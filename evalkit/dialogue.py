@@ -41,6 +41,8 @@ class Message:
     """Assistant only: the tool calls, in the order the model made them."""
     call_id: str = ""
     """Tool only: the call this answers."""
+    name: str = ""
+    """Tool only: the name of the tool that was called, for dialects that send it."""
     opaque: bytes = b""
     """Assistant only: the part of a reply that only its dialect understands (JSON), sent back verbatim."""
 

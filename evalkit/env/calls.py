@@ -78,7 +78,7 @@ def answer_calls(state: State[WorldT], calls: Sequence[ToolCall]) -> Answers[Wor
             state, answer = _answer(state, call)
             accepted, restart = answer.accepted, _restarts(state.setting, answer.outcome)
         facts.append({"tool": shown(call.name), "outcome": answer.outcome})
-        messages.append(Message(role="tool", text=answer.text, call_id=call.id))
+        messages.append(Message(role="tool", text=answer.text, call_id=call.id, name=call.name))
     return Answers(state=state, messages=tuple(messages), facts=facts, accepted=accepted, restart=restart)
 
 

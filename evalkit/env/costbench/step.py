@@ -190,10 +190,11 @@ def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[
     else:
         done = carry_out(state.desk, state.terms, state.have, state.query, call)
     facts = [_call_facts(state, call, done)]
-    messages = [Message(role="tool", text=done.text, call_id=call.id)]
+    messages = [Message(role="tool", text=done.text, call_id=call.id, name=call.name)]
     for extra in calls[1:]:
         facts.append({"tool": shown(extra.name), "outcome": EXTRA_PARALLEL})
-        messages.append(Message(role="tool", text=unexecuted(state.desk, extra.name), call_id=extra.id))
+        text = unexecuted(state.desk, extra.name)
+        messages.append(Message(role="tool", text=text, call_id=extra.id, name=extra.name))
     state = replace(state, have=state.have | done.gives)
     if event is not None:
         state, told = _happen(state, event)
