@@ -86,10 +86,11 @@ def main() -> int:
     import planning
     import pricing
     import procurement
+    import turns
 
     with tempfile.TemporaryDirectory() as folder:
         kept = [throughput(Path(folder))]
-    for part in (kernels, procurement, pricing, planning, episodes):
+    for part in (kernels, procurement, pricing, planning, episodes, turns):
         print()
         kept.append(part.main())
     return 0 if all(kept) else 1

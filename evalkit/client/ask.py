@@ -47,8 +47,8 @@ class Asker(Protocol):
     def free(self) -> bool:
         """Whether asking again gives the same reply and costs nothing: then nobody waits for the log."""
 
-    def encode(self, message: Message) -> Any:
-        """A message as it joins the chat, in the form questions carry."""
+    def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
+        """Have messages join those that questions of their chat carry, in place; `parts` is empty before the first."""
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> Any:
         """A tool list in the form questions carry; called once for each list."""

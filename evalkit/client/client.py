@@ -7,7 +7,7 @@ the caller, who records it, nothing is awaited.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evalkit.client.ask import Answer, Question
@@ -79,9 +79,9 @@ class ModelAsker:
         self._seeded = voice.seeded and "seed" not in voice.quirks.refuses
         self._clock = asyncio.get_running_loop().time
 
-    def encode(self, message: Message) -> bytes:
-        """A message as it joins the chat."""
-        return self._voice.dialect.encode_message(message)
+    def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
+        """Have messages join the encoded parts of their chat."""
+        self._voice.dialect.join(parts, messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
         """A tool list."""

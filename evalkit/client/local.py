@@ -1,6 +1,7 @@
 """A policy in this process as something that answers: no request, no money, the same reply whenever asked again."""
 
 import time
+from collections.abc import Sequence
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool
@@ -21,9 +22,9 @@ class PolicyAsker:
         self._play = play
         self._sampling = sampling
 
-    def encode(self, message: Message) -> Message:
-        """The message itself."""
-        return message
+    def join(self, parts: list[Message], messages: Sequence[Message]) -> None:
+        """The messages as they are."""
+        parts.extend(messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """The tools themselves."""

@@ -163,13 +163,15 @@ def _park(episode: Episode, table: Table, why: str, detail: str) -> str:
 
 async def _play(seat: Seat, asker: Asker, table: Table) -> str:
     position, env = seat.position, seat.episode.cell.env
-    chat, parts = position.messages, [asker.encode(message) for message in position.messages]
+    chat, parts, joined = position.messages, list[Any](), 0
     offered, tools = position.tools, asker.encode_tools(position.tools)
     while not position.ending:
         if table.stopping:
             return "stopped"
         if table.deadline is not None and asyncio.get_running_loop().time() >= table.deadline:
             raise DeadlineReached("The run's deadline has passed.")
+        asker.join(parts, chat[joined:])
+        joined = len(chat)
         if position.tools is not offered:
             offered, tools = position.tools, asker.encode_tools(position.tools)
         question = _question(seat, tools, parts)
@@ -188,8 +190,7 @@ async def _play(seat: Seat, asker: Asker, table: Table) -> str:
         else:
             await table.log.durable()
         if position.messages is not chat:
-            chat, parts = position.messages, []
-        parts.extend([asker.encode(message) for message in chat[len(parts) :]])
+            chat, parts, joined = position.messages, [], 0
     return position.ending
 
 
@@ -208,7 +209,8 @@ def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
 
 def first_question(seat: Seat, asker: Asker) -> Question:
     """The next request of an episode as it stands: what a crash may have left in flight."""
-    parts = [asker.encode(message) for message in seat.position.messages]
+    parts: list[Any] = []
+    asker.join(parts, seat.position.messages)
     return _question(seat, asker.encode_tools(seat.position.tools), parts)
 
 

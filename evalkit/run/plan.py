@@ -166,18 +166,22 @@ class _Meter:
         self._sampling, self._price = sampling, price
         self.requests = self.tokens_in = self.tokens_out = self.cost = self.longest_prompt = self.dearest = 0
 
-    def encode(self, message: Message) -> tuple[Message, bytes]:
-        return message, self._dialect.encode_message(message)
+    def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
+        """Two parts: the messages for the policy, the bytes for the meter."""
+        if not parts:
+            parts += [], []
+        parts[0].extend(messages)
+        self._dialect.join(parts[1], messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bytes]:
         return tools, self._dialect.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
         tools, tools_json = question.tools
-        messages = tuple(message for message, _ in question.messages)
-        request = Request(messages=messages, tools=tools, sampling=self._sampling, seed=question.seed)
+        messages, encoded = question.messages
+        request = Request(messages=tuple(messages), tools=tools, sampling=self._sampling, seed=question.seed)
         reply = answer(self._name, self._play, request)
-        body = self._dialect.body(self._head, tools_json, [part for _, part in question.messages], question.seed)
+        body = self._dialect.body(self._head, tools_json, encoded, question.seed)
         usage = Usage(input=input_tokens(len(body)), output=output_tokens(reply))
         self.requests += 1
         self.tokens_in += usage.input

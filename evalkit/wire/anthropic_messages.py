@@ -1,8 +1,8 @@
 """Anthropic Messages: our messages to their JSON, their JSON to our reply. `anthropic_messages_served.py` has the rest.
 
 The system text is a field of the body, and what stands between two replies (tool results, then notices) is one user
-message of several blocks. So an encoded message carries a byte that JSON never holds: a system text begins with one, a
-user's turn ends with one, and `body` takes them apart, or together, by search and replace, without reading them.
+message of several blocks. So messages are put together as they join: system texts, which begin with a byte that JSON
+never holds, at the front of the parts, a user's blocks at the end of the turn that is open.
 
 Prompt caching is asked for at the four places that the API allows at most: behind the tools, behind the system text,
 and at the end of the last two user messages. The newer one is written for the next request; the older one is where the
@@ -24,7 +24,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
 from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
-from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.verdicts import judge
@@ -35,8 +35,10 @@ VERSION = "2023-06-01"
 _OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
     *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed")
 }
-_SYSTEM, _USER_END = b"\x01", b"\x02"
+_SYSTEM = b"\x01"
 _USER = b'{"role":"user","content":['
+_CACHE_MARKS = 2
+"""User messages that end in one."""
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _FINISHES = {
@@ -99,27 +101,39 @@ def _encode_message(message: Message) -> bytes:
         # Of a result with a blank text only the id is sent: `content` may be left out.
         content = b',"content":' + dumps_any(message.text) if block else b""
         block = b'{"type":"tool_result","tool_use_id":%b%b}' % (dumps_any(message.call_id), content)
-    return _USER + (block or NO_CONTENT) + b"]}" + _USER_END
+    return _USER + (block or NO_CONTENT) + b"]}"
+
+
+def _append(parts: list[bytes], part: bytes) -> None:
+    """Several messages of the user's are one turn, and all system texts one part, the first."""
+    if part.startswith(_SYSTEM):
+        if parts and parts[0].startswith(_SYSTEM):
+            parts[0] += b"," + part[1:] if part[1:] else b""
+        elif part[1:]:
+            parts.insert(0, part)
+    elif parts and part.startswith(_USER) and parts[-1].startswith(_USER):
+        parts[-1] = parts[-1][:-2] + b"," + part[len(_USER) :]
+    else:
+        parts.append(part)
 
 
 def _body(head: bytes, tools: bytes, messages: Sequence[bytes], _seed: int | None) -> bytes:
     """The seed is not sent: the API has no such field."""
-    system = [one[1:] for one in messages if one[0] == _SYSTEM[0] and len(one) > 1]
-    said = b",".join([one for one in messages if one[0] != _SYSTEM[0]])
-    said = said.replace(b"]}" + _USER_END + b"," + _USER, b",")
-    parts = [head.replace(b"\n", b"", 1), b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
+    before = [head.replace(b"\n", b"", 1), b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
+    system = bool(messages) and messages[0].startswith(_SYSTEM)
     if system:
-        parts += b',"system":[', b",".join(system)[:-1], _CACHED, b"]"
-    parts.append(b',"messages":[')
-    last = said.rfind(_USER_END)
-    at = 0
-    for end in (said.rfind(_USER_END, 0, max(last, 0)), last):
-        if end >= 0:
+        before += b',"system":[', messages[0][1:-1], _CACHED, b"]"
+    before.append(b',"messages":[')
+    chat = list(messages[system:])
+    left = _CACHE_MARKS
+    for place in range(len(chat) - 1, -1, -1):
+        if chat[place].startswith(_USER):
             # Behind the last block's content stand its brace, then the turn's bracket and brace.
-            parts += said[at : end - 3], _CACHED, b"]}"
-            at = end + 1
-    parts += said[at:], b"]}"
-    return b"".join(parts).replace(_USER_END, b"")
+            chat[place] = chat[place][:-3] + _CACHED + b"]}"
+            left -= 1
+            if not left:
+                break
+    return splice(b"".join(before), chat, b"]}")
 
 
 def _headers(key: str) -> Mapping[str, str]:
@@ -194,6 +208,7 @@ ANTHROPIC_MESSAGES = Dialect(
     head=_head,
     encode_tools=_encode_tools,
     encode_message=_encode_message,
+    append=_append,
     body=_body,
     headers=_headers,
     read=_read,

@@ -1,10 +1,10 @@
 """What a dialect is: one wire format as a frozen record of pure functions, in both directions.
 
 A message is encoded once, when it joins the chat, and spliced into every later body: the cost of a turn, copying aside,
-does not grow with the chat.
+does not grow with the chat. Where a format has several messages in one entry, they are put together as they join.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -14,7 +14,7 @@ from evalkit.wire.allowance import Allowance
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
 
-__all__ = ["Dialect", "MalformedReplyError", "Quirks"]
+__all__ = ["Dialect", "MalformedReplyError", "Quirks", "splice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Dialect:
     encode_tools: Callable[[Sequence[Tool]], bytes]
     encode_message: Callable[[Message], bytes]
     body: Callable[[bytes, bytes, Sequence[bytes], int | None], bytes]
-    """(head, tools, messages, seed) -> the request body, by joining what is encoded already."""
+    """(head, tools, parts as `join` left them, seed) -> the request body, by joining what is encoded already."""
     headers: Callable[[str], Mapping[str, str]]
     """(key) -> authentication headers; an empty key gives none."""
     read: Callable[[Any], Reply]
@@ -58,6 +58,13 @@ class Dialect:
     """For the simulated provider."""
     encode_error: Callable[[int, str, str], bytes]
     """For the simulated provider: (HTTP status, code as the verdicts know it, message) -> the body of an error."""
+    append: Callable[[list[bytes], bytes], None] = list.append
+    """(parts of a chat, encoded message): puts it behind them, or together with one of them, in place."""
+
+    def join(self, parts: list[bytes], messages: Iterable[Message]) -> None:
+        """Have messages join the parts of their chat, in place; each is encoded here and never again."""
+        for message in messages:
+            self.append(parts, self.encode_message(message))
 
     def path_of(self, model: str) -> str:
         """The path that takes one model's requests."""
@@ -75,3 +82,11 @@ class Dialect:
     def decode(self, body: bytes) -> Reply:
         """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""
         return self.read(loads_lenient(body)[0])
+
+
+def splice(before: bytes, parts: Sequence[bytes], after: bytes) -> bytes:
+    """What stands before a body's parts, the parts with commas between them, and what stands behind: copied once."""
+    pieces = list(parts) or [b""]
+    pieces[0] = before + pieces[0]
+    pieces[-1] += after
+    return b",".join(pieces)

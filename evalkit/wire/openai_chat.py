@@ -16,7 +16,7 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
-from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
@@ -87,8 +87,8 @@ def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None
     parts = [head, b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
     if seed is not None:
         parts.append(b',"seed":%d' % seed)
-    parts += b',"messages":[', b",".join(messages), b"]}"
-    return b"".join(parts)
+    parts.append(b',"messages":[')
+    return splice(b"".join(parts), messages, b"]}")
 
 
 def _headers(key: str) -> Mapping[str, str]:

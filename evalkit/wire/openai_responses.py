@@ -22,7 +22,7 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
-from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import count_of, name_objections, object_of, sampling_objections, text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
@@ -106,9 +106,8 @@ def _items(message: Message) -> list[dict[str, Any]]:
 
 def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None) -> bytes:
     del seed  # the API has none
-    parts = [head, b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
-    parts += b',"input":[', b",".join(messages), b"]}"
-    return b"".join(parts)
+    before = head + b',"tools":' + tools if tools else head[: head.index(b"\n")]
+    return splice(before + b',"input":[', messages, b"]}")
 
 
 def _headers(key: str) -> Mapping[str, str]:

@@ -102,7 +102,8 @@ class Scene:
         )
         self.asker = ModelAsker(voice, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
-        messages = [self.asker.encode(Message(role="user", text="hello"))]
+        messages: list[bytes] = []
+        self.asker.join(messages, (Message(role="user", text="hello"),))
         self.question = Question(episode="ep", step=3, seed=99, tools=tools, messages=messages)
 
     @property
@@ -384,8 +385,8 @@ def test_tool_calls_and_their_results_join_the_chat_as_they_were() -> None:
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=body))
         answer = await scene.asker.ask(scene.question)
-        parts = [*scene.question.messages, scene.asker.encode(answer.reply.message())]
-        parts.append(scene.asker.encode(Message(role="tool", text="no", call_id="c1")))
+        parts = list(scene.question.messages)
+        scene.asker.join(parts, (answer.reply.message(), Message(role="tool", text="no", call_id="c1")))
         again = Question(episode="ep", step=4, seed=1, tools=scene.question.tools, messages=parts)
         await scene.asker.ask(again)
         _, request = OPENAI_CHAT.decode_request(scene.script.sent[1][2])

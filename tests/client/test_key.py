@@ -65,7 +65,8 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
                 budget=budget,
                 transport=endpoint_of(transport, provider, kind),
             )
-            parts = [asker.encode(Message(role="user", text="hello"))]
+            parts: list[bytes] = []
+            asker.join(parts, (Message(role="user", text="hello"),))
             asking = asyncio.ensure_future(
                 asker.ask(Question(episode="e", step=0, seed=1, tools=asker.encode_tools(()), messages=parts))
             )

@@ -15,7 +15,8 @@ def dice(request: Request, draws: Stream) -> Reply:
 
 def asked(seed: int) -> tuple[str, int, str]:
     asker = PolicyAsker("dice", dice, Sampling())
-    parts = [asker.encode(Message(role="user", text="hello"))]
+    parts: list[Message] = []
+    asker.join(parts, (Message(role="user", text="hello"),))
     question = Question(episode="e", step=0, seed=seed, tools=asker.encode_tools((TOOL,)), messages=parts)
     answer = asyncio.run(asker.ask(question))
     return answer.reply.text, answer.cost, answer.attempts

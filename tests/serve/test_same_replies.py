@@ -23,7 +23,8 @@ SCHEDULED = {"id": "seed-5", "generator": "reference", "seed": 5, "n": 20, "k": 
 def asked(name: str, request: Request, dialect: Dialect) -> bytes:
     """The body that asks for the request."""
     head = dialect.head(name, request.sampling, Quirks())
-    messages = [dialect.encode_message(message) for message in request.messages]
+    messages: list[bytes] = []
+    dialect.join(messages, request.messages)
     return dialect.body(head, dialect.encode_tools(request.tools), messages, request.seed)
 
 

@@ -30,7 +30,8 @@ SCHEDULING_LINE = {"id": "seed-5", "generator": "reference", "seed": 5, "n": 20,
 
 def body(name: str, request: Request) -> bytes:
     head = ANTHROPIC.head(name, request.sampling, Quirks())
-    messages = [ANTHROPIC.encode_message(message) for message in request.messages]
+    messages: list[bytes] = []
+    ANTHROPIC.join(messages, request.messages)
     return ANTHROPIC.body(head, ANTHROPIC.encode_tools(request.tools), messages, request.seed)
 
 

@@ -24,7 +24,7 @@ HIDDEN = {"type": "redacted_thinking", "data": "xyz"}
 
 
 def user(block: bytes) -> bytes:
-    return b'{"role":"user","content":[' + block + b"]}\x02"
+    return b'{"role":"user","content":[' + block + b"]}"
 
 
 def assistant(*blocks: bytes) -> bytes:
@@ -95,7 +95,9 @@ PLAIN = Sampling()
 
 def body(*messages: Message, sampling: Sampling = PLAIN, tools: tuple[Tool, ...] = (LOOKUP,)) -> bytes:
     head = MESSAGES.head("m", sampling, Quirks())
-    return MESSAGES.body(head, MESSAGES.encode_tools(tools), [MESSAGES.encode_message(one) for one in messages], 7)
+    parts: list[bytes] = []
+    MESSAGES.join(parts, messages)
+    return MESSAGES.body(head, MESSAGES.encode_tools(tools), parts, 7)
 
 
 def test_a_body_has_its_bytes() -> None:
@@ -119,6 +121,16 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
     model, request = MESSAGES.decode_request(body(*CHAT, sampling=sampling))
     assert (model, request.seed, request.sampling, request.tools) == ("m", 0, sampling, (LOOKUP,))
     assert request.messages == CHAT
+
+
+def test_system_texts_go_to_the_front_wherever_they_stand() -> None:
+    more = Message(role="system", text="Be kind.")
+    value = orjson.loads(body(*CHAT[:3], more, Message(role="system"), *CHAT[3:6]))
+    assert [block["text"] for block in value["system"]] == ["Be brief.", "Be kind."]
+    assert value["messages"] == orjson.loads(body(*CHAT[:6]))["messages"]
+    late = orjson.loads(body(CHAT[1], more))
+    assert [block["text"] for block in late["system"]] == ["Be kind."]
+    assert len(late["messages"]) == 1
 
 
 def test_the_cache_is_marked_at_the_newest_two_user_messages_however_long_the_chat() -> None:

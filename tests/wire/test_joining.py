@@ -1,0 +1,53 @@
+"""A message joins its chat once: what was joined before stays as it is, and how a chat came together does not show."""
+
+import pytest
+
+from evalkit.dialogue import Message, Sampling, Tool, ToolCall
+from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.table import DIALECTS
+
+TOOL = Tool(name="lookup", description="", parameters={"type": "object"})
+OPENING = (Message(role="system", text="Be brief."), Message(role="user", text="Begin."))
+
+
+def turn(number: int) -> tuple[Message, ...]:
+    calls = tuple(ToolCall(id=f"c{number}_{place}", name="lookup", arguments="{}") for place in range(2))
+    results = tuple(Message(role="tool", text="42", call_id=call.id) for call in calls)
+    return (Message(role="assistant", calls=calls), *results, Message(role="user", text="Prices changed."))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+def test_a_turn_leaves_all_parts_of_earlier_turns_as_they_are(dialect: Dialect) -> None:
+    parts: list[bytes] = []
+    dialect.join(parts, OPENING)
+    for number in range(5):
+        before = list(parts)
+        dialect.join(parts, turn(number))
+        assert all(now is then for now, then in zip(parts, before, strict=False))
+        assert len(parts) > len(before)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+def test_a_chat_joined_turn_by_turn_is_the_chat_joined_at_once(dialect: Dialect) -> None:
+    head, tools = dialect.head("m", Sampling(), Quirks()), dialect.encode_tools([TOOL])
+    singly: list[bytes] = []
+    dialect.join(singly, OPENING)
+    said = list(OPENING)
+    for number in range(4):
+        said += turn(number)
+        for message in turn(number):
+            dialect.join(singly, (message,))
+        whole: list[bytes] = []
+        dialect.join(whole, said)
+        body = dialect.body(head, tools, singly, 7)
+        assert body == dialect.body(head, tools, whole, 7)
+        assert dialect.body(head, tools, singly, 7) == body, "making a body changed its parts"
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"), [([], b"[]"), ([b"1"], b"[1]"), ([b"1", b"2"], b"[1,2]"), ([b"1", b"2", b"3"], b"[1,2,3]")]
+)
+def test_parts_are_spliced_with_commas(parts: list[bytes], whole: bytes) -> None:
+    given = list(parts)
+    assert splice(b"[", parts, b"]") == whole
+    assert parts == given
