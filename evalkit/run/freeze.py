@@ -21,7 +21,7 @@ from evalkit.policy.table import POLICIES
 from evalkit.run.distinct import shared
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
-from evalkit.spec.model import AgentSpec, Limits, Model, Provider, Sweep
+from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, Sweep
 from evalkit.spec.packs import STANDARD, read_pack
 from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
@@ -203,6 +203,18 @@ def lane_limits(resolved: Resolved, lane: str) -> Limits:
         if agent.lane == lane and agent.name in resolved.endpoints:
             return resolved.endpoints[agent.name].model.limits
     return Limits()
+
+
+def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
+    """The limits that a model shares with others, narrow ones first. The sweep's word on the whole provider stands
+    instead of the catalogue's; groups stay."""
+    provider, model = endpoint.provider, endpoint.model.name
+    shared = [one for one in provider.shared if one.covers(model)]
+    said = resolved.sweep.limits.get(provider.name)
+    if said is not None:
+        shared = [one for one in shared if one.models is not None]
+        shared.append(SharedLimits(name=provider.name, limits=said))
+    return tuple(shared)
 
 
 def price_fields(price: Price) -> dict[str, int]:

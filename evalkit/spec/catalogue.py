@@ -12,7 +12,7 @@ import msgspec
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
-from evalkit.spec.model import Limits, Model, Provider
+from evalkit.spec.model import Limits, Model, Provider, SharedLimits
 from evalkit.spec.reading import read_toml
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
@@ -28,10 +28,17 @@ class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def checked(self, where: str) -> Limits:
         """The limits; raises UsageError where one is not positive."""
-        for name, value in msgspec.structs.asdict(self).items():
+        given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__}
+        for name, value in given.items():
             if value is not None and value <= 0:
                 raise UsageError(f"{where}.{name}: must be positive, not {value}. Leave it out for no limit.")
-        return Limits(**msgspec.structs.asdict(self))
+        return Limits(**given)
+
+
+class GroupFile(LimitsFile, frozen=True, kw_only=True):
+    """Limits that some models of a provider share."""
+
+    models: tuple[str, ...]
 
 
 class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +73,8 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     any_model: bool = False
     most_tools: int | None = None
     limits: LimitsFile = LimitsFile()
+    shared_limits: LimitsFile = LimitsFile()
+    groups: dict[str, GroupFile] = {}
     models: dict[str, ModelFile] = {}
     usd_per_mtok: PriceFile | None = None
     simulate: dict[str, Any] | None = None
@@ -118,6 +127,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         key_env=file.key_env,
         models=models,
         limits=limits,
+        shared=_shared(name, file, where),
         timeout_s=file.timeout_s,
         any_model=file.any_model,
         simulate=file.simulate,
@@ -125,6 +135,22 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         most_tools=file.most_tools,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
     )
+
+
+def _shared(name: str, file: ProviderFile, where: str) -> tuple[SharedLimits, ...]:
+    found = []
+    for key, group in file.groups.items():
+        for model in group.models:
+            if model not in file.models and not file.any_model:
+                raise UsageError(
+                    f"{where}: groups.{key}.models: the file lists no model {model!r}.{nearest(model, file.models)}"
+                )
+        limits = group.checked(f"{where}: groups.{key}")
+        found.append(SharedLimits(name=f"{name}: {key}", limits=limits, models=frozenset(group.models)))
+    together = file.shared_limits.checked(f"{where}: shared_limits")
+    if together != Limits():
+        found.append(SharedLimits(name=name, limits=together))
+    return tuple(found)
 
 
 def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> Model:

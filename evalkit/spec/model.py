@@ -24,6 +24,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedLimits:
+    """What several models of a provider may ask for together, because the provider counts them together."""
+
+    name: str
+    """The provider, with the group's name where it is not all of its models: `openai`, `openai: small`."""
+    limits: Limits
+    models: frozenset[str] | None = None
+    """None: all of them."""
+
+    def covers(self, model: str) -> bool:
+        """Whether a model's requests count."""
+        return self.models is None or model in self.models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One model of a provider's catalogue."""
 
@@ -49,7 +64,9 @@ class Provider:
     """The environment variable that holds the key; empty: none is needed."""
     models: Mapping[str, Model] = field(default_factory=dict)
     limits: Limits = Limits()
-    """For models that the file does not list."""
+    """Of each model by itself, where the file gives it none of its own."""
+    shared: tuple[SharedLimits, ...] = ()
+    """Of models together: groups first, all of the provider last."""
     timeout_s: float = 600.0
     """For one attempt, first byte sent to last byte received."""
     any_model: bool = False
@@ -147,4 +164,4 @@ class Sweep:
     unpriced: bool = False
     """Whether models without a known price may run (they count as free)."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
-    """Overrides by lane."""
+    """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""

@@ -86,10 +86,11 @@ def read_sweep(path: Path) -> Sweep:
     for key, value, most in (("replicates", file.replicates, 10**6), ("width", file.width, MAX_WIDTH)):
         if not 1 <= value <= most:
             raise UsageError(f"{where}: {key}: must be 1 to {most:,}, not {value}.")
-    lanes = {agent.lane for agent in agents}
+    lanes = {agent.lane for agent in agents if agent.provider} | {agent.provider for agent in agents if agent.provider}
     for lane in file.limits:
         if lane not in lanes:
-            raise UsageError(f"{where}: limits: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
+            kind = "lane" if "/" in lane else "provider"
+            raise UsageError(f"{where}: limits: no agent uses the {kind} {lane!r}.{nearest(lane, lanes)}")
     return Sweep(
         name=checked_name(file.name or path.stem, f"{where}: name", "/:"),
         source=where,
