@@ -68,3 +68,41 @@ def test_every_shipped_provider_can_be_read_and_holds_no_key() -> None:
         provider = read_provider(name)
         assert provider.key_env == provider.key_env.upper()
         assert all(model.price is not None for model in provider.models.values())
+
+
+SHARED = (
+    GOOD
+    + """
+[models.large]
+[groups.both]
+models = ["small", "large"]
+input_tokens_per_minute = 1000
+[shared_limits]
+requests_per_minute = 90
+"""
+)
+
+
+def test_models_share_limits_in_groups_and_all_together(folder: Path) -> None:
+    (folder / "mine.toml").write_text(SHARED)
+    group, everything = read_provider("mine").shared
+    assert (group.name, group.limits.input_tokens_per_minute) == ("mine: both", 1000)
+    assert [group.covers(model) for model in ("small", "large", "another")] == [True, True, False]
+    assert (everything.name, everything.limits.requests_per_minute) == ("mine", 90)
+    assert everything.covers("another")
+    assert read_provider("mine").limits.requests_per_minute == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (('"large"]', '"lrage"]'), "groups.both.models: the file lists no model 'lrage'. Did you mean 'large'"),
+        (("per_minute = 90", "per_minute = -1"), "shared_limits.requests_per_minute: must be positive"),
+        (("input_tokens_per_minute", "input_token_per_minute"), "groups.both.input_token_per_minute"),
+    ],
+)
+def test_bad_shared_limits_are_refused(folder: Path, change: tuple[str, str], says: str) -> None:
+    assert change[0] in SHARED
+    (folder / "mine.toml").write_text(SHARED.replace(*change))
+    with pytest.raises(UsageError, match=says):
+        read_provider("mine")

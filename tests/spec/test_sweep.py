@@ -70,6 +70,9 @@ def test_limits_must_name_a_lane_that_is_used(tmp_path: Path) -> None:
         read(tmp_path, GOOD + '[limits."simulated/kunth"]\nin_flight = 3\n')
     sweep = read(tmp_path, GOOD + '[limits."simulated/knuth"]\nin_flight = 3\n')
     assert sweep.limits["simulated/knuth"].in_flight == 3
+    with pytest.raises(UsageError, match=r"no agent uses the provider 'simulatde'. Did you mean 'simulated'"):
+        read(tmp_path, GOOD + "[limits.simulatde]\nin_flight = 3\n")
+    assert read(tmp_path, GOOD + "[limits.simulated]\nin_flight = 3\n").limits["simulated"].in_flight == 3
 
 
 def test_sweeps_are_found_by_path_and_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
