@@ -5,7 +5,7 @@ and do not depend on the order in which episodes finish.
 """
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import NewType
 
 from evalkit.dialogue import Usage
@@ -78,6 +78,11 @@ def pico_per_token(usd_per_mtok: str | int) -> int:
 def parse_usd(text: str | int) -> PicoUsd:
     """An amount of USD as text (`"2.50"`). Raises ValueError as `pico_per_token` does."""
     return PicoUsd(_whole(text, PICO_PER_USD, "an amount in USD"))
+
+
+def pico_at_least(amount: Decimal) -> int:
+    """An amount of pico-dollars, rounded up to a whole one."""
+    return int(amount.to_integral_value(ROUND_CEILING))
 
 
 def _whole(text: str | int, unit: int, what: str) -> int:

@@ -1,10 +1,17 @@
 """`providers/*.toml`: where a provider is, how it is spoken to, what its models cost and allow. Never a key.
 
 Prices are texts in USD per million tokens, so that they reach whole pico-dollars through decimals, never floats; each
-has a date and a source, so that a stale one can be seen.
+has a date and a source, so that a stale one can be seen. Where a file states none, `price_library.py` may know one; it
+is loaded only then.
+
+A model's name may end in `*`: then the table holds for every name that begins so, the longest such beginning first, and
+gives a model that has a table of its own whatever that leaves out.
 """
 
 import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -41,6 +48,16 @@ class GroupFile(LimitsFile, frozen=True, kw_only=True):
     models: tuple[str, ...]
 
 
+class LongPromptFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What every token of a request costs whose prompt has more than `tokens` of them."""
+
+    tokens: int
+    input: str
+    output: str
+    cached_read: str | None = None
+    cached_write: str | None = None
+
+
 class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
     """USD per million tokens, as texts."""
 
@@ -50,16 +67,23 @@ class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     cached_read: str | None = None
     cached_write: str | None = None
+    over: LongPromptFile | None = None
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     """One model of a provider's file."""
 
     usd_per_mtok: PriceFile | None = None
+    price_as: str | None = None
     context_tokens: int | None = None
-    limits: LimitsFile = LimitsFile()
-    max_tokens_field: str = "max_tokens"
-    refuses: tuple[str, ...] = ()
+    limits: LimitsFile | None = None
+    max_tokens_field: str | None = None
+    refuses: tuple[str, ...] | None = None
+
+    def over(self, wider: "ModelFile | None") -> "ModelFile":
+        """This table, with what it leaves out taken from one that holds for more names."""
+        own = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        return self if wider is None else msgspec.structs.replace(wider, **own)
 
 
 class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +100,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     shared_limits: LimitsFile = LimitsFile()
     groups: dict[str, GroupFile] = {}
     models: dict[str, ModelFile] = {}
+    genai_prices: str = ""
     usd_per_mtok: PriceFile | None = None
     simulate: dict[str, Any] | None = None
 
@@ -100,15 +125,55 @@ def read_provider(name: str) -> Provider:
 
 
 def find_model(provider: Provider, name: str) -> Model:
-    """A model of a provider. Raises UsageError with the nearest name where the catalogue lacks it."""
-    if name in provider.models:
-        return provider.models[name]
-    if provider.any_model:
-        return Model(name=name, price=provider.default_price, limits=provider.limits)
-    raise UsageError(
-        f"Provider {provider.name!r} lists no model {name!r}.{nearest(name, provider.models)} "
-        f"To use it, add [models.{name!r}] with its price to providers/{provider.name}.toml."
-    )
+    """A model of a provider, with its price as far as it is known.
+
+    Raises UsageError with the nearest name where neither the catalogue nor the price library has it.
+    """
+    model = provider.models.get(name)
+    listed = model is not None
+    if model is None:
+        family = _family(name, provider.families)
+        wider = provider.families.get(family or "", Model(name=name, price=None, limits=provider.limits))
+        model = replace(wider, name=name)
+    if model.price is not None:
+        return model
+    if provider.genai_prices:
+        from evalkit.spec.price_library import published
+
+        known = published(provider.genai_prices, model.price_as or name)
+        if known is not None:
+            context = model.context_tokens or known.context_tokens
+            return replace(model, price=known.price, price_source=known.source, context_tokens=context)
+    if model.price_as:
+        raise UsageError(
+            f"providers/{provider.name}.toml: models.{name}.price_as: no price is known for {model.price_as!r}."
+            f"{nearest(model.price_as, _priced_names(provider))}"
+        )
+    if not listed and not provider.any_model:
+        raise UsageError(
+            f"Provider {provider.name!r} lists no model {name!r}.{nearest(name, model_names(provider))} "
+            f"To use it, add [models.{name!r}] with its price to providers/{provider.name}.toml."
+        )
+    return model if listed else replace(model, price=provider.default_price, price_source=provider.default_source)
+
+
+def model_names(provider: Provider) -> list[str]:
+    """Every model's name that the catalogue or the price library knows of a provider."""
+    return sorted({*provider.models, *_priced_names(provider)})
+
+
+def _priced_names(provider: Provider) -> list[str]:
+    if not provider.genai_prices:
+        return []
+    from evalkit.spec.price_library import published_names
+
+    return published_names(provider.genai_prices)
+
+
+def _family(name: str, families: Mapping[str, object]) -> str | None:
+    """The longest of the beginnings that a name has, as `families` names it (`gpt-5*`)."""
+    fitting = [family for family in families if name.startswith(family[:-1])]
+    return max(fitting, key=len, default=None)
 
 
 def _provider(name: str, file: ProviderFile, where: str) -> Provider:
@@ -118,14 +183,21 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         raise UsageError(
             f"{where}: give either `url`, or a table `simulate` for a provider that evalkit starts itself."
         )
+    _check_place_holders(file.url, where)
     limits = file.limits.checked(f"{where}: limits")
-    models = {key: _model(key, model, limits, f"{where}: models.{key}") for key, model in file.models.items()}
+    wide = {key: table for key, table in file.models.items() if key.endswith("*")}
+    models: dict[str, Model] = {}
+    for key, table in file.models.items():
+        family = None if key in wide else _family(table.price_as or key, wide)
+        whole = table.over(wide[family] if family else None)
+        models[key] = _model(key, whole, limits, f"{where}: models.{key}")
     return Provider(
         name=name,
         dialect=file.dialect,
         url=file.url.rstrip("/"),
         key_env=file.key_env,
-        models=models,
+        models={key: model for key, model in models.items() if key not in wide},
+        families={key: models[key] for key in wide},
         limits=limits,
         shared=_shared(name, file, where),
         timeout_s=file.timeout_s,
@@ -134,7 +206,18 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         seed=file.seed,
         most_tools=file.most_tools,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
+        default_source=_source(file.usd_per_mtok),
+        genai_prices=file.genai_prices,
     )
+
+
+PLACE_HOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""In a provider's `url`: an environment variable, which is read when the provider is asked."""
+
+
+def _check_place_holders(url: str, where: str) -> None:
+    if "$" in PLACE_HOLDER.sub("", url):
+        raise UsageError(f"{where}: url: write an environment variable as ${{NAME}}.")
 
 
 def _shared(name: str, file: ProviderFile, where: str) -> tuple[SharedLimits, ...]:
@@ -154,31 +237,46 @@ def _shared(name: str, file: ProviderFile, where: str) -> tuple[SharedLimits, ..
 
 
 def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> Model:
-    for field in file.refuses:
+    refuses = file.refuses or ()
+    for field in refuses:
         if field not in REFUSABLE:
             raise UsageError(f"{where}.refuses: {field!r} is nothing a request carries.{nearest(field, REFUSABLE)}")
-    limits = file.limits.checked(f"{where}.limits")
-    price = file.usd_per_mtok
     return Model(
         name=name,
-        price=_price(price, f"{where}.usd_per_mtok"),
-        limits=provider_limits if limits == Limits() else limits,
+        price=_price(file.usd_per_mtok, f"{where}.usd_per_mtok"),
+        limits=provider_limits if file.limits is None else file.limits.checked(f"{where}.limits"),
         context_tokens=file.context_tokens,
-        quirks=Quirks(max_tokens_field=file.max_tokens_field, refuses=frozenset(file.refuses)),
-        price_source=f"{price.source}, {price.as_of}" if price else "",
+        quirks=Quirks(max_tokens_field=file.max_tokens_field or "max_tokens", refuses=frozenset(refuses)),
+        price_source=_source(file.usd_per_mtok),
+        price_as=file.price_as or "",
     )
+
+
+def _source(price: PriceFile | None) -> str:
+    return f"{price.source}, {price.as_of}" if price else ""
 
 
 def _price(file: PriceFile | None, where: str) -> Price | None:
     if file is None:
         return None
     try:
-        plain = pico_per_token(file.input)
-        return Price(
-            input=plain,
-            output=pico_per_token(file.output),
-            cached_read=plain if file.cached_read is None else pico_per_token(file.cached_read),
-            cached_write=plain if file.cached_write is None else pico_per_token(file.cached_write),
-        )
+        rates = _rates(file)
+        if file.over is not None:
+            if file.over.tokens <= 0:
+                raise ValueError(f"over.tokens must be positive, not {file.over.tokens}")
+            long = {f"over_{kind}": rate for kind, rate in _rates(file.over).items()}
+            return Price(**rates, **long, over=file.over.tokens)
+        return Price(**rates)
     except ValueError as flaw:
         raise UsageError(f"{where}: {flaw}.") from flaw
+
+
+def _rates(file: PriceFile | LongPromptFile) -> dict[str, int]:
+    """Pico-dollars a token by kind. Raises ValueError where a text is no price."""
+    plain = pico_per_token(file.input)
+    return {
+        "input": plain,
+        "output": pico_per_token(file.output),
+        "cached_read": plain if file.cached_read is None else pico_per_token(file.cached_read),
+        "cached_write": plain if file.cached_write is None else pico_per_token(file.cached_write),
+    }

@@ -50,6 +50,8 @@ class Model:
     quirks: Quirks = field(default_factory=Quirks)
     price_source: str = ""
     """Where the price comes from, with its date."""
+    price_as: str = ""
+    """The model whose published price it costs, where that is another name's (a deployment); empty: its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +61,14 @@ class Provider:
     name: str
     dialect: str
     url: str
-    """Base URL; empty for a provider that evalkit starts itself (`simulate`)."""
+    """Base URL, its `${VARIABLES}` not filled in; empty for a provider that evalkit starts itself (`simulate`)."""
     key_env: str = ""
     """The environment variable that holds the key; empty: none is needed."""
     models: Mapping[str, Model] = field(default_factory=dict)
+    families: Mapping[str, Model] = field(default_factory=dict)
+    """What holds for all other models whose names begin so (`gpt-5*`)."""
+    genai_prices: str = ""
+    """The provider's id in the price library; empty: only the file's prices count."""
     limits: Limits = Limits()
     """Of each model by itself, where the file gives it none of its own."""
     shared: tuple[SharedLimits, ...] = ()
@@ -77,6 +83,7 @@ class Provider:
     """Whether requests carry a `seed`."""
     default_price: Price | None = None
     """For models that the file does not list."""
+    default_source: str = ""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
 
