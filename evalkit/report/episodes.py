@@ -34,7 +34,8 @@ NO_ACTION = "no_action_periods"
 
 COLUMNS = (
     *("episode", "suite", "instance", "agent", "replicate", "step", "period", "facts", "ending"),
-    *("tokens_in", "tokens_out", "tokens_cached_read", "cost", "latency_s", "queue_s", "attempts"),
+    *("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "cost"),
+    *("latency_s", "queue_s", "attempts"),
 )
 """What of the log a report reads: no text of the model."""
 

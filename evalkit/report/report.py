@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.accounts import completeness_table, money_table, speed_table
+from evalkit.report.caching import caching_tables
 from evalkit.report.cells import Cell, cells
 from evalkit.report.econ import econ_tables
 from evalkit.report.episodes import COLUMNS, Environments, episode_results
@@ -29,8 +30,8 @@ class Report:
     manifest: Manifest
     cells: tuple[Cell, ...]
     tables: tuple[Table, ...]
-    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order; behind them those that only
-    some environments have (`planning.py`)."""
+    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order; behind them `caching` where a
+    provider cached prompts, and those that only some environments have (`planning.py`)."""
 
     @property
     def planned(self) -> int:
@@ -55,8 +56,8 @@ class Report:
         run               name, created_at (s since 1970), replicates, planned, ended, owed (episodes), complete (bool)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
-        tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts; notes;
-                          query (SQL over the views of `evalkit sql`)
+        tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts;
+                          notes; query (SQL over the views of `evalkit sql`)
 
         Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
         pico-dollars (1e-12 USD); `p` a p-value; `seconds`; `counts` an object from names to counts; null where there
@@ -139,7 +140,7 @@ def build_report(
     """
     found = cells(manifest, episode_results(steps, manifest, environments))
     tables = _tables(manifest, found, steps, ledger, paid)
-    special = (*planning_tables(found, judged), *econ_tables(manifest, found))
+    special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))
     return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
 
 

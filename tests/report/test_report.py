@@ -162,6 +162,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
             "charged_pico_usd unconfirmed_pico_usd"
         ),
         "speed": "agent requests latency_median_s latency_p99_s queue_median_s queue_p99_s failed failures",
+        "caching": "agent tokens_in tokens_cached_read read_share tokens_cached_write saved_pico_usd",
     }
 
 
