@@ -26,9 +26,11 @@ def caching_tables(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table")
     for agent in manifest.agents.values():
         mine = steps.filter(compute.equal(steps.column("agent"), agent.name)).select(_SUMMED)
         price = None if agent.price is None else Price(**agent.price)
-        row = {"agent": agent.name, **_sums(mine), "saved_pico_usd": None if price is None else _saved(mine, price)}
-        if row["tokens_cached_read"] or row["tokens_cached_write"]:
-            rows.append({**row, "read_share": 100.0 * row["tokens_cached_read"] / row["tokens_in"]})
+        tokens = _sums(mine)
+        if tokens["tokens_cached_read"] or tokens["tokens_cached_write"]:
+            share = 100.0 * tokens["tokens_cached_read"] / tokens["tokens_in"]
+            saved = None if price is None else _saved(mine, price)
+            rows.append({"agent": agent.name, **tokens, "read_share": share, "saved_pico_usd": saved})
     if not rows:
         return ()
     table = Table(
