@@ -5,23 +5,16 @@ bind a thinking block to all that stands before it, so the order of blocks must 
 the message's layout, a JSON list: an opaque block as it came; a number for a text block of so many characters; null for
 the next call. Without opaque blocks there is no opaque part, and text stands before calls.
 
-Chosen: a call's `input` is kept as compact JSON text. Sent back, a text that is a JSON object stands in the body as it
-is, none at all becomes `{}`, and any other text, which only a cut or disobedient reply has, becomes `{"_raw": text}`,
-because the API takes nothing but an object.
+Chosen: a call's `input` is kept as compact JSON text.
 Chosen: blank texts are left out, since the API refuses them, and a message that has no block left says "(no content)".
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
 from evalkit.dialogue import ToolCall
-from evalkit.wire.fields import text_of
+from evalkit.wire.fields import object_text, text_of
 from evalkit.wire.lenient import dumps_any, loads_lenient
-
-RAW = "_raw"
-"""The member of a call's `input` that holds arguments which are no JSON object."""
 
 
 def text_block(text: str) -> bytes:
@@ -83,15 +76,5 @@ def _call_block(call: ToolCall) -> bytes:
     return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
         dumps_any(call.id),
         dumps_any(call.name),
-        _input(call.arguments),
+        object_text(call.arguments),
     )
-
-
-def _input(arguments: str) -> bytes:
-    if not arguments:
-        return b"{}"
-    try:
-        whole = isinstance(orjson.loads(arguments), dict)
-    except orjson.JSONDecodeError:
-        whole = False
-    return arguments.encode() if whole else dumps_any({RAW: arguments})

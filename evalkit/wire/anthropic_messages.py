@@ -16,6 +16,7 @@ Source: https://platform.claude.com/docs/en/api/messages, .../build-with-claude/
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -27,6 +28,7 @@ from evalkit.wire.anthropic_messages_served import decode_request, encode_error,
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
+from evalkit.wire.turns import SYSTEM, append_turn
 from evalkit.wire.verdicts import judge
 
 VERSION = "2023-06-01"
@@ -35,7 +37,6 @@ VERSION = "2023-06-01"
 _OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
     *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed")
 }
-_SYSTEM = b"\x01"
 _USER = b'{"role":"user","content":['
 _CACHE_MARKS = 2
 """User messages that end in one."""
@@ -96,7 +97,7 @@ def _encode_message(message: Message) -> bytes:
         )
     block = text_block(message.text) if message.text.strip() else b""
     if message.role == "system":
-        return _SYSTEM + block
+        return SYSTEM + block
     if message.role == "tool":
         # Of a result with a blank text only the id is sent: `content` may be left out.
         content = b',"content":' + dumps_any(message.text) if block else b""
@@ -104,23 +105,10 @@ def _encode_message(message: Message) -> bytes:
     return _USER + (block or NO_CONTENT) + b"]}"
 
 
-def _append(parts: list[bytes], part: bytes) -> None:
-    """Several messages of the user's are one turn, and all system texts one part, the first."""
-    if part.startswith(_SYSTEM):
-        if parts and parts[0].startswith(_SYSTEM):
-            parts[0] += b"," + part[1:] if part[1:] else b""
-        elif part[1:]:
-            parts.insert(0, part)
-    elif parts and part.startswith(_USER) and parts[-1].startswith(_USER):
-        parts[-1] = parts[-1][:-2] + b"," + part[len(_USER) :]
-    else:
-        parts.append(part)
-
-
 def _body(head: bytes, tools: bytes, messages: Sequence[bytes], _seed: int | None) -> bytes:
     """The seed is not sent: the API has no such field."""
     before = [head.replace(b"\n", b"", 1), b',"tools":', tools] if tools else [head[: head.index(b"\n")]]
-    system = bool(messages) and messages[0].startswith(_SYSTEM)
+    system = bool(messages) and messages[0].startswith(SYSTEM)
     if system:
         before += b',"system":[', messages[0][1:-1], _CACHED, b"]"
     before.append(b',"messages":[')
@@ -208,13 +196,14 @@ ANTHROPIC_MESSAGES = Dialect(
     head=_head,
     encode_tools=_encode_tools,
     encode_message=_encode_message,
-    append=_append,
+    append=partial(append_turn, user=_USER),
     body=_body,
     headers=_headers,
     read=_read,
     judge=judge,
     allowances=_allowances,
     objections=_objections,
+    lacks=frozenset({"seed"}),
     decode_request=decode_request,
     encode_reply=encode_reply,
     encode_error=encode_error,

@@ -6,13 +6,13 @@ field is unknown (a seed is). Calls' ids must differ within a message only, sinc
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
-from evalkit.wire.anthropic_content import RAW, read_content, write_content
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
+from evalkit.wire.anthropic_content import read_content, write_content
+from evalkit.wire.fields import as_written
 from evalkit.wire.lenient import dumps_any
 
 _FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
@@ -145,14 +145,7 @@ def _said(blocks: Sequence[Any], where: str) -> Message:
         elif kind not in ("thinking", "redacted_thinking"):
             raise ValueError(f"{at}.type: {kind!r} is not known")
     text, calls, opaque = read_content(blocks)
-    return Message(role="assistant", text=text, calls=tuple(_as_written(call) for call in calls), opaque=opaque)
-
-
-def _as_written(call: ToolCall) -> ToolCall:
-    """The call with the arguments that were no JSON object as they were before the client wrapped them."""
-    value = orjson.loads(call.arguments)
-    wrapped = value.keys() == {RAW} and isinstance(value[RAW], str)
-    return replace(call, arguments=value[RAW]) if wrapped else call
+    return Message(role="assistant", text=text, calls=tuple(as_written(call) for call in calls), opaque=opaque)
 
 
 def _texts(content: Any, where: str) -> list[str]:

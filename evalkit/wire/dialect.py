@@ -51,6 +51,9 @@ class Dialect:
     """What a response's headers say is left of the limits on (requests, tokens)."""
     objections: Callable[[Sampling, Sequence[Tool]], Sequence[str]]
     """What of this the dialect cannot express, in sentences; looked at before anything is sent."""
+    lacks: frozenset[str] = frozenset()
+    """Fields of `Sampling` that the format has no place for: an environment's default is left out, with a mark, and an
+    agent that asks for one is refused."""
     decode_request: Callable[[bytes, str], tuple[str, Request]]
     """For the simulated provider: (body, the model that the path names, else empty) -> (model, request). Raises
     ValueError saying what is wrong."""

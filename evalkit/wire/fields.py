@@ -1,13 +1,16 @@
-"""What dialects share: fields of a reply read whatever they hold, and a sampling checked before it is sent."""
+"""What dialects share: fields of a reply read whatever they hold, arguments as objects, and what is checked before it
+is sent."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from evalkit.dialogue import Sampling, Tool
+from evalkit.dialogue import Sampling, Tool, ToolCall
+from evalkit.wire.lenient import dumps_any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MOST_TOKENS = 2**31 - 1
@@ -33,6 +36,29 @@ def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A field as an object; empty where it is none."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
+
+
+RAW = "_raw"
+"""The member of a call's arguments that holds them where they are no JSON object."""
+
+
+def object_text(arguments: str) -> bytes:
+    """A call's arguments for a format that takes nothing but an object: a text that is one stands as it is, none at all
+    is `{}`, and any other, which only a cut or disobedient reply has, is `{"_raw": text}`."""
+    if not arguments:
+        return b"{}"
+    try:
+        whole = isinstance(orjson.loads(arguments), dict)
+    except orjson.JSONDecodeError:
+        whole = False
+    return arguments.encode() if whole else dumps_any({RAW: arguments})
+
+
+def as_written(call: ToolCall) -> ToolCall:
+    """For the simulated provider: the call with arguments that `object_text` wrapped as they were before."""
+    value = orjson.loads(call.arguments)
+    wrapped = isinstance(value, dict) and value.keys() == {RAW} and isinstance(value[RAW], str)
+    return replace(call, arguments=value[RAW]) if wrapped else call
 
 
 def sampling_objections(sampling: Sampling, *, ours: Set[str], least_tokens: int = 1) -> list[str]:

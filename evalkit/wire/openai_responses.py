@@ -269,6 +269,7 @@ OPENAI_RESPONSES = Dialect(
     judge=_judge,
     allowances=read_allowances,
     objections=_objections,
+    lacks=frozenset({"seed"}),
     decode_request=decode_request,
     encode_reply=encode_reply,
     encode_error=encode_error,

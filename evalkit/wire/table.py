@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from evalkit.wire.dialect import Dialect
+from evalkit.wire.gemini import GEMINI
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.openai_responses import OPENAI_RESPONSES
 
@@ -11,4 +12,5 @@ DIALECTS: Mapping[str, Dialect] = {
     "openai_chat": OPENAI_CHAT,
     "openai_responses": OPENAI_RESPONSES,
     "anthropic_messages": ANTHROPIC_MESSAGES,
+    "gemini": GEMINI,
 }

@@ -1,0 +1,210 @@
+"""Gemini's generateContent: our messages to their JSON, their JSON to our reply. `gemini_served.py` has the other way.
+
+The path names the model. The system text is a field of the body, and what stands between two replies (the results of
+all calls, then notices) is one turn of the user's, so messages are put together as they join: system texts, which begin
+with a byte that JSON never holds, at the front of the parts, a user's parts at the end of the turn that is open.
+
+Chosen: a word as `effort` is a `thinkingLevel` (Gemini 3 and later), a whole number a `thinkingBudget` (Gemini 2.5).
+Chosen: tools carry their schema as `parametersJsonSchema`, which is JSON Schema; `parameters` takes a part of it only.
+Chosen: a filter's word for why it stopped the reply, or kept the prompt from the model, is `content_filter`; other
+reasons that are not ours stay as they are (MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, ...).
+Chosen: usage counts what the prompt's tools used as input, and thoughts, which the API reports apart, as output.
+Chosen: `extra` may fill `generationConfig` further, but not with what evalkit sets or what would make a reply dearer.
+The API says nothing of what is left of its limits, and has no switch for parallel calls.
+Source: https://ai.google.dev/api/generate-content, https://ai.google.dev/gemini-api/docs/{thought-signatures,thinking}.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
+from evalkit.wire.allowance import Allowance
+from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of
+from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
+from evalkit.wire.gemini_served import decode_request, encode_error, encode_reply
+from evalkit.wire.lenient import MalformedReplyError, dumps_any
+from evalkit.wire.turns import SYSTEM, append_turn
+from evalkit.wire.verdicts import judge
+
+_OURS = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "cachedContent", "serviceTier"})
+_OUR_CONFIG = frozenset({"maxOutputTokens", "temperature", "topP", "seed", "candidateCount", "responseModalities"})
+_OUR_THINKING = frozenset({"thinkingLevel", "thinkingBudget"})
+_USER = b'{"role":"user","parts":['
+_CHOICES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_FINISHES = {"MAX_TOKENS": "length"} | dict.fromkeys(
+    ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"), "content_filter"
+)
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_BUDGET = re.compile(r"-1|[0-9]{1,9}")
+_LEVEL = re.compile(r"[a-zA-Z_]+")
+_HIGHEST = {"temperature": 2, "top_p": 1}
+_MOST_TOKENS = 2**31 - 1
+
+
+def _head(_model: str, sampling: Sampling, quirks: Quirks) -> bytes:
+    """The shared part in two lines: up to the end of `generationConfig`, where a seed may follow, then what only a body
+    with tools may have."""
+    extra = orjson.loads(sampling.extra) if sampling.extra else {}
+    config: dict[str, Any] = {"maxOutputTokens": sampling.max_tokens}
+    for field, name in (("temperature", "temperature"), ("top_p", "topP")):
+        value = getattr(sampling, field)
+        if value is not None and field not in quirks.refuses:
+            config[name] = value
+    further = extra.pop("generationConfig", {})
+    thinking = further.pop("thinkingConfig", {})
+    if sampling.effort and "effort" not in quirks.refuses:
+        thinking |= _thinking(sampling.effort)
+    config |= further | ({"thinkingConfig": thinking} if thinking else {})
+    choice = {"functionCallingConfig": {"mode": _CHOICES[sampling.tool_choice]}}
+    with_tools = b"" if "tool_choice" in quirks.refuses else b',"toolConfig":' + orjson.dumps(choice)
+    return orjson.dumps({**extra, "generationConfig": config})[:-2] + b"\n" + with_tools
+
+
+def _thinking(effort: str) -> dict[str, Any]:
+    return {"thinkingBudget": int(effort)} if _BUDGET.fullmatch(effort) else {"thinkingLevel": effort}
+
+
+def _encode_tools(tools: Sequence[Tool]) -> bytes:
+    if not tools:
+        return b""
+    return orjson.dumps([{"functionDeclarations": [_tool(tool) for tool in tools]}])
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    schema = {"type": "object", **tool.parameters}
+    return {"name": tool.name, "description": tool.description, "parametersJsonSchema": schema}
+
+
+def _encode_message(message: Message) -> bytes:
+    if message.role == "assistant":
+        return b'{"role":"model","parts":[%b]}' % (
+            write_parts(message.text, message.calls, message.opaque) or NO_CONTENT
+        )
+    if message.role == "tool":
+        part = b'{"functionResponse":{"id":%b,"name":%b,"response":{"output":%b}}}' % (
+            dumps_any(message.call_id),
+            dumps_any(message.name or UNNAMED),
+            dumps_any(message.text),
+        )
+    else:
+        part = text_part(message.text) if message.text else b""
+        if message.role == "system":
+            return SYSTEM + part
+    return _USER + (part or NO_CONTENT) + b"]}"
+
+
+def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None) -> bytes:
+    plain, _, with_tools = head.partition(b"\n")
+    before = [plain, b"}" if seed is None else b',"seed":%d}' % seed]
+    if tools:
+        before += with_tools, b',"tools":', tools
+    system = bool(messages) and messages[0].startswith(SYSTEM)
+    if system:
+        before += b',"systemInstruction":{"parts":[', messages[0][1:], b"]}"
+    before.append(b',"contents":[')
+    return splice(b"".join(before), messages[1:] if system else messages, b"]}")
+
+
+def _headers(key: str) -> Mapping[str, str]:
+    return {"x-goog-api-key": key} if key else {}
+
+
+def _read(value: Any) -> Reply:
+    """The first candidate; a prompt that was blocked has none, and is answered with nothing."""
+    raw = value if isinstance(value, dict) else {}
+    candidates = raw.get("candidates")
+    candidate = candidates[0] if isinstance(candidates, list) and candidates else None
+    if not isinstance(candidate, dict):
+        if not text_of(object_of(raw, "promptFeedback"), "blockReason"):
+            raise MalformedReplyError(f"gemini: no candidate in {dumps_any(value)[:300]!r}")
+        candidate = {"finishReason": "SAFETY"}
+    parts = object_of(candidate, "content").get("parts")
+    text, calls, opaque = read_parts(parts if isinstance(parts, list) else ())
+    reason = text_of(candidate, "finishReason")
+    if reason in ("", "STOP", "FINISH_REASON_UNSPECIFIED"):
+        reason = "tool_calls" if calls else "stop"
+    return Reply(
+        text=text,
+        calls=calls,
+        finish=_FINISHES.get(reason, reason),
+        usage=_read_usage(object_of(raw, "usageMetadata")),
+        model=text_of(raw, "modelVersion"),
+        response_id=text_of(raw, "responseId"),
+        opaque=opaque,
+    )
+
+
+def _read_usage(raw: Mapping[str, Any]) -> Usage:
+    """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
+    read = min(count_of(raw, "promptTokenCount") + count_of(raw, "toolUsePromptTokenCount"), _MOST_TOKENS)
+    thought = count_of(raw, "thoughtsTokenCount")
+    return Usage(
+        input=read,
+        output=min(count_of(raw, "candidatesTokenCount") + thought, _MOST_TOKENS),
+        cached_read=min(count_of(raw, "cachedContentTokenCount"), read),
+        reasoning=thought,
+    )
+
+
+def _allowances(_headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
+    return None, None
+
+
+def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
+    said = sampling_objections(sampling, ours=_OURS)
+    for name, most in _HIGHEST.items():
+        value = getattr(sampling, name)
+        if value is not None and value > most:
+            said.append(f"{name} must be at most {most}, not {value}.")
+    if sampling.effort and not (_BUDGET.fullmatch(sampling.effort) or _LEVEL.fullmatch(sampling.effort)):
+        said.append(f"effort must be a level (`low`) or a number of thinking tokens, not {sampling.effort!r}.")
+    said += [
+        f"The tool name {tool.name!r} is not allowed: a letter or _, then letters, digits and _ . : - only, at most 64."
+        for tool in tools
+        if not _NAME.fullmatch(tool.name)
+    ]
+    return said or _config_objections(sampling)
+
+
+def _config_objections(sampling: Sampling) -> Sequence[str]:
+    """What `extra` may not put into `generationConfig`; looked at once `extra` is known to be an object."""
+    config = orjson.loads(sampling.extra).get("generationConfig", {}) if sampling.extra else {}
+    if not isinstance(config, dict) or not isinstance(config.get("thinkingConfig", {}), dict):
+        return ["extra: generationConfig and its thinkingConfig must be objects."]
+    said = [
+        f"extra may not set generationConfig.{name}: evalkit sets it, or cannot bound the cost with it."
+        for name in config
+        if name in _OUR_CONFIG
+    ]
+    return said + [
+        f"extra may not set generationConfig.thinkingConfig.{name}: that is `effort`."
+        for name in config.get("thinkingConfig", {})
+        if name in _OUR_THINKING
+    ]
+
+
+GEMINI = Dialect(
+    name="gemini",
+    path="/models/{model}:generateContent",
+    # As for OpenAI Responses: a signature has more bytes than what it stands for had tokens.
+    overhead_tokens=512,
+    head=_head,
+    encode_tools=_encode_tools,
+    encode_message=_encode_message,
+    append=partial(append_turn, user=_USER),
+    body=_body,
+    headers=_headers,
+    read=_read,
+    judge=judge,
+    allowances=_allowances,
+    objections=_objections,
+    lacks=frozenset({"parallel_calls"}),
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+)

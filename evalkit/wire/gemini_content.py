@@ -1,0 +1,106 @@
+"""The parts of a model's turn in Gemini's format, in both directions; client and server share it.
+
+Text and calls are what everybody understands. A part may carry more (`thoughtSignature`), and some parts are nothing
+else (thoughts): all of it must go back on the very part it came with, in the same order. The opaque part is therefore
+the turn's layout, a JSON list: an object is a part as it came; a pair `[n, members]` a text of n characters with what
+else its part held; a pair `[null, members]` the next call, likewise. Where there is nothing but text and calls there is
+no opaque part, and text stands before calls.
+
+Chosen: a call that came without an id, or with one that is taken, is named after its place. The name goes back with it,
+since the API pairs calls and results by it.
+Chosen: arguments that are left out are an empty object, because the format has no other way to write one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalkit.dialogue import ToolCall
+from evalkit.wire.fields import object_text, text_of
+from evalkit.wire.lenient import dumps_any, loads_lenient
+
+UNNAMED = "unnamed"
+"""Stands for a tool's name that is empty, which the API refuses."""
+
+
+def _further(members: Mapping[str, Any] | None) -> bytes:
+    return b"," + dumps_any(members)[1:-1] if members else b""
+
+
+def text_part(text: str, members: Mapping[str, Any] | None = None) -> bytes:
+    """A text as a part, with what else the part holds."""
+    return b'{"text":%b%b}' % (dumps_any(text), _further(members))
+
+
+NO_CONTENT = text_part("(no content)")
+"""A turn needs a part, and a part a text."""
+
+
+def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
+    """The parts of a model's turn, separated by commas; empty where there are none."""
+    layout = loads_lenient(opaque)[0] if opaque else [(len(text), None)]
+    parts: list[bytes] = []
+    at, left = 0, list(calls)
+    for one in layout:
+        if isinstance(one, dict):
+            parts.append(dumps_any(one))
+            continue
+        size, members = one
+        if size is None:
+            if left:
+                parts.append(_call_part(left.pop(0), members))
+        elif size or members:
+            parts.append(text_part(text[at : at + size], members))
+            at += size
+    return b",".join(parts + [_call_part(call, None) for call in left])
+
+
+def read_parts(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes]:
+    """(text, calls, opaque part) of a turn's parts. What is no part at all is passed over."""
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    layout: list[Any] = []
+    taken = _given_ids(content)
+    for one in content:
+        if not isinstance(one, dict) or not one:
+            continue
+        call, text = one.get("functionCall"), one.get("text")
+        if isinstance(call, dict):
+            calls.append(_call(call, calls, taken))
+            layout.append([None, _without(one, "functionCall")])
+        elif isinstance(text, str) and not one.get("thought"):
+            texts.append(text)
+            layout.append([len(text), _without(one, "text")])
+        else:
+            layout.append(one)
+    plain = not any(isinstance(one, dict) or one[1] for one in layout)
+    return "".join(texts), tuple(calls), b"" if plain else dumps_any(layout)
+
+
+def _given_ids(content: Sequence[Any]) -> frozenset[str]:
+    calls = [one.get("functionCall") for one in content if isinstance(one, dict)]
+    return frozenset(text_of(call, "id") for call in calls if isinstance(call, dict))
+
+
+def _call(one: dict[str, Any], before: Sequence[ToolCall], taken: frozenset[str]) -> ToolCall:
+    given = text_of(one, "id")
+    if not given or any(call.id == given for call in before):
+        given = f"call_{len(before)}"
+        while given in taken:
+            given += "_"
+    value = one.get("args")
+    return ToolCall(
+        id=given, name=text_of(one, "name"), arguments="{}" if value is None else dumps_any(value).decode("utf-8")
+    )
+
+
+def _call_part(call: ToolCall, members: Mapping[str, Any] | None) -> bytes:
+    return b'{"functionCall":{"id":%b,"name":%b,"args":%b}%b}' % (
+        dumps_any(call.id),
+        dumps_any(call.name or UNNAMED),
+        object_text(call.arguments),
+        _further(members),
+    )
+
+
+def _without(one: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    return {key: value for key, value in one.items() if key != name} or None
