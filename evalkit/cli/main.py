@@ -131,6 +131,13 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             "evalkit report runs/mine --judged runs/mine-judge",
         ),
     ),
+    "sql": (
+        "a query over a run's views",
+        (
+            "evalkit sql runs/nightly",
+            "evalkit sql runs/nightly 'select agent, avg(score) from episodes where used group by agent'",
+        ),
+    ),
     "show": (
         "one trajectory, readable",
         ("evalkit show runs/nightly 3f2a", "evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3"),
@@ -201,6 +208,7 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
         "plan": _plan,
         "status": _on_run,
         "report": _report,
+        "sql": _sql,
         "show": _show,
         "verify": _on_run,
         "new": _new,
@@ -260,6 +268,14 @@ def _report(sub: argparse.ArgumentParser) -> None:
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
     sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
+
+
+def _sql(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("query", metavar="QUERY", nargs="?", help="SQL as DuckDB speaks it; without one, the views")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the rows as JSON")
+    form.add_argument("--csv", action="store_true", help="the rows as CSV")
 
 
 def _show(sub: argparse.ArgumentParser) -> None:

@@ -279,3 +279,26 @@ class _Rows(Mapping[str, Sequence[ReplayRow]]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+
+def step_files(run: Path) -> list[Path]:
+    """The files whose rows are all steps of a log, each once. While the run is written, one may be gone when it is
+    opened: list them again then. Raises CorruptLogError."""
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_PAUSE_S)
+        layout = lay_out(run, "steps")
+        if not layout.flaws:
+            return [segment.path for segment in layout.segments]
+    where, what = layout.flaws[0]
+    raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
+
+
+def superseded(run: Path) -> pa.Table:
+    """`episode`, `take` and `step` of the rows that a later take has replaced. Raises CorruptLogError."""
+    table, _ = _read(run, "steps", _KEYS)
+    _, _, effect = _effect(table)
+    gone = np.ones(table.num_rows, np.bool_)
+    gone[effect.order] = False
+    rows = take_rows(table, np.flatnonzero(gone))
+    return pa.table({name: rows.column(name).cast(STEPS.field(name).type) for name in _KEYS})

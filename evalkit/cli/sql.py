@@ -1,0 +1,57 @@
+"""`evalkit sql`: a query over a run's views, its answer for people or for programs."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalkit.cli.choosing import run_directory
+from evalkit.report.views import VIEWS, answer_csv, numbers, open_views
+from evalkit.report.visible import visible
+
+
+def sql(args: argparse.Namespace) -> int:
+    """Print what a query gives; without one, the views and their columns."""
+    views = open_views(run_directory(args.run))
+    if args.query is None:
+        for name, words in VIEWS.items():
+            columns = views.sql(f"describe {name}").to_pylist()
+            print(f"{name}: {words}")
+            print("    " + ", ".join(f"{one['column_name']} {one['column_type'].lower()}" for one in columns))
+        return 0
+    answer = views.sql(args.query)
+    if args.json:
+        import orjson
+
+        print(orjson.dumps(answer.to_pylist(), option=orjson.OPT_INDENT_2, default=_plain).decode())
+    elif args.csv:
+        sys.stdout.buffer.write(answer_csv(answer))
+    else:
+        _print(answer.to_pylist(), numbers(answer))
+    return 0
+
+
+def _plain(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _print(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from evalkit.report.terminal import console as console_of
+
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for name, number in columns.items():
+        table.add_column(Text(visible(name)), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    console_of().print(table)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.hex()
+    return f"{value:.6g}" if isinstance(value, float) else visible(str(value))
