@@ -17,10 +17,12 @@ from yarl import URL
 
 from evalkit import __version__
 from evalkit.client.alarms import Alarms
+from evalkit.client.blackout import Blackout
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 
-BODY_CAP_BYTES = 32 * 2**20
+BODY_CAP_BYTES = 8 * 2**20
+"""Ten times the longest reply that models give; a log has to keep it, and every later request may carry it."""
 CONNECT_S = 30.0
 IDLE_S = 120.0
 """Between two pieces of a body that has begun. A model that thinks has not begun: that is up to the total timeout."""
@@ -45,7 +47,7 @@ class HttpTransport:
         """`headers`: the dialect's, made from `key`. Raises UsageError where the key would be sent in the clear."""
         self._url = checked_url(url, with_key=bool(key))
         self._proxy = _proxy_for(self._url)
-        self._key = key
+        self._blackout = Blackout(key)
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -127,10 +129,9 @@ class HttpTransport:
             failure, detail = "timeout", str(flaw)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = "reset", self._words(flaw)
-        if reply.status != 200 and self._key and self._key.encode() in body:
-            body = body.replace(self._key.encode(), b"***")
+        body = self._blackout.body(body, good=reply.status == 200)
         if reply.status >= 300 and "location" in reply.headers:
-            detail = self._blacked_out(f"redirected to {reply.headers['location']}, which is not followed")
+            detail = self._blackout.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
@@ -162,10 +163,7 @@ class HttpTransport:
             self._idle.clear(alarm)
 
     def _words(self, flaw: BaseException) -> str:
-        return self._blacked_out(f"{type(flaw).__name__}: {flaw}")
-
-    def _blacked_out(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        return self._blackout.text(f"{type(flaw).__name__}: {flaw}")
 
 
 class Endpoint:
