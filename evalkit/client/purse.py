@@ -7,14 +7,14 @@ No clock, no loop, no disk. One invariant, whatever the order of calls:
 as long as no reply costs more than was reserved for it. (One that does is counted in full, and later leases shrink.)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from evalkit.money import PicoUsd
 
 LEASE_PARTS = 100
-"""A lease is at most this part of the budget, unless what waits for it needs more."""
+"""A lease is at most this part of the budget, unless a single request needs more."""
 
 _BOUNDLESS = 1 << 100
 """Stands for the room of an unlimited budget: 10^18 dollars."""
@@ -73,16 +73,31 @@ class Purse:
         self.leased += amount
         self.room += amount
 
-    def next(self, amount: int, behind: int = 0) -> Step:
-        """What a reservation of `amount` has to do; `behind`: the sum of those that wait behind it."""
+    def next(self, amount: int) -> Step:
+        """What a reservation of `amount` has to do."""
         short = amount - self.room
         if short <= 0 or self.budget is None:
             return GO
         leasable = self.leasable
         if short <= leasable:
-            return Step(action="lease", lease=min(leasable, max(short + behind, self.budget // LEASE_PARTS)))
+            return Step(action="lease", lease=min(leasable, max(short, self.budget // LEASE_PARTS)))
         # All that is in flight may come back at no cost at all; if even that would not do, waiting is in vain.
         return WAIT if amount <= self.budget - self.before - self.spent else NEVER
+
+    def leases(self, amounts: Iterable[int]) -> Iterator[int]:
+        """The leases that let these reservations go, as far as the budget reaches: each is the one that `next` names.
+
+        They become durable together, so that many who wait share one commit.
+        """
+        ahead = Purse(budget=self.budget, before=self.before)
+        ahead.leased, ahead.room = self.leased, self.room
+        for amount in amounts:
+            step = ahead.next(amount)
+            if step.action == "lease":
+                ahead.lease(step.lease)
+                yield step.lease
+            if not ahead.take(amount):
+                return
 
     @property
     def leasable(self) -> int:
@@ -95,6 +110,43 @@ class Purse:
     def left(self) -> int | None:
         """What is neither spent nor reserved; None if unlimited."""
         return None if self.budget is None else max(0, self.budget - self.before - self.spent - self.reserved)
+
+
+class Ceiling:
+    """What one agent, or one lane, may spend of the run's money, in pico-dollars. It draws on the run's leases.
+
+    before + spent + reserved <= budget, under the same condition as the purse's.
+    """
+
+    __slots__ = ("before", "budget", "reserved", "spent")
+
+    def __init__(self, *, budget: int, before: int) -> None:
+        """`before`: what the log says it had spent when the session began, crash charges included."""
+        self.budget = budget
+        self.before = before
+        self.spent = 0
+        self.reserved = 0
+
+    def fits(self, amount: int) -> bool:
+        """Whether so much may be reserved now."""
+        return self.before + self.spent + self.reserved + amount <= self.budget
+
+    def hopeless(self, amount: int) -> bool:
+        """Whether so much will not fit though all that is in flight came back at no cost."""
+        return self.before + self.spent + amount > self.budget
+
+    def settle(self, reserved: int, cost: int) -> None:
+        """A reservation has come back at its true cost."""
+        self.reserved -= reserved
+        self.spent += cost
+
+
+def in_flight_bound(left: int, worst_case: int) -> int:
+    """Requests that may be in flight at once: each needs room for its worst case in what is left of a budget.
+
+    Both in pico-dollars, `worst_case` above 0.
+    """
+    return max(0, left) // worst_case
 
 
 def crash_charge(*, leased: int | None, settled: int, charged: int, worst_cases: Iterable[int]) -> PicoUsd:

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.purse import Purse, crash_charge
+from evalkit.client.purse import Ceiling, Purse, crash_charge, in_flight_bound
 
 
 @dataclass
@@ -50,13 +50,49 @@ def test_no_order_of_reservations_and_settlements_passes_the_ceiling(budget, bef
         assert purse.left == budget - before - sum(book.settled) - sum(book.in_flight)
 
 
-@given(budget=st.integers(1_000, 10**15), amount=st.integers(1, 10**15), behind=st.integers(0, 10**15))
-def test_a_lease_is_a_hundredth_of_the_budget_unless_more_is_needed_at_once(budget, amount, behind) -> None:
-    step = Purse(budget=budget, before=0).next(amount, behind)
+@given(budget=st.integers(1_000, 10**15), amount=st.integers(1, 10**15))
+def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budget, amount) -> None:
+    step = Purse(budget=budget, before=0).next(amount)
     if amount > budget:
         assert step.action == "never"
     else:
-        assert step.lease == min(budget, max(amount + behind, budget // 100))
+        assert step.lease == min(budget, max(amount, budget // 100))
+
+
+@given(budget=st.integers(1, 10**6), room=st.integers(0, 10**5), amounts=st.lists(st.integers(1, 10**5), max_size=30))
+def test_those_who_wait_get_leases_of_their_own(budget, room, amounts) -> None:
+    """Each at most a hundredth of the budget or one request's bound; together they let all go, or exhaust it."""
+    purse = Purse(budget=budget, before=0)
+    purse.lease(min(room, budget))
+    leases = list(purse.leases(amounts))
+    assert all(lease <= max(budget // 100, *amounts) for lease in leases)
+    assert purse.leased == min(room, budget)  # nothing is leased before it is durable
+    assert purse.leased + sum(leases) <= budget
+    if sum(amounts) <= budget:
+        assert purse.leased + sum(leases) >= sum(amounts)
+
+
+def test_a_ceiling_has_room_for_what_is_neither_spent_nor_in_flight() -> None:
+    ceiling = Ceiling(budget=100, before=20)
+    ceiling.reserved += 50
+    assert (ceiling.fits(30), ceiling.fits(31), ceiling.hopeless(80), ceiling.hopeless(81)) == (
+        True,
+        False,
+        False,
+        True,
+    )
+    ceiling.settle(50, 10)
+    assert (ceiling.fits(70), ceiling.hopeless(71)) == (True, True)
+
+
+@given(left=st.integers(-5, 10**6), worst_case=st.integers(1, 10**4))
+def test_as_many_requests_are_in_flight_as_have_room_for_their_worst_case(left, worst_case) -> None:
+    purse = Purse(budget=max(0, left), before=0)
+    purse.lease(max(0, left))
+    count = 0
+    while count < 300 and purse.take(worst_case):
+        count += 1
+    assert count == min(300, in_flight_bound(left, worst_case))
 
 
 def test_a_reply_above_its_bound_shrinks_what_may_still_be_leased() -> None:
