@@ -259,6 +259,7 @@ _REMEDIES: Mapping[str, str] = {
     "bad_key": "Check the key in the environment variable {key}.",
     "unknown_model": "Check the model name {model!r} and the url of provider {provider!r}.",
     "no_credit": "The account of provider {provider!r} has no credit left; top it up and run again.",
+    "quota": "The quota of provider {provider!r} is used up for today; run again once it is renewed, or raise it.",
     "tls": "The certificate of provider {provider!r} was not accepted; check its url and this machine's CA settings.",
     "redirect": "Correct the url of provider {provider!r}.",
     "not_supported": "Check the url and the dialect of provider {provider!r}.",

@@ -32,7 +32,7 @@ class Verdict:
     action: Action
     kind: str = ""
     """Short word for logs and counters: `rate_limit`, `overload`, `server_error`, `timeout`, `reset`, `truncated`,
-    `bad_key`, `unknown_model`, `context_length`, `content_filter`, `bad_request`, ..."""
+    `bad_key`, `quota`, `unknown_model`, `context_length`, `content_filter`, `bad_request`, ..."""
     wait_s: float | None = None
     """The server's own word on when to come back, if it gave one."""
     message: str = ""

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
+from evalkit.wire.fields import text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
 
@@ -28,11 +30,17 @@ class ErrorWords:
 
     message: str = ""
     code: str = ""
-    """Code and type, in lower case, separated by a space."""
+    """Code, type, status and the reasons among its details, in lower case, separated by spaces."""
+    wait_s: float | None = None
+    """When to come back, where the body says it and no header does."""
 
 
 _QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
 _QUOTA_TEXTS = ("credit balance is too low",)
+_DAILY = ("perday", "per_day")
+"""In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
+_KEY_CODES = ("api_key_invalid", "failed_precondition")
+"""With status 400: a key that is none, or one that may not be used here (Google: the place, no billing account)."""
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
 _CONTEXT_TEXTS = (
     "maximum context length",
@@ -43,6 +51,7 @@ _CONTEXT_TEXTS = (
     "input is too long",
     "too many input tokens",
     "exceed context limit",
+    "exceeds the maximum number of tokens",
 )
 _FILTER_CODES = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation")
 _FILTER_TEXTS = (
@@ -54,7 +63,7 @@ _FILTER_TEXTS = (
     "moderation",
 )
 _MODEL_CODES = ("model_not_found", "unknown_model", "invalid_model")
-_MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model")
+_MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model", "unexpected model name format")
 
 _FAILURES: Mapping[str, Verdict] = {
     "reset": Verdict(action="retry", kind="reset", billable=True),
@@ -80,13 +89,34 @@ def _error_words(body: bytes) -> ErrorWords:
         value = loads_lenient(body[:_ERROR_BYTES])[0]
     except MalformedReplyError:
         return ErrorWords(message=body[:500].decode("utf-8", "replace").strip())
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     if not isinstance(value, dict):
         return ErrorWords(message=str(value)[:500])
     error = value.get("error")
     inner = error if isinstance(error, dict) else value
     message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else "")
-    code = " ".join(str(inner[name]) for name in ("code", "type") if inner.get(name))
-    return ErrorWords(message=message if isinstance(message, str) else str(message)[:500], code=code.lower())
+    reasons, wait_s = _details(inner.get("details"))
+    codes = [str(inner[name]) for name in ("code", "type", "status") if inner.get(name)] + reasons
+    return ErrorWords(
+        message=message if isinstance(message, str) else str(message)[:500],
+        code=" ".join(codes).lower(),
+        wait_s=wait_s,
+    )
+
+
+def _details(details: Any) -> tuple[list[str], float | None]:
+    """(reasons and names of the quotas that are used up, seconds to wait) of an error in Google's form."""
+    reasons: list[str] = []
+    wait_s: float | None = None
+    for one in details if isinstance(details, list) else ():
+        if isinstance(one, dict):
+            violations = one.get("violations")
+            quotas = [quota for quota in violations if isinstance(quota, dict)] if isinstance(violations, list) else []
+            reasons += filter(None, [text_of(one, "reason"), *(text_of(quota, "quotaId") for quota in quotas)])
+            said = _number(text_of(one, "retryDelay").removesuffix("s"))
+            wait_s = wait_s if said is None else min(said, LONGEST_WAIT_S)
+    return reasons, wait_s
 
 
 def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
@@ -107,7 +137,12 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
 
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
-    wait_s = read_wait_s(headers) if status in (408, 409, 425, 429) or status >= 500 else None
+    wait_s = None
+    if status in (408, 409, 425, 429, 499) or status >= 500:
+        said = read_wait_s(headers)
+        wait_s = words.wait_s if said is None else said
+    if status == 429 and _has(words.code, _DAILY):
+        return Verdict(action="end_lane", kind="quota", message=_short(text))
     if status == 402 or _has(words.code, _QUOTA) or (status == 400 and _has(words.message.lower(), _QUOTA_TEXTS)):
         return Verdict(action="end_lane", kind="no_credit", message=_short(text))
     if status == 429:
@@ -116,7 +151,7 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
         return Verdict(action="retry", kind="overload", wait_s=wait_s, message=_short(text))
     if status in (501, 505):
         return Verdict(action="end_lane", kind="not_supported", message=_short(text))
-    if status >= 500 or status in (408, 409, 425):
+    if status >= 500 or status in (408, 409, 425, 499):
         return Verdict(action="retry", kind="server_error", wait_s=wait_s, message=_short(text))
     return _of_refusal(status, words, text)
 
@@ -124,7 +159,7 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
 def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
     """3xx and the rest of 4xx: asking again with the same body would bring the same."""
     low = words.message.lower()
-    if status == 401:
+    if status == 401 or (status == 400 and _has(words.code, _KEY_CODES)):
         return Verdict(action="end_lane", kind="bad_key", message=_short(text))
     if _has(words.code, _FILTER_CODES) or (status in (400, 403) and _has(low, _FILTER_TEXTS)):
         return Verdict(action="end_episode", kind="content_filter", message=_short(text))

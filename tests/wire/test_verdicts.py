@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.wire.dialect import Dialect
+from evalkit.wire.gemini import GEMINI
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.table import DIALECTS
@@ -83,7 +84,11 @@ def test_a_failure_has_its_verdict(failure: Failure, status: int, action: str, k
 @given(
     st.integers(0, 999),
     st.sampled_from(["", "reset", "timeout", "truncated", "oversize", "tls", "connect"]),
-    st.binary(max_size=80) | st.just(b'{"error":5}') | st.just(b'{"error":{"message":[1],"code":7}}') | st.just(b"[1]"),
+    st.binary(max_size=80)
+    | st.just(b'{"error":5}')
+    | st.just(b'{"error":{"message":[1],"code":7}}')
+    | st.just(b'{"error":{"status":[],"details":[{"violations":[{"quotaId":5}],"retryDelay":{}}]}}')
+    | st.just(b"[1]"),
 )
 def test_there_is_a_verdict_on_everything(status: int, failure: Failure, body: bytes) -> None:
     verdict = OPENAI_CHAT.judge(HttpResponse(status=status, headers={}, body=body, failure=failure))
@@ -134,6 +139,69 @@ def test_every_dialect_reads_its_own_errors(dialect: Dialect, status: int, code:
     body = dialect.encode_error(status, code, "in words")
     verdict = dialect.judge(HttpResponse(status=status, headers={}, body=body))
     assert (verdict.kind, verdict.message) == (kind, "in words")
+
+
+def google(status: int, name: str, message: str = "in words", *details: object) -> HttpResponse:
+    error = {"code": status, "message": message, "status": name, "details": list(details)}
+    return HttpResponse(status=status, headers={}, body=json.dumps({"error": error}).encode())
+
+
+def retry(delay: object) -> dict[str, object]:
+    return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+
+
+def quota(*names: str) -> dict[str, object]:
+    return {
+        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{"quotaMetric": "requests", "quotaId": name} for name in names],
+    }
+
+
+INVALID_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+A_MINUTE = "GenerateRequestsPerMinutePerProjectPerModel"
+A_DAY = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
+
+
+@pytest.mark.parametrize(
+    ("response", "action", "kind", "wait_s"),
+    [
+        (google(429, "RESOURCE_EXHAUSTED", "", quota(A_MINUTE), retry("34s")), "retry", "rate_limit", 34.0),
+        (google(429, "RESOURCE_EXHAUSTED", "", retry("34.0748s")), "retry", "rate_limit", 34.0748),
+        (google(429, "RESOURCE_EXHAUSTED", "", retry("999999999s")), "retry", "rate_limit", 86_400.0),
+        (google(429, "RESOURCE_EXHAUSTED", "", retry("soon"), retry(5), 7), "retry", "rate_limit", None),
+        (google(429, "RESOURCE_EXHAUSTED", "", {"violations": 5}, {"violations": [5]}), "retry", "rate_limit", None),
+        (google(429, "RESOURCE_EXHAUSTED", "", quota(A_MINUTE, A_DAY), retry("34s")), "end_lane", "quota", None),
+        (google(503, "UNAVAILABLE", "overloaded", retry("2s")), "retry", "overload", 2.0),
+        (google(500, "INTERNAL"), "retry", "server_error", None),
+        (google(504, "DEADLINE_EXCEEDED"), "retry", "server_error", None),
+        (google(499, "CANCELLED"), "retry", "server_error", None),
+        (google(400, "INVALID_ARGUMENT", "API key not valid.", INVALID_KEY), "end_lane", "bad_key", None),
+        (google(400, "FAILED_PRECONDITION", "User location is not supported."), "end_lane", "bad_key", None),
+        (google(403, "PERMISSION_DENIED"), "end_lane", "bad_key", None),
+        (google(404, "NOT_FOUND", "models/x is not found"), "end_lane", "unknown_model", None),
+        (google(400, "INVALID_ARGUMENT", "unexpected model name format"), "end_lane", "unknown_model", None),
+        (
+            google(
+                400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+            ),
+            "end_episode",
+            "context_length",
+            None,
+        ),
+        (google(400, "INVALID_ARGUMENT", "Unknown name", retry("3s")), "end_episode", "bad_request", None),
+    ],
+)
+def test_errors_in_googles_form_are_judged_by_their_details(
+    response: HttpResponse, action: str, kind: str, wait_s: float | None
+) -> None:
+    for body in (response.body, b"[" + response.body + b"]"):
+        verdict = GEMINI.judge(replace(response, body=body))
+        assert (verdict.action, verdict.kind, verdict.wait_s) == (action, kind, wait_s)
+
+
+def test_a_header_outranks_the_body_about_the_wait() -> None:
+    response = replace(google(429, "RESOURCE_EXHAUSTED", "", retry("34s")), headers={"retry-after": "3"})
+    assert GEMINI.judge(response).wait_s == 3.0
 
 
 def test_a_path_names_its_model_or_leaves_it_to_the_body() -> None:
