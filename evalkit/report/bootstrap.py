@@ -12,7 +12,7 @@ About the Bootstrap", corrects for the same two). BCa mends the skewness, not th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ def mean_interval(
     """
     if len(replicates) < LEAST_INSTANCES:
         return None
-    groups = _groups(replicates, strata)
+    groups = instance_means(replicates, strata)
     estimate = mean_of_instances(replicates)
     low, high = np.quantile(_resampled_means(groups, place), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     width = _widening(groups)
@@ -77,7 +77,7 @@ def mean_interval(
     return Interval(low=min(estimate, max(least, estimate + below)), high=max(estimate, min(most, estimate + above)))
 
 
-def _groups(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str] | None) -> "list[Doubles]":
+def instance_means(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str] | None) -> "list[Doubles]":
     """Instance means by stratum; one group if strata cannot be used. Sorted, so that no order reaches the draws."""
     found: dict[str, list[float]] = {}
     for instance in sorted(replicates):
@@ -93,13 +93,19 @@ def _resampled_means(groups: "list[Doubles]", place: Sequence[str]) -> "Doubles"
     stream = Stream(_SEED, "report", "bootstrap", *place)
     total = np.zeros(RESAMPLES)
     for means in groups:
-        n = len(means)
-        rows = max(1, _DRAWS_AT_ONCE // n)
-        for first in range(0, RESAMPLES, rows):
-            count = min(rows, RESAMPLES - first)
-            drawn = (stream.uniforms(count * n) * n).astype(np.int64)
-            total[first : first + count] += means.take(drawn).reshape(count, n).sum(axis=1)
+        for rows, drawn in resamples(means, stream):
+            total[rows] += drawn.sum(axis=1)
     return total / sum(map(len, groups))
+
+
+def resamples(values: "Doubles", stream: Stream) -> "Iterator[tuple[slice, Doubles]]":
+    """RESAMPLES resamples of `values`, shape (n,), in pieces: (which ones, their values with shape (count, n))."""
+    n = len(values)
+    rows = max(1, _DRAWS_AT_ONCE // n)
+    for first in range(0, RESAMPLES, rows):
+        count = min(rows, RESAMPLES - first)
+        drawn = (stream.uniforms(count * n) * n).astype(np.int64)
+        yield slice(first, first + count), values.take(drawn).reshape(count, n)
 
 
 def _widening(groups: "list[Doubles]") -> float:

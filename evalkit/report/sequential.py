@@ -1,0 +1,160 @@
+"""Intervals that hold at every look: for a run that is cut short, or read every night until it looks good.
+
+An ordinary 95 % interval holds at a moment fixed beforehand; who looks again and again, and stops when it pleases, is
+misled far more often. A confidence sequence holds at all looks together, for scores from 0 to 1.
+
+    betting      where each value has the same mean given those before it: instances that are drawn alike. Strata that
+                 take turns are averaged first, a round of all of them at a time
+    bernstein    where that mean may change: holds for the average of those means so far; wider
+
+Sources: Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", theorem 3 and section
+4.2 (hedged capital, predictable bets); Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
+nonasymptotic confidence sequences", theorems 1 and 4 (stitched boundary, empirical Bernstein).
+Chosen: replicates of an instance are no new draws, so a cell's sequence is the first replicate of its instances.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evalkit.report.cells import Cell
+from evalkit.report.scores import AGENT, NEVER_BELOW_0, packs_of, place, where
+from evalkit.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
+
+LEVEL = 0.95
+GRID = 501
+"""Means that are tried, from 0 to 1: bounds are rounded outwards by at most 0.002."""
+
+_LARGEST_BET = 0.5
+"""Of what a bet could lose, so that no value ruins it."""
+_RATIO, _POWER, _START = 2.0, 1.4, 1.0
+"""Of the stitched boundary: how epochs of variance grow, how its error falls with them, where the first begins."""
+
+
+def betting(values: "Doubles", *, level: float = LEVEL) -> "tuple[Doubles, Doubles]":
+    """(low, high), both of shape (looks,): after each value, where the mean lies; true at all looks at once.
+
+    values  shape (looks,), 0 to 1, in the order in which they came
+    """
+    _check(values)
+    looks = len(values)
+    low, high = np.zeros(looks), np.ones(looks)
+    below, above = (np.zeros(looks, np.bool_),) * 2
+    grid = np.linspace(0, 1, GRID)
+    # Betting that the mean is above `guess` gains less the greater the guess is: the first that stands ends the search.
+    for guess in grid:
+        below = wealth(values, float(guess), level=level, up=True) >= 0
+        if not below.any():
+            break
+        low[below] = guess
+    for guess in grid[::-1]:
+        above = wealth(values, float(guess), level=level, up=False) >= 0
+        if not above.any():
+            break
+        high[above] = guess
+    return np.minimum(low, high), np.maximum(low, high)
+
+
+def wealth(values: "Doubles", guess: float, *, level: float = LEVEL, up: bool) -> "Doubles":
+    """Log of the most that a bet against `guess` has made so far, less what refutes it: 0 and more does.
+
+    values  shape (..., looks); the result has the same
+    up      whether the bet is that the mean is above `guess`, else below
+    """
+    # As many bets on each side as half the error allows.
+    goal = math.log(2 / (1 - level))
+    looks = np.arange(1, values.shape[-1] + 1)
+    means = (0.5 + np.cumsum(values, axis=-1)) / (looks + 1)
+    variance = (0.25 + np.cumsum((values - means) ** 2, axis=-1)) / (looks + 1)
+    # A bet is made before its value is seen.
+    known = np.concatenate([np.full((*values.shape[:-1], 1), 0.25), variance[..., :-1]], axis=-1)
+    bet = np.sqrt(2 * goal / (known * looks * np.log1p(looks)))
+    stake = guess if up else 1 - guess
+    bet = np.minimum(bet, _LARGEST_BET / stake if stake > 0 else np.inf)
+    gains = np.log1p(bet * (values - guess) * (1 if up else -1))
+    return np.maximum.accumulate(np.cumsum(gains, axis=-1), axis=-1) - goal
+
+
+def bernstein(values: "Doubles", *, level: float = LEVEL) -> "tuple[Doubles, Doubles]":
+    """(low, high), each of the shape of `values`: after each value, where the average of the means so far lies.
+
+    values  shape (..., looks), 0 to 1, in the order in which they came
+    """
+    _check(values)
+    from scipy.special import zeta
+
+    looks = np.arange(1, values.shape[-1] + 1)
+    total = np.cumsum(values, axis=-1)
+    guess = (0.5 + total - values) / looks
+    spread = np.maximum(_START, np.cumsum((values - guess) ** 2, axis=-1))
+    epoch = np.log(spread / _START) / math.log(_RATIO)
+    error = _POWER * np.log1p(epoch) + math.log(float(zeta(_POWER)) * 2 / (1 - level))
+    wide, narrow = (_RATIO**0.25 + _RATIO**-0.25) / math.sqrt(2), (math.sqrt(_RATIO) + 1) / 2
+    half = (np.sqrt(wide**2 * spread * error + (narrow * error) ** 2) + narrow * error) / looks
+    mean = total / looks
+    return np.maximum(0.0, mean - half), np.minimum(1.0, mean + half)
+
+
+def _check(values: "Doubles") -> None:
+    if values.size and not (values.min() >= 0 and values.max() <= 1):
+        raise ValueError("a confidence sequence needs values from 0 to 1")
+
+
+def anytime_table(cells: Sequence[Cell]) -> Table:
+    """Suite by agent: the interval of the mean score that held at every look so far."""
+    return Table(
+        name="anytime",
+        title="Scores, valid at every look",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            Column(key="interval", title="95 %, at all looks", kind="interval", unit="100 = optimum"),
+            Column(key="method", title="Method"),
+            Column(key="instances", title="Instances", kind="count"),
+            Column(key="undefined", title="No interval"),
+        ),
+        rows=tuple({**place(cell), **_row(cell)} for cell in cells),
+        packs=packs_of(cells),
+        notes=(
+            "holds at all looks together, however often the run is read and whenever it is stopped; so it is wider",
+            "of the first replicate of each instance, in order; where strata take turns, of whole rounds of them",
+        ),
+    )
+
+
+def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
+    """The averages of whole rounds in which each stratum has its turn; None if they do not take turns.
+
+    values  shape (looks,); strata: of each of them. A last round that is not whole is left out.
+    """
+    size = len(set(strata))
+    whole = len(values) // size * size if size else 0
+    turns = [strata[first : first + size] for first in range(0, len(values), size or 1)]
+    if any(len(set(turn)) < len(turn) for turn in turns):
+        return None
+    averages: Doubles = values[:whole].reshape(-1, size or 1).mean(axis=1)
+    return averages
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    first = [one for one in cell.prefix if one.replicate == 0]
+    values = np.array([one.score for one in first], np.float64)
+    if not first:
+        return {"instances": 0}
+    row: dict[str, Any] = {"score": 100 * float(values.mean()), "instances": len(first)}
+    if cell.suite.environment not in NEVER_BELOW_0:
+        return {**row, "undefined": "scores can be below 0"}
+    averages = rounds(values, [one.stratum for one in first])
+    low, high = bernstein(values) if averages is None else betting(averages)
+    if not len(low):
+        return {**row, "undefined": "no whole round of strata"}
+    interval = 100 * float(low[-1]), 100 * float(high[-1])
+    return {**row, "interval": interval, "method": "bernstein" if averages is None else "betting"}

@@ -1,0 +1,154 @@
+"""How many more instances, or replicates, an interval of a wanted half width takes.
+
+A score varies between instances and, with replicates, within one. With n instances of r replicates the mean's variance
+is (between + within / r) / n, so replicates alone narrow an interval only so far. Both are estimated by the one-way
+analysis of variance (Searle, Casella and McCulloch 1992, "Variance Components", 3.6), within strata where there are
+some.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalkit.report.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
+from evalkit.report.cells import Cell
+from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
+from evalkit.report.tables import Column, Table
+
+MOST = 10_000_000
+"""More instances than this are not counted out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What an estimate has, and what a half width would take."""
+
+    instances: int
+    replicates: float
+    """An instance, the harmonic mean."""
+    between: float
+    """Standard deviation of instances' true means."""
+    within: float | None
+    """Standard deviation between replicates of an instance; None where no instance has two."""
+    half_width: float
+    """Of Student's 95 % interval as it stands."""
+    more_instances: int | None
+    """Further instances with as many replicates each; 0 if it is narrow enough; None beyond `MOST`."""
+    more_replicates: int | None
+    """Further replicates of every instance instead; None where no number of them would do, or where it is not known."""
+
+
+def size(
+    replicates: Mapping[str, Sequence[float]], wanted: float, strata: Mapping[str, str] | None = None
+) -> Size | None:
+    """What a 95 % interval of +- `wanted` would take; None with fewer than 3 instances or without any spread.
+
+    replicates  by instance: its replicates' values, at least one
+    strata      by instance: its stratum, as of `bootstrap.mean_interval`
+
+    Raises ValueError unless `wanted` is above 0.
+    """
+    if not wanted > 0:
+        raise ValueError(f"a half width is above 0, not {wanted}")
+    if len(replicates) < LEAST_INSTANCES:
+        return None
+    groups = [one.tolist() for one in instance_means(replicates, strata)]
+    n, free = len(replicates), sum(len(one) - 1 for one in groups)
+    variance = math.fsum(_squares(one) for one in groups) / free
+    within = _within(replicates)
+    if variance == 0 and not within:
+        return None
+    r = n / math.fsum(1 / len(values) for values in replicates.values())
+    between = max(0.0, variance - (within or 0.0) / r)
+    lost = n - free
+    return Size(
+        instances=n,
+        replicates=r,
+        between=math.sqrt(between),
+        within=None if within is None else math.sqrt(within),
+        half_width=half_width(variance, n, lost),
+        more_instances=_more_instances(variance, n, lost, wanted),
+        more_replicates=None if within is None else _more_replicates(between, within, n, r, lost, wanted),
+    )
+
+
+def half_width(variance: float, n: int, lost: int = 1) -> float:
+    """Of Student's 95 % interval of the mean of `n` instances; `lost` degrees of freedom: one a stratum."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - lost, (1 + LEVEL) / 2)) * math.sqrt(variance / n)
+
+
+def _within(replicates: Mapping[str, Sequence[float]]) -> float | None:
+    """The variance between replicates of an instance, pooled."""
+    free = sum(len(values) - 1 for values in replicates.values())
+    return math.fsum(_squares(values) for values in replicates.values()) / free if free else None
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def _more_instances(variance: float, n: int, lost: int, wanted: float) -> int | None:
+    # The half width falls with n: halving finds the first that is narrow enough.
+    if half_width(variance, n, lost) <= wanted:
+        return 0
+    if half_width(variance, MOST, lost) > wanted:
+        return None
+    low, high = n, MOST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if half_width(variance, middle, lost) <= wanted else (middle, high)
+    return high - n
+
+
+def _more_replicates(between: float, within: float, n: int, r: float, lost: int, wanted: float) -> int | None:
+    if half_width(between + within / r, n, lost) <= wanted:
+        return 0
+    room = (wanted / half_width(1.0, n, lost)) ** 2 - between
+    return math.ceil(within / room - r) if room > 0 else None
+
+
+def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
+    """Suite by agent: how many more instances or replicates the mean score takes for +- `wanted` (0.05: 5 points)."""
+    rows = []
+    for cell in cells:
+        scores = by_instance((episode, episode.score) for episode in cell.prefix)
+        strata = {episode.instance: episode.stratum for episode in cell.prefix}
+        rows.append({**place(cell), **_figures(size(scores, wanted, strata), len(scores))})
+    return Table(
+        name="sizes",
+        title=f"What an interval of ± {100 * wanted:g} would take",
+        columns=(
+            *where(cells),
+            AGENT,
+            Column(key="instances", title="Instances", kind="count"),
+            Column(key="half_width", title="Now ±", kind="score", unit="points of score"),
+            Column(key="between", title="Between", kind="score", unit="standard deviation, points"),
+            Column(key="within", title="Within", kind="score", unit="standard deviation, points"),
+            Column(key="more_instances", title="More instances", kind="count"),
+            Column(key="more_replicates", title="or replicates", kind="count", unit="further ones an instance"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            f"half width {100 * wanted:g} points of Student's 95 % interval of the mean, at the spread seen so far",
+            "between instances and within one (between its replicates); no number of replicates where the first alone "
+            "is too wide",
+        ),
+    )
+
+
+def _figures(found: Size | None, instances: int) -> dict[str, Any]:
+    if found is None:
+        return {"instances": instances}
+    return {
+        "instances": instances,
+        "half_width": 100 * found.half_width,
+        "between": 100 * found.between,
+        "within": None if found.within is None else 100 * found.within,
+        "more_instances": found.more_instances,
+        "more_replicates": found.more_replicates,
+    }

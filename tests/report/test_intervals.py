@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalkit.report import bootstrap, intervals
+from evalkit.report.bootstrap import Interval
+from evalkit.report.intervals import agreement, bootstrap_t, estimate, student, wilson
+
+PLACE = ("suite", "agent")
+STUDIES = 1500
+
+
+def named(values: np.ndarray) -> dict[str, list[float]]:
+    return {f"i{i:03}": [float(one) for one in np.atleast_1d(row)] for i, row in enumerate(values)}
+
+
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (bootstrap, intervals):
+        monkeypatch.setattr(module, "RESAMPLES", 1000)
+
+
+def normal(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.normal(0.6, 0.2, n)
+
+
+def nested(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.normal(0.6, 0.2, (n, 1)) + draws.normal(0, 0.3, (n, 3))
+
+
+def skewed(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.beta(5, 2, n) + 0.6 - 5 / 7
+
+
+def yes_or_no(draws: np.random.Generator, n: int) -> np.ndarray:
+    return (draws.random((n, 5)) < draws.beta(3, 2, (n, 1))) * 1.0
+
+
+def by_stratum(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.normal(np.resize([0.3, 0.9], n), 0.1)
+
+
+# Three standard errors of 1,500 studies at 95 % are 1.7 points; what a dozen instances give is stated, not promised.
+@pytest.mark.parametrize(
+    ("draw", "n", "least", "most"),
+    [
+        (normal, 20, 0.935, 0.965),
+        (nested, 20, 0.935, 0.965),
+        (skewed, 20, 0.935, 0.965),
+        (yes_or_no, 20, 0.935, 0.965),
+        (by_stratum, 20, 0.935, 0.965),
+        (skewed, 40, 0.935, 0.965),
+        (normal, 6, 0.935, 0.965),
+        (yes_or_no, 12, 0.92, 0.965),
+        (skewed, 6, 0.915, 0.965),
+    ],
+)
+def test_an_interval_covers_as_often_as_it_says(few_resamples: None, draw, n: int, least: float, most: float) -> None:
+    draws = np.random.Generator(np.random.Philox(7))
+    strata = {f"i{i:03}": "ab"[i % 2] for i in range(n)} if draw is by_stratum else None
+    held, methods = 0, set()
+    for study in range(STUDIES):
+        found = estimate(named(draw(draws, n)), place=(str(study),), strata=strata)
+        methods.add(found.method)
+        assert found.interval is not None
+        held += found.interval.low <= 0.6 <= found.interval.high
+    assert methods == {"t"} if n < 20 else "bootstrap-t" in methods
+    assert least <= held / STUDIES <= most
+
+
+@pytest.mark.parametrize("n", [20, 40, 100])
+def test_wilsons_interval_covers_on_average_as_often_as_it_says(n: int) -> None:
+    ends = [wilson(yes, n) for yes in range(n + 1)]
+    truths = np.linspace(0.05, 0.95, 181)
+    held = np.array([[end.low <= truth <= end.high for end in ends] for truth in truths])
+    chances = stats.binom.pmf(np.arange(n + 1), n, truths[:, None])
+    coverage = (held * chances).sum(axis=1)
+    assert 0.945 <= coverage.mean() <= 0.96
+    assert coverage.min() > 0.9
+
+
+@pytest.mark.parametrize(("yes", "n"), [(0, 12), (1, 12), (7, 12), (12, 12), (200, 381)])
+def test_wilsons_interval_is_scipys(yes: int, n: int) -> None:
+    found, want = wilson(yes, n), stats.binomtest(yes, n).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((want.low, want.high), abs=1e-12)
+    with pytest.raises(ValueError, match="no share"):
+        wilson(n + 1, n)
+
+
+def test_students_interval_is_scipys_and_strata_take_their_spread_out() -> None:
+    values = np.array([0.1, 0.5, 0.55, 0.9])
+    found, want = student([values]), stats.ttest_1samp(values, 0).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((want.low, want.high))
+    apart = student([values, values + 10])
+    error = np.sqrt(2 * 4 * np.var(values, ddof=1)) / 8
+    assert apart.high - apart.low == pytest.approx(2 * stats.t.ppf(0.975, 6) * error)
+
+
+def test_bootstrap_t_is_that_of_the_definition() -> None:
+    from evalkit.seeds import Stream
+
+    values = np.random.Generator(np.random.Philox(1)).random(20)
+    draws = Stream(0, "report", "bootstrap-t", *PLACE).uniforms(20 * bootstrap.RESAMPLES)
+    drawn = values[(draws * 20).astype(int)].reshape(-1, 20)
+    ts = (drawn.mean(axis=1) - values.mean()) / stats.sem(drawn, axis=1)
+    low, high = np.quantile(ts, [0.025, 0.975], method="nearest")
+    found = bootstrap_t([values], PLACE)
+    assert found is not None
+    assert found.low == pytest.approx(values.mean() - high * stats.sem(values))
+    assert found.high == pytest.approx(values.mean() - low * stats.sem(values))
+
+
+def test_each_figure_gets_what_suits_it() -> None:
+    some = np.random.Generator(np.random.Philox(2)).random(24)
+    share = np.arange(24) % 3 == 0
+    lone = np.where(np.arange(24) == 0, 0.4, 1.0)
+    methods = {
+        name: estimate(named(values * 1.0), place=PLACE, least=0.0, most=1.0).method
+        for name, values in {
+            "few": some[:19],
+            "enough": some,
+            "share": share,
+            "lone": lone,
+            "same": np.full(24, 0.7),
+            "two": some[:2],
+        }.items()
+    }
+    assert methods == {
+        "few": "t",
+        "enough": "bootstrap-t",
+        "share": "Wilson",
+        "lone": "bootstrap",
+        "same": "no difference met",
+        "two": "none",
+    }
+
+
+def test_replicates_of_an_instance_are_no_draws_of_their_own() -> None:
+    values = named(np.arange(24) % 3 == 0)
+    again = estimate({name: one * 50 for name, one in values.items()}, place=PLACE, least=0.0, most=1.0)
+    assert (again.method, again.instances, again.values) == ("bootstrap-t", 24, 1200)
+    once = estimate(values, place=PLACE, least=0.0, most=1.0)
+    assert again.interval is not None
+    assert once.interval is not None
+    assert again.interval.high - again.interval.low > 0.8 * (once.interval.high - once.interval.low)
+
+
+def test_instances_that_agree_do_not_bring_certainty() -> None:
+    found = estimate(named(np.full((10, 2), 1.0)), place=PLACE, least=0.0, most=1.0)
+    assert found.interval == Interval(low=pytest.approx(0.05 ** (1 / 10)), high=1.0)
+    # The chance to see 10 that agree is at most 5 % for any mean below.
+    assert agreement(0.5, 10, 0.0, 1.0).low == pytest.approx(0.5 * 0.05**0.1)
+    open_below = estimate(named(np.full(10, 1.0)), place=PLACE, most=1.0)
+    assert (open_below.interval, open_below.why) == (None, "all instances agree")
+
+
+def test_an_interval_keeps_within_what_can_be_and_in_any_order() -> None:
+    values = named(np.array([1.0, 1.0, 1.0, 0.2]))
+    found = estimate(values, place=PLACE, least=0.0, most=1.0)
+    assert found.interval is not None
+    assert found.interval.high == 1.0
+    turned = estimate(dict(reversed(values.items())), place=PLACE, least=0.0, most=1.0)
+    assert turned == found
+    with pytest.raises(ValueError, match="no instance"):
+        estimate({}, place=PLACE)

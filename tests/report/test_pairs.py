@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalkit.report.contrasts import NO_DIFFERENCE
+from evalkit.report.pairs import LEAST_DRAWS, change, holm, pair, sign_flips
+
+PLACE = ("suite", "a", "b")
+
+
+def named(values: np.ndarray) -> dict[str, list[float]]:
+    return {f"i{i:03}": [float(one)] for i, one in enumerate(values)}
+
+
+def test_a_pair_is_an_instance_and_the_others_are_counted() -> None:
+    pairs = pair({"a": [1.0, 0.0], "b": [0.2], "x": [1.0]}, {"b": [0.6], "a": [1.0], "y": [0.0], "z": [0.0]})
+    assert (pairs.names, pairs.only_first, pairs.only_second) == (("a", "b"), 1, 2)
+    assert pairs.differences == {"a": 0.5, "b": pytest.approx(0.4)}
+    found = change(pairs, place=PLACE)
+    assert (found.first, found.second) == (pytest.approx(0.35), pytest.approx(0.8))
+    assert found.difference.mean == pytest.approx(0.45)
+
+
+@pytest.mark.parametrize("n", [30, 381])
+@pytest.mark.parametrize("shift", [0.0, 0.02, 0.2])
+def test_drawn_signs_come_near_the_normal_limit_and_repeat(n: int, shift: float) -> None:
+    values = np.random.Generator(np.random.Philox(n)).normal(shift, 0.2, n)
+    found, exact = sign_flips(values.tolist(), place=PLACE)
+    assert not exact
+    assert found.p is not None
+    limit = 2 * stats.norm.sf(abs(values.sum()) / np.sqrt((values**2).sum()))
+    assert found.p == pytest.approx(limit, abs=0.02)
+    assert found.p >= 1 / (LEAST_DRAWS + 1)
+    assert sign_flips(values.tolist(), place=PLACE)[0] == found
+    finer, _ = sign_flips(values.tolist(), place=PLACE, tests=1000)
+    assert finer.p is not None
+    assert finer.p >= 1 / 100_000
+    assert finer.p == pytest.approx(limit, abs=0.01)
+
+
+def test_few_pairs_try_all_signs() -> None:
+    found, exact = sign_flips([0.1, 0.2, 0.3, 0.4], place=PLACE)
+    assert (found.p, exact) == (2 / 16, True)
+    found, exact = sign_flips([0.0] * 30, place=PLACE)
+    assert (found.p, found.why, exact) == (None, NO_DIFFERENCE, False)
+
+
+def test_mcnemars_test_is_that_of_the_discordant_pairs() -> None:
+    first, second = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), np.array([0, 1, 1, 1, 1, 1, 1, 1, 1, 0])
+    found = change(pair(named(first), named(second)), place=PLACE, width=1.0)
+    assert (found.only_first_solved, found.only_second_solved) == (1, 6)
+    assert found.mcnemar.p == pytest.approx(stats.binomtest(1, 7).pvalue)
+    # Several replicates of an instance are not independent answers.
+    twice = {name: values * 2 for name, values in named(first).items()}
+    assert change(pair(twice, named(second)), place=PLACE).mcnemar.p is None
+
+
+def test_holms_values_are_those_by_hand() -> None:
+    assert holm([0.04, 0.01, None, 0.03, 0.005]) == [
+        pytest.approx(0.06),
+        pytest.approx(0.03),
+        None,
+        pytest.approx(0.06),
+        pytest.approx(0.02),
+    ]
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def studies(draws: np.random.Generator, effect: float, n: int, families: int, tests: int) -> list[list[float | None]]:
+    """Families of `tests` comparisons on `n` instances; the first of each has the effect."""
+    found = []
+    for _ in range(families):
+        easy = draws.beta(4, 2, (tests, n))
+        values = np.clip(draws.normal(0, 0.12, (2, tests, n)) + easy, 0, 1)
+        values[1, 0] += effect
+        ps = [sign_flips((values[1, i] - values[0, i]).tolist(), place=PLACE)[0].p for i in range(tests)]
+        found.append(holm(ps))
+    return found
+
+
+def test_a_planted_difference_is_found() -> None:
+    draws = np.random.Generator(np.random.Philox(11))
+    found = [family[0] for family in studies(draws, 0.15, 36, 60, 6)]
+    assert np.mean([p is not None and p <= 0.05 for p in found]) > 0.9
+
+
+def test_no_difference_is_invented() -> None:
+    draws = np.random.Generator(np.random.Philox(12))
+    families = studies(draws, 0.0, 12, 600, 6)
+    wrong = np.mean([any(p is not None and p <= 0.05 for p in family) for family in families])
+    # 5 % and three standard errors of 600 families.
+    assert wrong <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 600)
