@@ -41,6 +41,7 @@ PLACES = {
     "networkx": ("env/",),
     "rapidfuzz": ("env/", "report/", "conform/"),
     "genai_prices": ("spec/",),
+    "keyring": ("client/keys",),
     "random": (),
 }
 

@@ -1,38 +1,25 @@
-"""From the catalogue's values to something that asks: keys are read here, and nowhere else."""
-
-import os
+"""From the catalogue's values to something that asks."""
 
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker, Voice
+from evalkit.client.keys import read_key, url_of
 from evalkit.client.lane import Lane
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.dialogue import Sampling
-from evalkit.errors import UsageError
 from evalkit.money import Price
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 
 
-def read_key(provider: Provider) -> str:
-    """The provider's key; empty where none is needed. Raises UsageError where its variable is not set."""
-    if not provider.key_env:
-        return ""
-    key = os.environ.get(provider.key_env, "").strip()
-    if not key:
-        raise UsageError(f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}.")
-    if not key.isascii() or not key.isprintable():
-        raise UsageError(f"The key in {provider.key_env} holds characters that no header can carry.")
-    return key
-
-
 def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
     """The provider; `url` stands in for the file's (a simulated provider that was started just now).
 
-    Raises UsageError where the key is missing or would be sent in the clear. To be used as `async with`.
+    Raises UsageError where the key or a variable of the URL is missing, or the key would be sent in the clear. To be
+    used as `async with`.
     """
     key = read_key(provider)
     return HttpTransport(
-        url or provider.url,
+        url or url_of(provider),
         headers=DIALECTS[provider.dialect].headers(key),
         key=key,
         timeout_s=provider.timeout_s,

@@ -11,9 +11,10 @@ from pathlib import Path
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
+from evalkit.client.keys import read_key, url_of
 from evalkit.client.lane import Lane
 from evalkit.client.local import PolicyAsker
-from evalkit.client.open import endpoint_of, open_asker, open_transport, read_key
+from evalkit.client.open import endpoint_of, open_asker, open_transport
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
@@ -29,10 +30,11 @@ Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
 
 def check_keys(resolved: Resolved, choice: Choice) -> None:
-    """Raises UsageError where a key is missing that the chosen agents need."""
+    """Raises UsageError where a key is missing that the chosen agents need, or a variable of a provider's URL."""
     for name, endpoint in resolved.endpoints.items():
         if not choice.agents or name in choice.agents:
             read_key(endpoint.provider)
+            url_of(endpoint.provider)
 
 
 class _Nowhere:

@@ -44,6 +44,19 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
         (("requests_per_minute = 60", "requests_per_minute = 0"), "limits.requests_per_minute: must be positive"),
         (('["temperature"]', '["temprature"]'), "Did you mean 'temperature'"),
         (('url = "https://example.invalid/v1/"', ""), "give either `url`"),
+        (
+            ('url = "https://example.invalid/v1/"', 'url = "$HOST/v1"'),
+            r"url: write an environment variable as \$\{NAME\}",
+        ),
+        (('url = "https://example.invalid/v1/"', 'url = "${HOST}$/v1"'), "url: write an environment variable"),
+        (
+            ('source = "a page"', 'source = "a page", over = { tokens = 0, input = "1", output = "1" }'),
+            "over.tokens must",
+        ),
+        (
+            ('source = "a page"', 'source = "a page", over = { tokens = 9, input = "x", output = "1" }'),
+            "'x' is not a price",
+        ),
     ],
 )
 def test_a_bad_provider_file_is_refused(folder: Path, change: tuple[str, str], says: str) -> None:
@@ -51,6 +64,22 @@ def test_a_bad_provider_file_is_refused(folder: Path, change: tuple[str, str], s
     (folder / "mine.toml").write_text(GOOD.replace(*change))
     with pytest.raises(UsageError, match=says):
         read_provider("mine")
+
+
+def test_a_price_may_rise_with_the_length_of_the_prompt(folder: Path) -> None:
+    over = 'over = { tokens = 100_000, input = "1", output = "8", cached_read = "0.1" }'
+    (folder / "mine.toml").write_text(GOOD.replace('source = "a page"', f'source = "a page", {over}'))
+    assert find_model(read_provider("mine"), "small").price == Price(
+        input=250_000,
+        output=2_000_000,
+        cached_read=25_000,
+        cached_write=250_000,
+        over=100_000,
+        over_input=10**6,
+        over_output=8 * 10**6,
+        over_cached_read=10**5,
+        over_cached_write=10**6,
+    )
 
 
 def test_unknown_providers_and_models_are_named_with_the_nearest(folder: Path) -> None:
@@ -67,7 +96,9 @@ def test_every_shipped_provider_can_be_read_and_holds_no_key() -> None:
     for name in names:
         provider = read_provider(name)
         assert provider.key_env == provider.key_env.upper()
-        assert all(model.price is not None for model in provider.models.values())
+        assert "$" not in provider.key_env
+        for model in provider.models:
+            assert find_model(provider, model).price is not None, (name, model)
 
 
 SHARED = (

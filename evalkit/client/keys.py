@@ -1,0 +1,86 @@
+"""Keys and endpoints from the user's own places: read here, when somebody is about to be asked, and nowhere else.
+
+A key is looked for in the environment first, then in the system's keyring, if the optional package `keyring` is there.
+evalkit never asks for one, and no message holds one.
+"""
+
+import os
+from typing import Literal
+
+from evalkit.errors import UsageError
+from evalkit.spec.catalogue import PLACE_HOLDER
+from evalkit.spec.model import Provider
+
+SERVICE = "evalkit"
+"""The keyring's service; its user name is the name of the variable."""
+
+Place = Literal["env", "keyring", "not set"]
+
+
+def read_key(provider: Provider) -> str:
+    """The provider's key; empty where none is needed. Raises UsageError where it is missing, or fits no header."""
+    if not provider.key_env:
+        return ""
+    key, place = _look(provider.key_env)
+    if place == "not set":
+        raise UsageError(
+            f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}, or, with "
+            f"`pip install 'evalkit[keyring]'`, put it into the keyring: `keyring set {SERVICE} {provider.key_env}`."
+        )
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"The key in {provider.key_env} ({place}) holds characters that no header can carry.")
+    return key
+
+
+def key_place(provider: Provider) -> Place:
+    """Where the key of a provider that needs one is found. Raises UsageError where the keyring cannot be read."""
+    return _look(provider.key_env)[1]
+
+
+def url_of(provider: Provider) -> str:
+    """The provider's base URL with its variables filled in.
+
+    Raises UsageError naming provider and variable where one is not set, or is no beginning of a URL.
+    """
+    url = provider.url
+    for name in PLACE_HOLDER.findall(provider.url):
+        value = os.environ.get(name, "").strip().rstrip("/")
+        if not value:
+            raise UsageError(
+                f"Provider {provider.name!r} has the url {provider.url}: set the environment variable {name}."
+            )
+        url = url.replace(f"${{{name}}}", value)
+    if url != provider.url and not url.startswith(("https://", "http://")):
+        # What it holds instead is not shown: it may be a key that was put into the wrong variable.
+        raise UsageError(
+            f"Provider {provider.name!r} has the url {provider.url}, and what its variables hold makes no http or "
+            "https URL of it."
+        )
+    return url
+
+
+def _look(variable: str) -> tuple[str, Place]:
+    key = os.environ.get(variable, "").strip()
+    if key:
+        return key, "env"
+    key = _from_keyring(variable)
+    return (key, "keyring") if key else ("", "not set")
+
+
+def _from_keyring(variable: str) -> str:
+    """The keyring's entry; empty where it has none, or where there is no keyring."""
+    try:
+        import keyring
+        from keyring.errors import KeyringError, NoKeyringError
+    except ImportError:
+        return ""
+    try:
+        return (keyring.get_password(SERVICE, variable) or "").strip()
+    except NoKeyringError:
+        return ""
+    except (KeyringError, OSError, RuntimeError) as flaw:
+        # Only its kind is told: what a backend says of a failure is not ours to vouch for.
+        raise UsageError(
+            f"The keyring could not be read for {variable} ({type(flaw).__name__}). Unlock it, or set the environment "
+            f"variable {variable}."
+        ) from None

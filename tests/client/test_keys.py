@@ -1,0 +1,128 @@
+"""Where a key and a URL come from, what is said where they are missing, and that no message holds a key."""
+
+import sys
+from collections.abc import Callable
+
+import keyring
+import pytest
+from keyring.errors import KeyringLocked, NoKeyringError
+
+from evalkit.client.keys import key_place, read_key, url_of
+from evalkit.client.open import open_transport
+from evalkit.errors import UsageError
+from evalkit.spec.model import Provider
+
+KEY = "sk-planted-0123456789"
+ACME = Provider(name="acme", dialect="openai_chat", url="https://acme.example/v1", key_env="ACME_KEY")
+ROOMS = Provider(name="rooms", dialect="openai_chat", url="${ROOMS_URL}/openai/${ROOMS_PART}", key_env="ACME_KEY")
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ACME_KEY", "ROOMS_URL", "ROOMS_PART"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(keyring, "get_password", lambda service, name: None)
+
+
+def test_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(service: str, name: str) -> str:
+        raise AssertionError("the keyring was asked although the variable is set")
+
+    monkeypatch.setattr(keyring, "get_password", refuse)
+    monkeypatch.setenv("ACME_KEY", f" {KEY}\n")
+    assert (read_key(ACME), key_place(ACME)) == (KEY, "env")
+
+
+def test_then_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {("evalkit", "ACME_KEY"): KEY}
+    monkeypatch.setattr(keyring, "get_password", lambda service, name: entries.get((service, name)))
+    assert (read_key(ACME), key_place(ACME)) == (KEY, "keyring")
+
+
+def none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_KEY", "  ")
+
+
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)
+
+
+def no_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(service: str, name: str) -> str:
+        raise NoKeyringError(KEY)
+
+    monkeypatch.setattr(keyring, "get_password", fail)
+
+
+@pytest.mark.parametrize("spoil", [none_at_all, no_package, no_backend])
+def test_a_key_that_is_nowhere_is_asked_for(
+    spoil: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch)
+    assert key_place(ACME) == "not set"
+    with pytest.raises(
+        UsageError, match=r"'acme' needs a key: set the environment variable ACME_KEY.*keyring set"
+    ) as no:
+        read_key(ACME)
+    assert KEY not in repr(no.value)
+
+
+@pytest.mark.parametrize(
+    "flaw", [KeyringLocked(KEY), OSError(KEY), RuntimeError(KEY)], ids=lambda flaw: type(flaw).__name__
+)
+def test_a_keyring_that_fails_is_named_without_its_words(flaw: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(service: str, name: str) -> str:
+        raise flaw
+
+    monkeypatch.setattr(keyring, "get_password", fail)
+    with pytest.raises(UsageError, match=rf"could not be read for ACME_KEY \({type(flaw).__name__}\)") as said:
+        key_place(ACME)
+    assert KEY not in str(said.value)
+    assert said.value.__suppress_context__
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\x00", f"{KEY}\u00e9"], ids=["unprintable", "not-ascii"])
+def test_a_key_that_fits_no_header_is_refused_without_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyring, "get_password", lambda service, name: key)
+    with pytest.raises(UsageError, match=r"The key in ACME_KEY \(keyring\)") as said:
+        read_key(ACME)
+    assert KEY not in str(said.value)
+
+
+def test_a_provider_without_a_key_needs_none() -> None:
+    assert read_key(Provider(name="mine", dialect="openai_chat", url="http://127.0.0.1:1/v1")) == ""
+
+
+def test_a_url_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOMS_URL", "https://me.rooms.example/ ")
+    monkeypatch.setenv("ROOMS_PART", "v1")
+    assert url_of(ROOMS) == "https://me.rooms.example/openai/v1"
+    assert url_of(ACME) == ACME.url
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "set the environment variable ROOMS_URL"),
+        ({"ROOMS_URL": "https://a.example", "ROOMS_PART": " "}, "set the environment variable ROOMS_PART"),
+        ({"ROOMS_URL": KEY, "ROOMS_PART": "v1"}, "no http or https URL"),
+    ],
+    ids=["none", "one", "a-key-instead"],
+)
+def test_a_url_that_cannot_be_filled_in_says_with_what(
+    values: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=says) as said:
+        url_of(ROOMS)
+    assert "'rooms' has the url ${ROOMS_URL}/openai/${ROOMS_PART}" in str(said.value)
+    assert KEY not in str(said.value)
+
+
+def test_no_key_goes_over_plain_http_to_where_a_variable_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOMS_URL", "http://rooms.example")
+    monkeypatch.setenv("ROOMS_PART", "v1")
+    monkeypatch.setenv("ACME_KEY", KEY)
+    with pytest.raises(UsageError, match=r"sent to rooms\.example unencrypted"):
+        open_transport(ROOMS)
