@@ -31,12 +31,19 @@ class BillLine:
     """`ok`, `rate_limit`, a fault's name, or the code of a refused request (`invalid_api_key`, ...)."""
     billed: bool
     tokens_in: int
-    """0 where nothing is billed, like the next two."""
+    """0 where nothing is billed, like the next four."""
     tokens_out: int
+    tokens_cached: int
+    """Part of `tokens_in` that was read from the prompt cache."""
+    tokens_cache_write: int
+    """Part of `tokens_in` that is billed as written to it."""
     cost: int
     """1e-12 USD."""
+    limit: str
+    """What a request that was too much was too much for (`requests`, `tokens`, `input_tokens`, `output_tokens`,
+    `in_flight`); empty where no limit refused it, an injected 429 included."""
     seed: int | None
-    """The request's seed; None where the body could not be read."""
+    """The seed of the reply; None where the body could not be read."""
 
     def json(self) -> bytes:
         """The line as it stands in the bill's file, newline included."""
@@ -56,6 +63,11 @@ class Totals:
     """1e-12 USD."""
     tokens_in: int = 0
     tokens_out: int = 0
+    tokens_cached: int = 0
+    tokens_cache_write: int = 0
+    over_limit: int = 0
+    """Requests refused because a limit was reached; injected 429s are none."""
+    by_limit: dict[str, int] = field(default_factory=dict)
     by_status: dict[str, int] = field(default_factory=dict)
     by_outcome: dict[str, int] = field(default_factory=dict)
 
@@ -68,6 +80,11 @@ class Totals:
         self.bill += line.cost
         self.tokens_in += line.tokens_in
         self.tokens_out += line.tokens_out
+        self.tokens_cached += line.tokens_cached
+        self.tokens_cache_write += line.tokens_cache_write
+        if line.limit:
+            self.over_limit += 1
+            self.by_limit[line.limit] = self.by_limit.get(line.limit, 0) + 1
         status = str(line.status)
         self.by_status[status] = self.by_status.get(status, 0) + 1
         self.by_outcome[line.outcome] = self.by_outcome.get(line.outcome, 0) + 1

@@ -3,6 +3,12 @@ request meets the same fault in every run, and its retry, which has another id, 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import orjson
+
+from evalkit.dialogue import Reply
+from evalkit.wire.tokens import cut, output_tokens
 
 FAULTS: Mapping[str, str] = {
     "429": "refused as if a limit were reached; not billed",
@@ -14,11 +20,46 @@ FAULTS: Mapping[str, str] = {
     "reset": "connection reset when the reply was made; billed",
     "stall": "the reply is made and never sent: silence until the client gives up; billed",
     "truncated": "the connection is closed in the middle of the body; billed",
+    "html_502": "a gateway's HTML page with status 502; not billed",
+    "html_200": "an HTML page with status 200 in place of the reply; billed",
+    "empty": "status 200 and no body; billed",
+    "invalid_json": "status 200 and the first half of the body, as if it were whole; billed",
+    "huge": "the reply with blanks behind it, 10 MB in all; billed",
+    "drip": "the body comes in 20 pieces over the time that `drip` says; billed",
+    "content_filter": "400: the prompt is not let through; not billed",
+    "context_length": "400: the prompt is said to be too long; not billed",
+    "refusal": "the model refuses to answer; billed",
+    "length": "the reply is cut in the middle, as if `max_tokens` were reached; billed",
+    "unmetered": "the reply does not say its usage; billed",
 }
 """Every fault and what it means."""
 
-STATUS_FAULTS = frozenset({"429", "500", "502", "503", "529"})
-"""Faults that are answers with that HTTP status."""
+HUGE_BYTES = 10_000_000
+PIECES = 20
+"""What a body that drips comes in."""
+HTML = b"<!DOCTYPE html><html><head><title>Bad gateway</title></head><body><h1>Bad gateway</h1></body></html>\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A fault that is an error instead of a reply."""
+
+    status: int
+    code: str
+    message: str
+    asks_to_wait: bool = False
+
+
+REFUSALS: Mapping[str, Refused] = {
+    "429": Refused(429, "rate_limit_exceeded", "Too many requests, by chance.", asks_to_wait=True),
+    "500": Refused(500, "server_error", "The server had an error while processing the request."),
+    "502": Refused(502, "server_error", "Bad gateway."),
+    "503": Refused(503, "server_error", "The service is temporarily unavailable.", asks_to_wait=True),
+    "529": Refused(529, "server_error", "Overloaded.", asks_to_wait=True),
+    "content_filter": Refused(400, "content_filter", "The prompt was stopped by the content filtering policy."),
+    "context_length": Refused(400, "context_length_exceeded", "The prompt exceeds the model's maximum context length."),
+}
+"""Faults that are answers with an error in the dialect's words."""
 
 
 def pick(probabilities: Mapping[str, float], at: float) -> str:
@@ -28,3 +69,28 @@ def pick(probabilities: Mapping[str, float], at: float) -> str:
         if at < 0:
             return kind
     return ""
+
+
+def changed_reply(reply: Reply, fault: str) -> Reply:
+    """What the model says instead, where the fault is the model's; else the reply itself."""
+    if fault == "refusal":
+        return replace(reply, text="I cannot help with that.", calls=(), finish="refusal")
+    if fault == "length":
+        return replace(cut(reply, max(1, output_tokens(reply) // 2)), finish="length")
+    return reply
+
+
+def changed_body(body: bytes, fault: str) -> bytes:
+    """What is sent instead of a reply's body, where the fault spoils it; else the body itself."""
+    if fault == "html_200":
+        return HTML
+    if fault == "empty":
+        return b""
+    if fault == "invalid_json":
+        return body[: len(body) // 2]
+    if fault == "huge":
+        return body.ljust(HUGE_BYTES)
+    if fault == "unmetered":
+        value = orjson.loads(body)
+        return orjson.dumps({name: one for name, one in value.items() if name not in ("usage", "usageMetadata")})
+    return body

@@ -1,10 +1,12 @@
-"""The simulated provider's own limits: requests and tokens a minute, each a bucket that refills steadily.
+"""The simulated provider's own limits: requests and tokens a minute, each a bucket that refills steadily, and how many
+requests may be in flight.
 
 Pure arithmetic over a `now` in seconds that never goes back.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,13 +47,70 @@ def bucket(per_minute: float, burst_s: float, now_s: float) -> Bucket:
     return Bucket(per_minute=per_minute, capacity=capacity, level=capacity, at_s=now_s)
 
 
-def headers(kind: str, bucket: Bucket) -> dict[str, str]:
-    """The usual three headers of a limit; `kind` is `requests` or `tokens`."""
-    return {
-        f"x-ratelimit-limit-{kind}": str(math.floor(bucket.per_minute)),
-        f"x-ratelimit-remaining-{kind}": str(max(0, math.floor(bucket.level + 1e-9))),
-        f"x-ratelimit-reset-{kind}": show_span(bucket.full_in_s),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where one limit stands, as headers report it."""
+
+    limit: int
+    """A minute."""
+    remaining: int
+    full_in_s: float
+    """Seconds until the bucket is full again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Why a request is not let in."""
+
+    kind: str
+    """`requests`, `tokens`, `input_tokens`, `output_tokens` or `in_flight`."""
+    wait_s: float | None
+    """Seconds until it would be; None where nobody knows."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    """The limits of one model, or of all together. Mutable."""
+
+    buckets: Mapping[str, Bucket] = field(default_factory=dict)
+    """By kind; a kind that is not there is unlimited."""
+    most_in_flight: int | None = None
+    in_flight: int = 0
+    """Let in, and not yet left."""
+
+    def admit(self, amounts: Mapping[str, float], now_s: float) -> Shortage | None:
+        """Let a request in and take its amounts, by kind; or say what is short, and take nothing."""
+        if self.most_in_flight is not None and self.in_flight >= self.most_in_flight:
+            return Shortage(kind="in_flight", wait_s=None)
+        short = Shortage(kind="", wait_s=0.0)
+        for kind, one in self.buckets.items():
+            one.refill(now_s)
+            wait_s = one.wait_s(amounts[kind])
+            if wait_s > (short.wait_s or 0.0):
+                short = Shortage(kind=kind, wait_s=wait_s)
+        if short.kind:
+            return short
+        for kind, one in self.buckets.items():
+            one.take(amounts[kind])
+        self.in_flight += 1
+        return None
+
+    def spend(self, output_tokens: int) -> None:
+        """Take a reply's tokens, which nobody knew when its request was let in; so a bucket may go below zero."""
+        for kind in ("tokens", "output_tokens"):
+            if kind in self.buckets:
+                self.buckets[kind].take(output_tokens)
+
+    def standings(self) -> dict[str, Standing]:
+        """Where every bucket stands."""
+        return {
+            kind: Standing(
+                limit=math.floor(one.per_minute),
+                remaining=max(0, math.floor(one.level + 1e-9)),
+                full_in_s=one.full_in_s,
+            )
+            for kind, one in self.buckets.items()
+        }
 
 
 def show_span(seconds: float) -> str:

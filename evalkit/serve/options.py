@@ -14,7 +14,9 @@ from evalkit.money import Price, pico_per_token
 from evalkit.policy.table import POLICIES
 from evalkit.serve.faults import FAULTS
 from evalkit.serve.latency import INSTANT, Latency, parse_latency
+from evalkit.serve.manners import base_urls
 from evalkit.spec.reading import parse_span
+from evalkit.wire.table import DIALECTS
 
 SERVED = tuple(name for name, policy in POLICIES.items() if policy.reply is not None)
 """Policies that can be models: those that decide from the conversation alone."""
@@ -22,10 +24,15 @@ SERVED = tuple(name for name, policy in POLICIES.items() if policy.reply is not 
 
 def _price(text: str) -> Price:
     parts = text.split(":")
-    if len(parts) != 2:
-        raise ValueError(f"{text!r} is no price: write INPUT:OUTPUT in USD per million tokens, as 1:4")
-    tokens_in = pico_per_token(parts[0])
-    return Price(input=tokens_in, output=pico_per_token(parts[1]), cached_read=tokens_in, cached_write=tokens_in)
+    if not 2 <= len(parts) <= 4:
+        raise ValueError(
+            f"{text!r} is no price: write INPUT:OUTPUT in USD per million tokens, as 1:4, and what cached tokens cost "
+            "to read, and to write, as 1:4:0.1 or 1:4:0.1:1.25"
+        )
+    read, written, cached_read, cached_write = (
+        pico_per_token(part) for part in (*parts, *([parts[0]] * (4 - len(parts))))
+    )
+    return Price(input=read, output=written, cached_read=cached_read, cached_write=cached_write)
 
 
 DEFAULT_PRICE = "1:4"
@@ -43,6 +50,18 @@ class SimulatorOptions:
     """Requests a minute, each model for itself; None: unlimited."""
     tpm: float | None = None
     """Tokens a minute, input and output together, each model for itself; None: unlimited."""
+    itpm: float | None = None
+    """Input tokens a minute; in Anthropic's dialect without those read from the cache."""
+    otpm: float | None = None
+    """Output tokens a minute."""
+    in_flight: int | None = None
+    """Requests being answered at once, each model for itself; one more is refused. None: unlimited."""
+    shared_limits: bool = False
+    """Whether all models share the five limits above, rather than each having its own."""
+    slots: int | None = None
+    """Requests worked on at once, of all models together; the others stand in line. None: all at once."""
+    cache_s: float | None = None
+    """How long a prompt's beginning stays cached after its last use; None: nothing is cached."""
     burst_s: float = 60.0
     """How many seconds' worth of the limits can be saved up."""
     seed: int = 0
@@ -51,6 +70,10 @@ class SimulatorOptions:
     """Probability of each kind of fault (`faults.FAULTS`); together at most 1."""
     retry_after_s: float | None = 1.0
     """What an injected 429, 503 or 529 tells the client to wait; None: it tells nothing."""
+    retry_after_form: str = "seconds"
+    """`seconds` or `date`: how headers say what to wait."""
+    drip_s: float = 10.0
+    """How long a body that drips takes."""
     key: str = ""
     """The key that requests must carry; empty: none."""
     context_tokens: int | None = None
@@ -98,15 +121,17 @@ def options_from(values: Mapping[str, Any], where: str = "simulate") -> Simulato
         raise UsageError(
             f"{where}: the probabilities of all faults together are {math.fsum(faults.values()):g}, above 1."
         )
-    if "burst" in read:
-        read["burst_s"] = read.pop("burst")
-    if "retry_after" in read:
-        read["retry_after_s"] = read.pop("retry_after")
-    return SimulatorOptions(faults=faults, **read)
+    spans = {f"{key}_s": read.pop(key) for key in _SPANS if key in read}
+    return SimulatorOptions(faults=faults, **read, **spans)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each option, read back with `given_flags`; and `--until-eof`, which is the program's own."""
+    """One flag for each option, read back with `given_flags`; and `--until-eof`, which is the program's own.
+
+    What the parser's help ends with says the base URL of each dialect.
+    """
+    urls = "\n".join(f"  {line}" for line in base_urls("http://HOST:PORT", tuple(DIALECTS)))
+    parser.epilog = "\n\n".join(filter(None, (parser.epilog, f"base URLs:\n{urls}")))
     for key, option in OPTIONS.items():
         flag = "--" + key.replace("_", "-")
         parser.add_argument(flag, dest=f"option_{key}", metavar=option.metavar, help=option.help)
@@ -168,7 +193,21 @@ def _text(value: Any) -> str:
     return value
 
 
-def _burst(value: Any) -> float:
+def _truth(value: Any) -> bool:
+    if value in (True, "true", "True"):
+        return True
+    if value in (False, "false", "False"):
+        return False
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _form(value: Any) -> str:
+    if value not in ("seconds", "date"):
+        raise ValueError(f"{value!r} is neither seconds nor date")
+    return str(value)
+
+
+def _span(value: Any) -> float:
     seconds = parse_span(_text(value))
     if seconds <= 0:
         raise ValueError(f"{value!r} is not positive")
@@ -204,6 +243,8 @@ def _refuse_unknown_model(name: object) -> None:
         raise ValueError(f"no policy {name!r} can be served as a model{nearest(str(name), SERVED).rstrip('.')}")
 
 
+_SPANS = ("burst", "retry_after", "drip", "cache")
+"""Options whose fields count seconds and end in `_s`."""
 _FAULT_KEYS = {kind: f"fault_{kind}" for kind in FAULTS}
 
 OPTIONS: Mapping[str, Option] = {
@@ -217,7 +258,20 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "rpm": Option(read=_positive, metavar="N", help="requests a minute that each model allows (default: unlimited)"),
     "tpm": Option(read=_positive, metavar="N", help="tokens a minute that each model allows (default: unlimited)"),
-    "burst": Option(read=_burst, metavar="SPAN", help="how much of the limits can be saved up (default: 60s)"),
+    "itpm": Option(read=_positive, metavar="N", help="input tokens a minute that each model allows"),
+    "otpm": Option(read=_positive, metavar="N", help="output tokens a minute that each model allows"),
+    "in_flight": Option(
+        read=lambda value: _whole(value, 1, 2**31),
+        metavar="N",
+        help="requests at once that each model allows; one more gets a 429 (default: unlimited)",
+    ),
+    "shared_limits": Option(read=_truth, metavar="true", help="one set of limits for all models together"),
+    "slots": Option(
+        read=lambda value: _whole(value, 1, 1_000_000),
+        metavar="N",
+        help="requests worked on at once, while others stand in line: no 429s, but longer waits (default: unlimited)",
+    ),
+    "burst": Option(read=_span, metavar="SPAN", help="how much of the limits can be saved up (default: 60s)"),
     "seed": Option(
         read=lambda value: _whole(value, 0, 2**63 - 1), metavar="SEED", help="of latencies and faults (default: 0)"
     ),
@@ -228,16 +282,27 @@ OPTIONS: Mapping[str, Option] = {
     "retry_after": Option(
         read=_retry_after, metavar="SPAN", help="what injected 429s, 503s and 529s ask to wait, or none (default: 1s)"
     ),
+    "retry_after_form": Option(
+        read=_form, metavar="FORM", help="how headers say what to wait: seconds or date (default: seconds)"
+    ),
+    "drip": Option(read=_span, metavar="SPAN", help="how long a body that drips takes (default: 10s)"),
+    "cache": Option(
+        read=_span,
+        metavar="SPAN",
+        help="cache prompts as the dialect's provider does, and forget them so long after their last use "
+        "(default: nothing is cached)",
+    ),
     "key": Option(read=_text, metavar="KEY", help="a key that requests must carry (default: none)"),
     "context_tokens": Option(
         read=lambda value: _whole(value, 1, 2**53), metavar="N", help="context of every model (default: unlimited)"
     ),
     "price": Option(
         read=lambda value: _price(_text(value)),
-        metavar="IN:OUT",
-        help=f"USD per million tokens (default: {DEFAULT_PRICE})",
+        metavar="IN:OUT[:READ[:WRITE]]",
+        help="USD per million tokens; READ and WRITE are for tokens read from the cache and written to it "
+        f"(default: {DEFAULT_PRICE}, cached tokens as IN)",
     ),
-    "prices": Option(read=_prices, metavar="MODEL=IN:OUT,...", help="prices of single models"),
+    "prices": Option(read=_prices, metavar="MODEL=PRICE,...", help="prices of single models"),
     "bill": Option(read=_text, metavar="FILE", help="append one JSON line a request to this file"),
     "host": Option(read=_text, metavar="HOST", help="address to listen on (default: 127.0.0.1)"),
     "port": Option(

@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,11 +22,16 @@ from typing import Any
 from aiohttp import web
 
 from evalkit.errors import EvalkitError, UsageError
+from evalkit.serve.faults import PIECES
+from evalkit.serve.manners import base_urls
 from evalkit.serve.options import SimulatorOptions, add_arguments, given_flags, options_from
-from evalkit.serve.provider import BASE_PATH, Arrival, Outcome, Simulator, handle, leave, open_simulator
+from evalkit.serve.outcome import Arrival, Outcome
+from evalkit.serve.provider import BASE_PATH, Simulator, handle, leave, open_simulator
+from evalkit.serve.routes import STATS_PATH
+from evalkit.wire.table import DIALECTS
 
 READY = "listening on "
-"""What the one line printed at the start begins with; the base URL follows."""
+"""What the first line printed at the start begins with; the base URL follows."""
 _MOST_BODY_BYTES = 256 * 2**20
 _BACKLOG = 4096
 _GRACE_S = 0.2
@@ -54,7 +60,7 @@ class Shell:
                 os.write(self.bill, outcome.line.json())
             return await _perform(request, outcome)
         finally:
-            leave(self.simulator)
+            leave(self.simulator, outcome)
 
 
 async def _perform(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
@@ -67,6 +73,8 @@ async def _perform(request: web.BaseRequest, outcome: Outcome) -> web.StreamResp
         _reset(request)
     elif outcome.ending == "truncated":
         return await _truncate(request, outcome)
+    elif outcome.ending == "drip":
+        return await _drip(request, outcome)
     return _whole(outcome)
 
 
@@ -96,6 +104,18 @@ async def _truncate(request: web.BaseRequest, outcome: Outcome) -> web.StreamRes
     return response
 
 
+async def _drip(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
+    response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
+    response.content_length = len(outcome.body)
+    await response.prepare(request)
+    for piece in range(PIECES):
+        if piece:
+            await asyncio.sleep(outcome.over_s / (PIECES - 1))
+        start, end = (len(outcome.body) * at // PIECES for at in (piece, piece + 1))
+        await response.write(outcome.body[start:end])
+    return response
+
+
 @asynccontextmanager
 async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulator]]:
     """The provider, listening as long as the block lasts: gives its base URL and its state.
@@ -109,7 +129,7 @@ async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulat
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY_BYTES)
 
     with _bill(options.bill) as bill:
-        shell = Shell(open_simulator(options, loop.time()), bill)
+        shell = Shell(open_simulator(options, loop.time(), time.time()), bill)
         server = web.Server(
             shell.answer, request_factory=request, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
         )
@@ -144,7 +164,7 @@ def _bill(path: str) -> Iterator[int | None]:
 
 
 async def serve(options: SimulatorOptions, *, until_eof: bool = False) -> None:
-    """Print `listening on <base URL>` when ready, and serve until SIGINT or SIGTERM.
+    """Print `listening on <base URL>` when ready, then a line for each dialect's, and serve until SIGINT or SIGTERM.
 
     With `until_eof` also until standard input ends: a parent that holds the other end takes the server along, however
     it dies. Raises UsageError as `serving` does.
@@ -155,8 +175,13 @@ async def serve(options: SimulatorOptions, *, until_eof: bool = False) -> None:
     async with serving(options) as (url, _):
         if until_eof:
             threading.Thread(target=_wait_for_eof, args=(loop, stop), daemon=True).start()
-        print(f"{READY}{url}", flush=True)
+        print(f"{READY}{url}\n{_pages(url.removesuffix(BASE_PATH))}", flush=True)
         await stop.wait()
+
+
+def _pages(host: str) -> str:
+    """Where what is found, under the line that says it is ready."""
+    return "\n".join(f"  {line}" for line in (*base_urls(host, tuple(DIALECTS)), f"statistics: {host}{STATS_PATH}"))
 
 
 def _wait_for_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

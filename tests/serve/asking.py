@@ -4,7 +4,11 @@ from typing import Any
 
 import orjson
 
-from evalkit.serve.provider import Arrival
+from evalkit.dialogue import Message, Sampling, Tool
+from evalkit.serve.manners import MANNERS
+from evalkit.serve.outcome import Arrival
+from evalkit.wire.dialect import Quirks
+from evalkit.wire.table import DIALECTS
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
@@ -48,3 +52,22 @@ def arrival(request_id: str = "e/0/0", content: bytes | None = None, **headers: 
     return Arrival(
         method="POST", path="/v1/chat/completions", headers=given, body=body() if content is None else content
     )
+
+
+def spoken(name: str, *texts: str, model: str = "knuth", key: str = "", request_id: str = "e/0/0") -> Arrival:
+    """A request in the dialect of that name: a system text, then texts of user and assistant in turn."""
+    dialect = DIALECTS[name]
+    roles = ("system", "user", *(("assistant", "user") * len(texts)))
+    messages = [Message(role=role, text=text) for role, text in zip(roles, texts or ("Rules.", "Begin."), strict=False)]  # type: ignore[arg-type]
+    tools = [
+        Tool(name=one["function"]["name"], description="", parameters=one["function"]["parameters"]) for one in TOOLS
+    ]  # type: ignore[index]
+    content = dialect.body(
+        dialect.head(model, Sampling(max_tokens=1000), Quirks()),
+        dialect.encode_tools(tools),
+        [dialect.encode_message(message) for message in messages],
+        None,
+    )
+    headers = {"x-client-request-id": request_id, **{k.lower(): v for k, v in dialect.headers(key).items()}}
+    path = MANNERS[name].base_path + dialect.path_of(model)
+    return Arrival(method="POST", path=path, headers=headers, body=content)

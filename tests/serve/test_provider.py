@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Usage
-from evalkit.serve.faults import FAULTS
+from evalkit.seeds import derive
 from evalkit.serve.options import SimulatorOptions, options_from
-from evalkit.serve.provider import Arrival, Outcome, handle, leave, open_simulator
+from evalkit.serve.outcome import Arrival, Outcome
+from evalkit.serve.provider import handle, leave, open_simulator
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens
 from tests.serve.asking import arrival, body, submitting
@@ -95,15 +96,23 @@ def test_the_same_request_gets_the_same_bytes_whatever_came_before() -> None:
     assert (alone.body, alone.delay_s) == (later.body, later.delay_s)
 
 
-def test_without_a_seed_the_body_stands_for_it() -> None:
-    one, same, other = ask(
-        SimulatorOptions(),
-        *(arrival(content=body("random", seed=None, user=who)) for who in ("a", "a", "b")),
-    )
-    assert one.line is not None
-    assert same.line is not None
-    assert other.line is not None
-    assert one.line.seed == same.line.seed != other.line.seed
+def seeds(*requests: tuple[str, str]) -> list[int | None]:
+    """The seeds taken for requests (id, user) whose bodies have none."""
+    bodies = [(request_id, body("random", seed=None, user=user)) for request_id, user in requests]
+    outcomes = ask(SimulatorOptions(), *(arrival(request_id, content) for request_id, content in bodies))
+    return [one.line.seed for one in outcomes if one.line]
+
+
+def test_without_a_seed_the_requests_id_gives_it_so_that_replicates_differ_and_a_retry_repeats() -> None:
+    one, retry, next_step, replicate = seeds(("e/3/0", "a"), ("e/3/1", "b"), ("e/4/0", "a"), ("f/3/0", "a"))
+    assert one == retry == derive("e", 3)
+    assert len({one, next_step, replicate}) == 3
+
+
+@pytest.mark.parametrize("request_id", ["", "mine", "e/3", "e/"])
+def test_without_a_seed_and_an_id_of_three_parts_the_body_stands_for_it(request_id: str) -> None:
+    one, same, other = seeds((request_id, "a"), (request_id, "a"), (request_id, "b"))
+    assert one == same != other
 
 
 @pytest.mark.parametrize("max_tokens", [1, 5, 12, 30, 100])
@@ -162,27 +171,6 @@ def test_no_minute_lets_through_more_than_its_limit_and_what_was_saved(rpm: floa
     assert accepted
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_does_what_it_is_named_for(fault: str) -> None:
-    outcome = ask(options_from({f"fault_{fault}": 1, "latency": "20ms", "retry_after": "3s"}), arrival())[0]
-    line = outcome.line
-    assert line is not None
-    assert line.outcome == fault
-    expected = {
-        "early_reset": (0, "reset", False, 0.0),
-        "reset": (0, "reset", True, 0.02),
-        "stall": (0, "stall", True, 0.02),
-        "truncated": (200, "truncated", True, 0.02),
-        "429": (429, "complete", False, 0.0),
-    }.get(fault, (int(fault) if fault.isdigit() else 0, "complete", False, 0.02))
-    assert (outcome.status, outcome.ending, line.billed, outcome.delay_s) == expected
-    assert (line.cost > 0) == line.billed
-    assert (line.answered_s is None) == (fault == "stall")
-    assert ("retry-after" in outcome.headers) == (fault in ("429", "503", "529"))
-    if fault == "truncated":
-        assert 0 < outcome.sent < len(outcome.body)
-
-
 def test_faults_come_as_often_as_asked_and_the_same_in_every_run() -> None:
     options = options_from({"fault_429": 0.1, "fault_500": 0.05, "fault_reset": 0.05, "seed": 11})
     requests = [arrival(f"episode{i}/{i % 7}/0") for i in range(2000)]
@@ -210,7 +198,7 @@ def test_the_totals_are_the_sums_of_the_bill() -> None:
         outcome = handle(simulator, arrival(f"e/{i}/0", content), float(i))
         lines.append(outcome.line)
         if i % 3:
-            leave(simulator)
+            leave(simulator, outcome)
     found = [line for line in lines if line]
     totals = orjson.loads(handle(simulator, Arrival(method="GET", path="/stats", headers={}), 60.0).body)
     assert len(found) == totals["requests"] == 60

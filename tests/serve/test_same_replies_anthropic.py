@@ -1,10 +1,9 @@
 """A policy that is asked in Anthropic's format plays the very episode that it plays in this process.
 
-That dialect carries no seed, so the simulated provider takes the body's digest for it: the policy in this process is
-given the seed of the same body. It also carries arguments as an object, so those in this process are written compactly.
+That dialect carries no seed, so the simulated provider makes one from the request's id, and the policy in this process
+is given that one. It also carries arguments as an object, so those in this process are written compactly.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,8 +15,10 @@ from evalkit.dialogue import Reply, Request
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.environment import Environment
 from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.seeds import derive
 from evalkit.serve.options import options_from
-from evalkit.serve.provider import BASE_PATH, Arrival, handle, open_simulator
+from evalkit.serve.outcome import Arrival
+from evalkit.serve.provider import BASE_PATH, handle, open_simulator
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 from tests.play import Agent, play, policy
@@ -54,11 +55,12 @@ def served(name: str) -> Agent:
 
 def here(name: str) -> Agent:
     """The policy in this process, with the provider's seeds."""
-    agent = policy(name)
+    agent, asked = policy(name), 0
 
     def ask(request: Request) -> Reply:
-        seed = int.from_bytes(hashlib.sha256(body(name, request)).digest()[:4], "big")
-        reply = agent(replace(request, seed=seed))
+        nonlocal asked
+        asked += 1
+        reply = agent(replace(request, seed=derive("e", asked)))
         calls = [replace(call, arguments=orjson.dumps(orjson.loads(call.arguments)).decode()) for call in reply.calls]
         return replace(reply, calls=tuple(calls))
 

@@ -1,0 +1,139 @@
+"""The simulated provider's prompt cache: how much of a prompt it has seen before, by its real provider's rule.
+
+- Automatic (OpenAI, Gemini): read is the longest beginning seen before, in whole blocks of 128 tokens, from 1024 on.
+  Writing costs nothing and is not reported.
+- Marked (Anthropic): read is the longest beginning that was marked before, found from a mark or up to 19 blocks before
+  it, from 1024 tokens on. Written is what stands between that and the last mark.
+
+A beginning ends behind a message (behind a content block where marks count), and is known by a digest that goes on
+from piece to piece. Tokens are bytes of JSON over four, as everywhere here. Bounded: what was used least lately is
+forgotten.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from evalkit.wire.tokens import BYTES_PER_TOKEN
+
+LEAST_TOKENS = 1024
+BLOCK_TOKENS = 128
+LOOK_BACK = 20
+"""Blocks looked at from a mark, itself included."""
+MOST_ENTRIES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A prompt up to the end of one piece."""
+
+    digest: bytes
+    tokens: int
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What the cache has to do with a prompt."""
+
+    read: int = 0
+    """Tokens."""
+    write: int = 0
+    """Tokens that are billed as written."""
+    entries: tuple[bytes, ...] = ()
+    """Beginnings that will be known from now on."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Cache:
+    """All prompts lately seen. Mutable; changed by `keep` alone."""
+
+    ttl_s: float
+    """How long a beginning stays known after its last use."""
+    used_s: OrderedDict[tuple[str, bytes], float] = field(default_factory=OrderedDict)
+    """(model, digest) -> when it was used last, the longest ago first."""
+
+    def share(self, model: str, dialect: str, body: bytes, now_s: float) -> Share:
+        """The cache's share of a body that the dialect has read. Changes nothing."""
+        prompt = list(_beginnings(_PIECES[dialect](orjson.loads(body))))
+
+        def known(one: Beginning) -> bool:
+            used_s = self.used_s.get((model, one.digest))
+            return used_s is not None and now_s - used_s <= self.ttl_s
+
+        return _marked(prompt, known) if dialect == "anthropic_messages" else _automatic(prompt, known)
+
+    def keep(self, model: str, share: Share, now_s: float) -> None:
+        """Know the share's beginnings from now on."""
+        for digest in share.entries:
+            self.used_s[model, digest] = now_s
+            self.used_s.move_to_end((model, digest))
+        while len(self.used_s) > MOST_ENTRIES:
+            self.used_s.popitem(last=False)
+
+
+def _automatic(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> Share:
+    long = [one for one in prompt if one.tokens >= LEAST_TOKENS]
+    found = next((one.tokens for one in reversed(long) if known(one)), 0)
+    return Share(read=found // BLOCK_TOKENS * BLOCK_TOKENS, entries=tuple(one.digest for one in long))
+
+
+def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> Share:
+    marks = [place for place, one in enumerate(prompt) if one.marked and one.tokens >= LEAST_TOKENS]
+    if not marks:
+        return Share()
+    places = {at for mark in marks for at in range(max(0, mark - LOOK_BACK + 1), mark + 1)}
+    hit = next((prompt[at] for at in sorted(places, reverse=True) if known(prompt[at])), None)
+    read, last = hit.tokens if hit else 0, prompt[marks[-1]].tokens
+    entries = tuple(prompt[mark].digest for mark in marks)
+    return Share(read=read, write=max(0, last - read), entries=(*entries, hit.digest) if hit else entries)
+
+
+def _beginnings(pieces: Iterator[tuple[Any, bool]]) -> Iterator[Beginning]:
+    running, size = hashlib.blake2b(digest_size=16), 0
+    for piece, marked in pieces:
+        text = orjson.dumps(piece)
+        size += len(text)
+        # The length goes in first: two pieces are not one that reads like both.
+        running.update(b"%d:" % len(text))
+        running.update(text)
+        yield Beginning(running.digest(), size // BYTES_PER_TOKEN, marked)
+
+
+def _pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[tuple[Any, bool]]]:
+    """The named fields in this order; the last is the chat, of which every entry is a piece."""
+
+    def pieces(value: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
+        for name in names[:-1]:
+            if value.get(name):
+                yield value[name], False
+        chat = value[names[-1]]
+        yield from ((one, False) for one in (chat if isinstance(chat, list) else [chat]))
+
+    return pieces
+
+
+def _anthropic_pieces(value: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
+    blocks = [("tools", one) for one in value.get("tools") or []]
+    blocks += [("system", one) for one in _blocks(value.get("system") or [])]
+    blocks += [(turn["role"], one) for turn in value["messages"] for one in _blocks(turn["content"])]
+    for place, (where, one) in enumerate(blocks):
+        plain = {name: field for name, field in one.items() if name != "cache_control"}
+        whole = place == len(blocks) - 1 and bool(value.get("cache_control"))
+        yield [where, plain], whole or bool(one.get("cache_control"))
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+_PIECES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[tuple[Any, bool]]]] = {
+    "openai_chat": _pieces_of("tools", "messages"),
+    "openai_responses": _pieces_of("tools", "instructions", "input"),
+    "anthropic_messages": _anthropic_pieces,
+    "gemini": _pieces_of("tools", "systemInstruction", "contents"),
+}
