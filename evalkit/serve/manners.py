@@ -40,6 +40,7 @@ class Manner:
     wait_in_body: bool = False
     """Whether the wait that a refusal asks for stands in its body and not in a header."""
     bad_key_status: int = 401
+    bad_key_code: str = "invalid_api_key"
     models: Callable[[Sequence[str]], object]
     """The list of models, as a JSON value."""
     model: Callable[[str], object]
@@ -163,6 +164,7 @@ MANNERS: Mapping[str, Manner] = {
         limit_headers=lambda _standings, _wall_s: {},
         wait_in_body=True,
         bad_key_status=400,
+        bad_key_code="api_key_invalid",
         models=lambda models: {"models": [_gemini_model(model) for model in models]},
         model=_gemini_model,
     ),

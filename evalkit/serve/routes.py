@@ -50,7 +50,8 @@ def check_key(route: Route, key: str, headers: Mapping[str, str]) -> None:
     for name, value in route.dialect.headers(key).items():
         if headers.get(name.lower()) != value:
             message = "Incorrect API key provided, or none: API key not valid."
-            raise Refusal(status=route.manner.bad_key_status, code="invalid_api_key", message=message)
+            manner = route.manner
+            raise Refusal(status=manner.bad_key_status, code=manner.bad_key_code, message=message)
 
 
 def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Outcome:
