@@ -21,6 +21,12 @@ from evalkit.money import PicoUsd, Price, show_usd
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+from evalkit.wire.verdicts import UNREADABLE, unreadable
+
+MOST_UNREAD = 8
+"""Answers of a lane in a row that are no reply, before it ends: each is charged at its bound."""
+MOST_UNREAD_OF_ONE = 3
+"""The same of one request, before its episode is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +53,15 @@ class Voice:
 class _Asking:
     """One question on its way through its attempts."""
 
-    __slots__ = ("attempt", "body", "bound", "outcomes", "question", "queue_s", "started_at", "tries")
+    __slots__ = ("attempt", "body", "bound", "outcomes", "question", "queue_s", "started_at", "tries", "unread")
 
     def __init__(self, question: Question, body: bytes, bound: int) -> None:
         self.question = question
         self.body = body
         self.bound = bound
         self.attempt = 0
+        self.unread = 0
+        """Attempts that were answered by something that is no reply."""
         self.outcomes = ""
         self.queue_s = 0.0
         self.started_at = 0.0
@@ -148,8 +156,8 @@ class ModelAsker:
         if verdict.action == "accept":
             try:
                 return self._accept(asking, ticket, response)
-            except MalformedReplyError as flaw:
-                verdict = Verdict(action="retry", kind="truncated", message=str(flaw), billable=True)
+            except MalformedReplyError:
+                verdict = unreadable(response)
         return await self._refuse(asking, ticket, verdict, attempt)
 
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
@@ -217,7 +225,26 @@ class ModelAsker:
             error = LaneClosed(self._why_closed(verdict))
             self._lane.end(error)
             raise error
+        if verdict.kind in UNREADABLE:
+            self._weigh(asking, verdict)
         return verdict
+
+    def _weigh(self, asking: _Asking, verdict: Verdict) -> None:
+        """An answer that is no reply, and may have been billed: raises where another attempt would be money burnt."""
+        if self._lane.unread >= MOST_UNREAD:
+            error = LaneClosed(
+                f"{self._lane.name}: {MOST_UNREAD} answers in a row could not be read; the last one: "
+                f"{verdict.message or verdict.kind}. What they may have cost is charged. Check the url and the dialect "
+                f"of provider {self._voice.provider!r}, and what stands between here and there."
+            )
+            self._lane.end(error)
+            raise error
+        asking.unread += 1
+        if asking.unread >= MOST_UNREAD_OF_ONE:
+            raise EpisodeUnavailable(
+                f"{self._lane.name}: {asking.unread} answers at step {asking.question.step} could not be read "
+                f"({asking.outcomes}); the last one: {verdict.message or verdict.kind}. Run again to take it up."
+            )
 
     def _encode(self, question: Question) -> bytes:
         seed = question.seed if self._seeded else None

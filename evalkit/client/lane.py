@@ -22,6 +22,7 @@ from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
+from evalkit.wire.verdicts import UNREADABLE
 
 CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
 
@@ -62,6 +63,8 @@ class Lane:
     def __init__(self, name: str, *, limits: Limits, width: int) -> None:
         """`width`: the most that may be in flight where `limits.in_flight` says nothing lower."""
         self.name = name
+        self.unread = 0
+        """Answers in a row that held no reply."""
         self._loop = asyncio.get_running_loop()
         self._window = Window(min(width, limits.in_flight or width))
         self._buckets = open_buckets(limits, self._loop.time())
@@ -145,6 +148,7 @@ class Lane:
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
         """A reply came. Returns the seconds it took."""
         now = self._loop.time()
+        self.unread = 0
         # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
         full = self._in_flight >= int(self._window.size) or (bool(self._hall) and not self._line)
         self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
@@ -163,6 +167,7 @@ class Lane:
         """An attempt brought no reply. `wait_s`: the server's own word on when to come back; all of the lane obeys."""
         now = self._loop.time()
         self._meter.fail(kind)
+        self.unread += kind in UNREADABLE
         if kind in CONGESTION:
             self._window.refused(sent_at=ticket.sent_at, now=now)
         if kind in OUTAGE:

@@ -98,6 +98,8 @@ class Table:
     ended: dict[str, int] = field(default_factory=dict)
     """Episodes by how they left: an ending, or `unavailable`, `internal_error`, `stopped`."""
     errors_in_a_row: int = 0
+    unavailable: str = ""
+    """Why the last of those that the provider did not answer was left."""
 
     @property
     def stopping(self) -> bool:
@@ -124,6 +126,7 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, t
         table.errors_in_a_row = 0
     except EpisodeUnavailable as flaw:
         left = _park(episode, table, "unavailable", str(flaw))
+        table.unavailable = str(flaw)
     except (BudgetReached, DeadlineReached) as flaw:
         table.stop.set("budget" if isinstance(flaw, BudgetReached) else "deadline", str(flaw))
         left = "stopped"

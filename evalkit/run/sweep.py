@@ -348,12 +348,16 @@ def _outcome(session: Session) -> Outcome:
     left = [ending for job in jobs for ending, count in job.table.ended.items() for _ in range(count)]
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
     total = sum(job.episodes for job in jobs)
-    lane_words = [job.table.lane_stop.message for job in jobs if job.table.lane_stop.message]
+    ended_lanes = [job.table.lane_stop.message for job in jobs if job.table.lane_stop.message]
+    # A lane may have sent all its episodes away before one of them could hear that it has ended.
+    lane_words = ended_lanes + [
+        job.table.unavailable for job in jobs if job.table.unavailable and not job.table.lane_stop.message
+    ]
     budget = session.desk.budget if session.desk is not None else None
     owed = total - ended
     return Outcome(
         directory=session.options.directory,
-        reason=_reason(session, owed, bool(lane_words)),
+        reason=_reason(session, owed, bool(ended_lanes)),
         messages=(
             *_in_vain(session),
             *([stop.message] if stop.reason not in ("", "interrupt") else []),

@@ -22,7 +22,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class MalformedReplyError(Exception):
-    """A 200 body that holds no reply; the client treats it as a truncated answer."""
+    """A 200 body that holds no reply."""
 
 
 def loads_lenient(body: bytes) -> tuple[Any, bool]:

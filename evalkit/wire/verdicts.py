@@ -5,6 +5,7 @@ Dialects share it: `judge` reads the spellings of an error that providers use. P
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,11 @@ ACCEPT = Verdict(action="accept", kind="ok")
 LONGEST_WAIT_S = 86_400.0
 """A server that asks for more than a day is taken to mean a day."""
 
+UNREADABLE = frozenset({"unreadable", "oversize"})
+"""Kinds of whole answers, of a status that promises a reply, in which there is none. Nobody knows what they cost."""
+
 _MESSAGE_CHARS = 500
+_SHOWN_BYTES = 160
 _ERROR_BYTES = 65_536
 
 
@@ -69,7 +74,7 @@ _FAILURES: Mapping[str, Verdict] = {
     "reset": Verdict(action="retry", kind="reset", billable=True),
     "timeout": Verdict(action="retry", kind="timeout", billable=True),
     "truncated": Verdict(action="retry", kind="truncated", billable=True),
-    "oversize": Verdict(action="end_episode", kind="bad_request", billable=True),
+    "oversize": Verdict(action="retry", kind="oversize", billable=True),
     "connect": Verdict(action="retry", kind="connect"),
     "tls": Verdict(action="end_lane", kind="tls"),
 }
@@ -83,8 +88,40 @@ def judge(response: HttpResponse) -> Verdict:
     return verdict(response, _error_words(response.body) if response.status >= 300 else ErrorWords())
 
 
+def unreadable(response: HttpResponse) -> Verdict:
+    """The verdict on a whole response that should hold a reply and does not."""
+    words = f"status {response.status} with {describe(response.body)} instead of a reply"
+    return Verdict(action="retry", kind="unreadable", message=words, billable=True)
+
+
+def describe(body: bytes) -> str:
+    """What a body is, for people who expected something else."""
+    start = body[:_ERROR_BYTES].lstrip()
+    if not start:
+        return "an empty body"
+    if start.startswith(b"<"):
+        title = _TITLE.search(start)
+        return f"an HTML page ({_line(title[1])})" if title else f"a page of markup ({_line(start)})"
+    try:
+        loads_lenient(body)
+    except MalformedReplyError:
+        return f"text that is no JSON ({_line(start)})"
+    return f"other JSON ({_line(start)})"
+
+
+_TITLE = re.compile(rb"<title[^>]*>([^<]+)", re.IGNORECASE)
+
+
+def _line(text: bytes) -> str:
+    """The beginning, in one line."""
+    words = " ".join(text[:_SHOWN_BYTES].decode("utf-8", "replace").split())
+    return words + (" ..." if len(text) > _SHOWN_BYTES else "")
+
+
 def _error_words(body: bytes) -> ErrorWords:
     """The error in its spellings: `error` as object or text, `message` or `detail` at the top, or plain text."""
+    if body[:_ERROR_BYTES].lstrip().startswith(b"<"):
+        return ErrorWords(message=describe(body))
     try:
         value = loads_lenient(body[:_ERROR_BYTES])[0]
     except MalformedReplyError:

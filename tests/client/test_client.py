@@ -182,11 +182,11 @@ def test_retry_after_is_waited_for_and_counts_as_no_latency() -> None:
     played(play)
 
 
-def test_a_200_without_a_reply_counts_as_truncated() -> None:
+def test_a_200_without_a_reply_is_charged_and_asked_again() -> None:
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=b"<html>"), OK)
         answer = await scene.asker.ask(scene.question)
-        assert answer.attempts == "truncated,ok"
+        assert answer.attempts == "unreadable,ok"
         assert len(scene.disk.of("charge")) == 1
 
     played(play)

@@ -10,7 +10,7 @@ from evalkit.wire.gemini import GEMINI
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.table import DIALECTS
-from evalkit.wire.verdicts import read_wait_s
+from evalkit.wire.verdicts import describe, judge, read_wait_s
 
 
 def judged(status: int, body: str = "", failure: Failure = "", **headers: str):
@@ -69,7 +69,7 @@ def test_a_status_has_its_verdict(status: int, body: str, action: str, kind: str
         ("timeout", 0, "retry", "timeout", True),
         ("timeout", 200, "retry", "timeout", True),
         ("truncated", 200, "retry", "truncated", True),
-        ("oversize", 200, "end_episode", "bad_request", True),
+        ("oversize", 200, "retry", "oversize", True),
         ("tls", 0, "end_lane", "tls", False),
         ("truncated", 401, "end_lane", "bad_key", False),
         ("truncated", 500, "retry", "server_error", False),
@@ -211,3 +211,27 @@ def test_a_path_names_its_model_or_leaves_it_to_the_body() -> None:
     assert named.model_of("/models/a%2Fb%20c:ask") == "a/b c"
     for path in ("/models/:ask", "/models/a/b:ask", "/models/m:tell", "/chat/completions"):
         assert named.model_of(path) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "an empty body"),
+        (b" \r\n", "an empty body"),
+        (b"<!doctype html>\n<html><head><TITLE>\n Sign  in\n</title>", "an HTML page (Sign in)"),
+        (b"<Error><Code>Denied</Code></Error>", "a page of markup (<Error><Code>Denied</Code></Error>)"),
+        (b'{"choices"', 'text that is no JSON ({"choices")'),
+        (b"upstream\nhas gone", "text that is no JSON (upstream has gone)"),
+        (b'{"ok": true}', 'other JSON ({"ok": true})'),
+        (b"x" * 10**7, f"text that is no JSON ({'x' * 160} ...)"),
+    ],
+    ids=["empty", "blank", "page", "markup", "cut", "text", "json", "huge"],
+)
+def test_what_is_no_reply_is_described(body: bytes, words: str) -> None:
+    assert describe(body) == words
+
+
+def test_a_page_as_an_error_is_named_by_its_title() -> None:
+    page = b"<html><head><title>502 Bad Gateway</title></head><body>" + b"x" * 10_000
+    said = judge(HttpResponse(status=502, headers={}, body=page))
+    assert (said.action, said.kind, said.message) == ("retry", "server_error", "an HTML page (502 Bad Gateway)")
