@@ -12,12 +12,15 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from evalkit.errors import UsageError, nearest
+from evalkit.spec.keyless import refuse_keys
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 
 def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
-    """The file as a record of `kind`. Raises UsageError naming file, line or key, and the nearest valid name."""
+    """The file as a record of `kind`. Raises UsageError naming file, line or key, and the nearest valid name, and where
+    something in it seems to be a secret.
+    """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -26,6 +29,7 @@ def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
         raise UsageError(f"{path} cannot be read: {flaw}") from flaw
     except tomllib.TOMLDecodeError as flaw:
         raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
+    refuse_keys(data, str(path))
     return check_record(data, kind, str(path))
 
 

@@ -1,0 +1,55 @@
+"""No file of a sweep or a provider holds a key: what looks like one is refused, in words that do not repeat it."""
+
+import re
+from collections.abc import Iterator
+
+from evalkit.errors import UsageError
+
+_NAMES = frozenset(
+    {"key", "apikey", "xapikey", "xgoogapikey", "apitoken", "accesstoken", "authtoken", "token", "bearer", "secret"}
+    | {"clientsecret", "authorization", "proxyauthorization", "password", "credentials"}
+)
+"""Names of fields that hold keys, in lower case, without dashes and underscores."""
+
+_LOOKS = re.compile(
+    r"(?:\b(?:sk|pk|rk|xai|pplx|nvapi|glpat|fw|csk|tgp)[-_](?=[\w-]*\d)[\w-]{12,}"
+    r"|\bAIza[\w-]{20,}|\b(?:gsk|hf|r8|ghp)_\w{16,}|\bBearer\s+\S{8,})"
+)
+"""How keys of well-known providers begin."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_SERVED = re.compile(r"simulate\.key")
+"""The key that a simulated provider asks for guards nothing."""
+
+
+def refuse_keys(data: object, where: str) -> None:
+    """Raises UsageError naming file and place where plain values from a file seem to hold a key."""
+    for place, name, text in _texts(data, "", ""):
+        if _LOOKS.search(text) or (_plain(name) in _NAMES and text and not _SERVED.fullmatch(place)):
+            raise UsageError(
+                f"{where}: {place} seems to hold a key. Keys stand in no file: put it into an environment variable, "
+                "name that variable in `key_env` of the provider's file, and take the key out of use if others saw it."
+            )
+        if name == "key_env" and text and not _VARIABLE.fullmatch(text):
+            raise UsageError(
+                f"{where}: {place} is no name of an environment variable. It names the variable that holds the key, "
+                "like OPENAI_API_KEY, and not the key itself."
+            )
+
+
+def _texts(data: object, place: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """(place, name of the field, text) of all texts; names are texts too, of no name, at the place that holds them."""
+    if isinstance(data, str):
+        yield place, name, data
+    elif isinstance(data, dict):
+        for key, item in data.items():
+            yield place or "a name in it", "", key
+            yield from _texts(item, f"{place}.{key}" if place else key, key)
+    elif isinstance(data, list):
+        for i, item in enumerate(data):
+            yield from _texts(item, f"{place}[{i + 1}]", name)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
