@@ -99,6 +99,9 @@ class Sampling:
     """Reasoning effort, in the provider's words; empty: not sent."""
     extra: str = ""
     """Further body fields, a JSON object's text; empty: none."""
+    seed: int | bool | None = None
+    """None: each request has one of its own, made from episode and step. False: none is sent. An integer: every request
+    has this one. Never True."""
 
     def with_overrides(self, overrides: Mapping[str, object]) -> "Sampling":
         """A copy with the given fields replaced; the caller has checked names and types."""

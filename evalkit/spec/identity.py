@@ -61,5 +61,5 @@ def episode_id(key: str, instance: str, replicate: int) -> str:
 
 
 def sampling_fields(sampling: Sampling) -> dict[str, Any]:
-    """A sampling as plain values."""
-    return asdict(sampling)
+    """A sampling as plain values; `seed` only where an agent chose one, so that no other's episodes get other ids."""
+    return {name: value for name, value in asdict(sampling).items() if name != "seed" or value is not None}

@@ -18,6 +18,8 @@ from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
 from evalkit.spec.reading import parse_span, read_toml
 
 MAX_WIDTH = 100_000
+MAX_SEED = 2**31 - 1
+"""The highest that every provider takes."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/")
 
 
@@ -36,6 +38,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     top_p: float | None = None
     effort: str | None = None
     extra: dict[str, Any] | None = None
+    seed: int | bool | None = None
     prompts: str = "standard"
     notes: bool = True
     tags: tuple[str, ...] = ()
@@ -154,7 +157,7 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
 
 def _overrides(file: AgentFile, where: str) -> dict[str, object]:
     said: dict[str, object] = {}
-    for key in ("temperature", "max_tokens", "tool_choice", "parallel_calls", "top_p", "effort"):
+    for key in ("temperature", "max_tokens", "tool_choice", "parallel_calls", "top_p", "effort", "seed"):
         value = getattr(file, key)
         if value is not None:
             said[key] = value
@@ -164,6 +167,11 @@ def _overrides(file: AgentFile, where: str) -> dict[str, object]:
         raise UsageError(f"{where}.tool_choice: must be auto, required or none, not {file.tool_choice!r}.")
     if file.max_tokens is not None and file.max_tokens < 1:
         raise UsageError(f"{where}.max_tokens: must be at least 1, not {file.max_tokens}.")
+    if file.seed is True or (file.seed is not None and not 0 <= file.seed <= MAX_SEED):
+        raise UsageError(
+            f"{where}.seed: must be false (none is sent) or 0 to {MAX_SEED:,} (sent with every request), not "
+            f"{str(file.seed).lower()}. Leave it out for a seed of each request's own."
+        )
     for key, value, most in (("temperature", file.temperature, 10.0), ("top_p", file.top_p, 1.0)):
         if value is not None and not 0 <= value <= most:
             raise UsageError(f"{where}.{key}: must be 0 to {most:g}, not {value}.")

@@ -39,6 +39,13 @@ def test_a_sweep_is_read_with_its_units(tmp_path: Path) -> None:
     assert sweep.suites[0].vary == {"k": (1, 2)}
 
 
+@pytest.mark.parametrize(("text", "seed"), [("false", False), ("0", 0), ("7", 7)])
+def test_an_agent_may_fix_its_seed_or_have_none_sent(tmp_path: Path, text: str, seed: object) -> None:
+    given = read(tmp_path, GOOD.replace("temperature = 0.5", f"seed = {text}")).agents[0].overrides
+    assert given == {"seed": seed}
+    assert type(given["seed"]) is type(seed)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -47,6 +54,14 @@ def test_a_sweep_is_read_with_its_units(tmp_path: Path) -> None:
         (("temperature = 0.5", "temprature = 0.5"), r"agents\[1\]\.temprature'. Did you mean 'temperature'"),
         (("temperature = 0.5", "temperature = 'hot'"), r"agents\[1\]\.temperature"),
         (("temperature = 0.5", "temperature = 99"), "temperature: must be 0 to 10"),
+        (
+            ("temperature = 0.5", "seed = true"),
+            r"agents\[1\]\.seed: must be false .* or 0 to 2,147,483,647 .*, not true",
+        ),
+        (("temperature = 0.5", "seed = -1"), "seed: must be false .*, not -1"),
+        (("temperature = 0.5", "seed = 2147483648"), "seed: must be false"),
+        (("temperature = 0.5", "seed = 'x'"), r"agents\[1\]\.seed"),
+        (('policy = "random"', 'policy = "random"\nseed = 1'), "has no sampling settings"),
         (('policy = "random"', 'policy = "randon"'), "there is no policy 'randon'. Did you mean 'random'"),
         (('policy = "random"', 'policy = "random"\nmodel = "x"'), "has no `provider` or `model`"),
         (('policy = "random"', 'policy = "random"\ntemperature = 1.0'), "has no sampling settings"),
