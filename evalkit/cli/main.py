@@ -138,6 +138,14 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             "evalkit sql runs/nightly 'select agent, avg(score) from episodes where used group by agent'",
         ),
     ),
+    "compare": (
+        "what differs between two runs or agents, and how surely",
+        (
+            "evalkit compare runs/monday runs/tuesday",
+            "evalkit compare baselines --agents knuth random",
+            "evalkit compare runs/mine:gpt runs/other:claude --half-width 0.02",
+        ),
+    ),
     "show": (
         "one trajectory, readable",
         ("evalkit show runs/nightly 3f2a", "evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3"),
@@ -209,6 +217,7 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
         "status": _on_run,
         "report": _report,
         "sql": _sql,
+        "compare": _compare,
         "show": _show,
         "verify": _on_run,
         "new": _new,
@@ -276,6 +285,17 @@ def _sql(sub: argparse.ArgumentParser) -> None:
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the rows as JSON")
     form.add_argument("--csv", action="store_true", help="the rows as CSV")
+
+
+def _compare(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT")
+    sub.add_argument("second", metavar="B", nargs="?", help="another; agents of the same name are compared")
+    sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run")
+    sub.add_argument("--half-width", metavar="X", type=float, default=0.05, help="say what ± X takes (0.05: 5 points)")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
+    form.add_argument("--markdown", action="store_true", help="Markdown tables")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
 
 
 def _show(sub: argparse.ArgumentParser) -> None:

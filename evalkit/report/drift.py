@@ -1,0 +1,165 @@
+"""Whether a provider changed what it serves while a run went on: the model's name or its fingerprint, by agent.
+
+A model behind an alias can be replaced at any hour. Where an agent's replies came from several versions, its scores are
+those of a mixture; the table says from when to when each served, and what the episodes that it played alone scored.
+That is a description: versions served at different times and on different episodes, so no test is made of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evalkit.report.bootstrap import mean_of_instances
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.tables import Column, Table
+from evalkit.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("episode", "agent", "served_model", "fingerprint", "started_at")
+"""What of the log it reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One thing that answered as an agent."""
+
+    agent: str
+    served_model: str
+    fingerprint: str
+    first_at: float
+    last_at: float
+    """When its first and its last reply were asked for, seconds since 1970."""
+    replies: int
+    episodes: frozenset[str]
+    """Ids of those in which it answered at least once."""
+
+
+def versions(steps: "pa.Table") -> list[Version]:
+    """What answered, by agent in order of names, each in order of its first reply; replies without a name left out.
+
+    `steps` holds `COLUMNS`.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    named = steps.filter(pc.or_(pc.not_equal(steps["served_model"], ""), pc.not_equal(steps["fingerprint"], "")))
+    if not named.num_rows:
+        return []
+    keys = ["agent", "served_model", "fingerprint"]
+    plain = pa.table({name: named[name].cast(pa.string()) for name in (*keys, "episode")})
+    found = (
+        plain.append_column("started_at", named["started_at"])
+        .group_by(keys)
+        .aggregate([("started_at", "min"), ("started_at", "max"), ("started_at", "count"), ("episode", "distinct")])
+    )
+    made = [
+        Version(
+            agent=row["agent"],
+            served_model=row["served_model"],
+            fingerprint=row["fingerprint"],
+            first_at=row["started_at_min"],
+            last_at=row["started_at_max"],
+            replies=row["started_at_count"],
+            episodes=frozenset(row["episode_distinct"]),
+        )
+        for row in found.to_pylist()
+    ]
+    return sorted(made, key=lambda one: (one.agent, one.first_at, one.served_model, one.fingerprint))
+
+
+def drifted(found: Sequence[Version]) -> dict[str, list[Version]]:
+    """The agents that more than one version answered for, with their versions."""
+    by_agent: dict[str, list[Version]] = {}
+    for one in found:
+        by_agent.setdefault(one.agent, []).append(one)
+    return {agent: ones for agent, ones in by_agent.items() if len(ones) > 1}
+
+
+def drift_notes(found: Sequence[Version]) -> tuple[str, ...]:
+    """One line for each agent that drifted."""
+    return tuple(
+        f"drift: {agent} was served by {len(ones)} versions; the first change was seen {_time(ones[1].first_at)}"
+        for agent, ones in drifted(found).items()
+    )
+
+
+def drift_tables(steps: "pa.Table", manifest: Manifest, results: Sequence[EpisodeResult]) -> tuple[Table, ...]:
+    """The versions of the agents that drifted, with their scores; none where nobody did.
+
+    `steps` holds `COLUMNS`; `results` are the run's episodes.
+    """
+    found = versions(steps)
+    changed = drifted(found)
+    if not changed:
+        return ()
+    by_id = {one.id: one for one in results}
+    table = Table(
+        name="drift",
+        title="Served versions",
+        columns=(
+            Column(key="agent", title="Agent", group=True),
+            Column(key="served_model", title="Served model"),
+            Column(key="fingerprint", title="Fingerprint"),
+            Column(key="first", title="First (UTC)"),
+            Column(key="last", title="Last (UTC)"),
+            Column(key="replies", title="Replies", kind="count"),
+            Column(key="episodes", title="Episodes", kind="count"),
+            Column(key="alone", title="alone", kind="count", unit="scored episodes that no other version answered in"),
+            Column(key="score", title="Score of these", kind="score", unit="100 = optimum"),
+            Column(key="shared", title="Shared", kind="count", unit="instances that every version scored"),
+            Column(key="shared_score", title="Score on shared", kind="score", unit="100 = optimum"),
+        ),
+        rows=tuple(row for ones in changed.values() for row in _rows(ones, by_id)),
+        packs=tuple(dict.fromkeys(manifest.agents[agent].pack for agent in changed)),
+        notes=(
+            *drift_notes(found),
+            "scores of episodes that one version answered alone, all suites together; described, not tested: versions "
+            "served at other times and on other episodes",
+        ),
+    )
+    return (table,)
+
+
+def _rows(ones: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> list[dict[str, Any]]:
+    """One row a version of one agent."""
+    scores = [_scores(one, ones, by_id) for one in ones]
+    shared = set.intersection(*(set(mine) for mine in scores))
+    rows = []
+    for one, mine in zip(ones, scores, strict=True):
+        both = {name: mine[name] for name in shared}
+        rows.append(
+            {
+                "agent": one.agent,
+                "served_model": one.served_model,
+                "fingerprint": one.fingerprint,
+                "first": _time(one.first_at),
+                "last": _time(one.last_at),
+                "replies": one.replies,
+                "episodes": len(one.episodes),
+                "alone": sum(map(len, mine.values())),
+                "score": 100 * mean_of_instances(mine) if mine else None,
+                "shared": len(shared),
+                "shared_score": 100 * mean_of_instances(both) if both else None,
+            }
+        )
+    return rows
+
+
+def _scores(one: Version, ones: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> dict[str, list[float]]:
+    """By suite and instance: the scores of the episodes that this version answered alone."""
+    others = frozenset().union(*(other.episodes for other in ones if other is not one))
+    found: dict[str, list[float]] = {}
+    for name in sorted(one.episodes - others):
+        episode = by_id.get(name)
+        if episode is not None and episode.score is not None:
+            found.setdefault(f"{episode.suite}:{episode.instance}", []).append(episode.score)
+    return found
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") if np.isfinite(at) else ""

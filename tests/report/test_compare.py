@@ -1,0 +1,134 @@
+"""Two runs of the guessing game side by side, and two agents of one run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from evalkit.report.cells import cells
+from evalkit.report.compare import Comparison, Side, compare, narrowed
+from evalkit.report.episodes import episode_results
+from evalkit.report.report import Report
+from evalkit.report.tables import as_csv, markdown
+from evalkit.store.manifest import Manifest
+from evalkit.store.record import StepRecord
+from evalkit.store.schema import steps_table
+from tests.guessing import guess
+from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+
+SECRETS = [3, 4, 5, 6, 7, 8, 3, 4]
+
+
+def fumble(secret: int) -> list[Any]:
+    return [guess(secret - 1)] * 40
+
+
+def side(name: str, manifest: Manifest, log: Sequence[StepRecord]) -> Side:
+    found = cells(manifest, episode_results(steps_table(log), manifest, ENVIRONMENTS))
+    return Side(label=name, manifest=manifest, cells=tuple(found))
+
+
+def played(manifest: Manifest, agent: str, solved: Sequence[int], *, replicates: int = 1) -> list[StepRecord]:
+    """The rows of an agent that solves these instances of `s` and fumbles the others."""
+    return [
+        row
+        for replicate in range(replicates)
+        for i, one in enumerate(manifest.suites["s"].instances)
+        for row in rows(
+            manifest,
+            agent,
+            "s",
+            one.id,
+            replicate,
+            search(one.line["value"]) if i in solved else fumble(one.line["value"]),
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def one_run() -> Side:
+    manifest = a_manifest([an_agent("a"), an_agent("b", pack="d1"), an_agent("c")], [a_suite("s", SECRETS)])
+    log = [*played(manifest, "a", []), *played(manifest, "b", range(8)), *played(manifest, "c", range(7))]
+    return side("monday", manifest, log)
+
+
+def row(found: Comparison, table: str, measure: str) -> dict[str, Any]:
+    tables = {one.name: one for one in found.tables}
+    (only,) = [one for one in tables[table].rows if one["measure"] == measure]
+    return dict(only)
+
+
+def test_two_agents_of_a_run_are_compared_where_both_played(one_run: Side) -> None:
+    found = compare(narrowed(one_run, "a"), narrowed(one_run, "b"), [("a", "b")])
+    solved = row(found, "compare", "Solved")
+    assert (solved["first"], solved["second"], solved["difference"]) == (0.0, 100.0, 100.0)
+    assert (solved["pairs"], solved["unpaired"], solved["agents"]) == (8, 0, "a → b")
+    # All eight signs alike: 2 of 256.
+    assert solved["p"] == 2 / 256
+    details = row(found, "compare_details", "Solved")
+    assert (details["test"], details["mcnemar_p"]) == ("all signs", 2 / 256)
+    assert (details["only_first"], details["only_second"]) == (0, 8)
+    main = found.tables[0]
+    tests = [one["p"] for one in main.rows if one["p"] is not None]
+    assert solved["p_holm"] == pytest.approx(len(tests) * 2 / 256)
+    assert f"of {len(tests)} tests" in main.notes[0]
+
+
+def test_what_else_differs_is_said(one_run: Side) -> None:
+    found = compare(narrowed(one_run, "a"), narrowed(one_run, "b"), [("a", "b")])
+    settings = found.tables[2]
+    assert [(one["setting"], one["first"], one["second"]) for one in settings.rows] == [
+        ("prompts", "standard, digest d0", "terse, digest d1")
+    ]
+    assert "A and B differ also in: prompts" in found.tables[0].notes
+    same = compare(narrowed(one_run, "a"), narrowed(one_run, "c"), [("a", "c")])
+    assert [table.name for table in same.tables] == ["compare", "compare_details"]
+    other = a_manifest(
+        [an_agent("a", sampling={"guessing": {"temperature": 0.5}}, model="m2")], [a_suite("s", SECRETS)], replicates=2
+    )
+    settings = compare(one_run, side("tuesday", other, played(other, "a", [])), [("a", "a")]).tables[2]
+    assert [(one["of"], one["setting"], one["first"], one["second"]) for one in settings.rows] == [
+        ("run", "replicates", "1", "2"),
+        ("a", "model", "lab/m1", "lab/m2"),
+        ("a, guessing", "sampling: temperature", "none", "0.5"),
+    ]
+
+
+def test_instances_that_one_run_lacks_or_changed_do_not_pair(one_run: Side) -> None:
+    # Two instances have other content under their old names, one is new.
+    other = a_manifest([an_agent("a")], [a_suite("s", [3, 4, 5, 6, 7, 8, 9, 9, 9])])
+    found = compare(one_run, side("tuesday", other, played(other, "a", range(9))), [("a", "a")])
+    solved = row(found, "compare", "Solved")
+    assert (solved["pairs"], solved["unpaired"], solved["agents"]) == (6, 5, "a")
+    details = row(found, "compare_details", "Solved")
+    assert (details["missing_first"], details["missing_second"]) == (2, 3)
+
+
+def test_replicates_are_averaged_and_a_partial_run_says_so(one_run: Side) -> None:
+    manifest = a_manifest([an_agent("a")], [a_suite("s", SECRETS)], replicates=3)
+    log = played(manifest, "a", [0, 1], replicates=2)
+    found = compare(one_run, side("tuesday", manifest, log), [("a", "a")])
+    solved = row(found, "compare", "Solved")
+    assert (solved["second"], solved["pairs"]) == (25.0, 8)
+    assert row(found, "compare_details", "Solved")["mcnemar_p"] is None
+    assert "partial: a on s: 16 of 24 episodes" in found.tables[0].notes
+
+
+def test_it_reads_as_json_markdown_and_csv_without_losing_a_row(one_run: Side) -> None:
+    found = compare(narrowed(one_run, "a"), narrowed(one_run, "b"), [("a", "b")])
+    read = orjson.loads(orjson.dumps(found.to_json()))
+    assert (read["schema"], read["version"], read["agents"]) == ("evalkit.compare", 1, [["a", "b"]])
+    assert (read["first"], read["second"]) == ("monday:a", "monday:b")
+    for table in found.tables:
+        assert len(read["tables"][table.name]["rows"]) == len(table.rows)
+        assert as_csv(table).count("\n") == len(table.rows) + 1
+        assert all(column.title in markdown(table) for column in table.columns[:1])
+
+
+def test_an_agent_with_itself_differs_in_nothing(the_report: Report) -> None:
+    whole = Side(label="x", manifest=the_report.manifest, cells=the_report.cells)
+    found = compare(whole, whole, [("good", "good"), ("poor", "poor"), ("late", "late")])
+    assert {one["difference"] for one in found.tables[0].rows} == {0.0}
+    assert {one["p"] for one in found.tables[0].rows} == {None}
+    assert found.tables[0].notes[0].startswith("0 of 0 tests")
