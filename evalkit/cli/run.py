@@ -13,7 +13,8 @@ from evalkit.errors import UsageError
 from evalkit.money import show_usd
 from evalkit.run.freeze import resolve
 from evalkit.run.outcome import Outcome
-from evalkit.run.sweep import RunOptions, run_sweep
+from evalkit.run.session import RunOptions
+from evalkit.run.sweep import run_sweep
 from evalkit.spec.model import Provider
 
 

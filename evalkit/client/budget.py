@@ -92,7 +92,7 @@ class _Line:
         """The most that a single request was bounded by."""
 
     def head(self) -> _Waiter | None:
-        """Who is next: the first that its own ceilings do not hold back. The others hear of a ceiling that is used up."""
+        """Who is next: the first that its own ceilings do not hold back. Others hear of a ceiling that is used up."""
         for waiter in self.queue:
             if waiter.fits:
                 return waiter
@@ -160,8 +160,7 @@ class _Till:
 def book(line: _Line, ceilings: Mapping[str, Ceiling], amount: int) -> None:
     """What the purse has given is in flight."""
     line.reserved += amount
-    if amount > line.largest:
-        line.largest = amount
+    line.largest = max(line.largest, amount)
     for one in ceilings.values():
         one.reserved += amount
 

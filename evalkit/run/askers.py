@@ -102,7 +102,7 @@ class Desk:
             sampling=episode.cell.sampling,
             price=FREE if price is None else Price(**price),
             lane=lane,
-            budget=budget,
+            budget=budget.of(agent.lane, agent.name),
             transport=transport,
         )
 

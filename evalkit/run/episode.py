@@ -77,6 +77,8 @@ class Seat:
     take: int = 0
     line: int = 0
     """The take that began at step 0: it keys the seeds, so that what is played afresh is drawn afresh."""
+    cost: int = 0
+    """Pico-dollars of its steps."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,6 +190,7 @@ async def _play(seat: Seat, asker: Asker, table: Table) -> str:
         table.log.append(_record(seat, answer, reply_bytes, turn, table.worker))
         table.steps += 1
         table.cost += answer.cost
+        seat.cost += answer.cost
         if asker.free:
             await _breathe(table)
         else:

@@ -21,6 +21,10 @@ class Outcome:
     """All that the spec asks for."""
     ended: int
     owed: int
+    unfinished: int
+    """Of the owed ones, those that had started in this call and for which money or time did not last."""
+    owed_cost: int | None
+    """Pico-dollars that the owed ones are predicted to take; None: nothing was predicted."""
     broken: int
     """Of the owed ones, those that an internal error stopped."""
     steps: int
@@ -59,6 +63,8 @@ class Outcome:
             "episodes": self.episodes,
             "ended": self.ended,
             "owed": self.owed,
+            "unfinished": self.unfinished,
+            "owed_usd": None if self.owed_cost is None else self.owed_cost / 1e12,
             "broken": self.broken,
             "steps": self.steps,
             "elapsed_s": round(self.elapsed_s, 3),

@@ -6,11 +6,13 @@ A paused lane never holds another lane's players, and memory is that of the epis
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from evalkit.client.ask import Asker
 from evalkit.client.lane import Lane
 from evalkit.run.collecting import seldom_collected
 from evalkit.run.episode import Seat, Table, play
+from evalkit.run.gate import Gate
 from evalkit.run.universe import Episode
 
 
@@ -34,6 +36,8 @@ class LaneJob:
     """Lets episodes in as its window opens; None: nothing holds them back."""
     limit: int | None = None
     """End after so many episodes; None: play all."""
+    gate: Gate | None = None
+    """Lets episodes start as money and time allow, in the order of `todo`; None: nothing holds them back."""
     taken: int = 0
     broken_before: int = 0
     """Of them, those that an internal error has stopped and that are not to be tried again."""
@@ -53,17 +57,17 @@ async def play_lanes(jobs: Sequence[LaneJob]) -> None:
 
 
 async def _player(job: LaneJob) -> None:
-    while not _over(job):
-        if job.lane is None:
+    if job.gate is not None:
+        job.gate.enter(job.name)
+    try:
+        while not _over(job):
             if not await _play_next(job):
-                return
-            continue
-        try:
-            await job.lane.join()
-            if _over(job) or not await _play_next(job):
-                return
-        finally:
-            job.lane.part()
+                if job.gate is None or job.gate.over(job.name):
+                    return
+                await job.gate.wait(job.name)
+    finally:
+        if job.gate is not None:
+            job.gate.leave(job.name)
 
 
 def _over(job: LaneJob) -> bool:
@@ -71,10 +75,29 @@ def _over(job: LaneJob) -> bool:
 
 
 async def _play_next(job: LaneJob) -> bool:
-    """Whether there was an episode left to play."""
-    episode = next(job.todo, None)
+    """Whether there was an episode that could be played now."""
+    if job.lane is None:
+        return await _play_one(job)
+    try:
+        await job.lane.join()
+        return not _over(job) and await _play_one(job)
+    finally:
+        job.lane.part()
+
+
+async def _play_one(job: LaneJob) -> bool:
+    gate = job.gate
+    episode = next(job.todo, None) if gate is None else gate.next(job.name)
     if episode is None:
         return False
     job.taken += 1
-    await play(episode, job.sit, job.asker(episode), job.table)
+    left = await play(episode, job.sit if gate is None else partial(_sit, job, gate), job.asker(episode), job.table)
+    if gate is not None:
+        gate.left(episode, left)
     return True
+
+
+def _sit(job: LaneJob, gate: Gate, episode: Episode) -> Seat:
+    seat = job.sit(episode)
+    gate.sit(episode, seat)
+    return seat

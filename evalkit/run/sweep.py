@@ -8,72 +8,31 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from evalkit.client.budget import Budget
-from evalkit.client.file_limit import make_room
-from evalkit.errors import LaneClosed, RunError, nearest
+from evalkit.errors import LaneClosed, RunError
 from evalkit.money import PicoUsd
-from evalkit.run.askers import Desk, Launch, check_keys, open_desk
-from evalkit.run.episode import LEFT_OWED, Stop, Table
+from evalkit.run.askers import Desk, check_keys, open_desk
+from evalkit.run.ending import outcome_of
+from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved, merge, worker_name
-from evalkit.run.money import Account, accounts, open_row, settle_crashes, spent
+from evalkit.run.jobs import make_jobs
+from evalkit.run.money import accounts, open_row, settle_crashes
 from evalkit.run.outcome import Outcome
-from evalkit.run.resume import Holdings, order, read_holdings
-from evalkit.run.scheduler import LaneJob, play_lanes
-from evalkit.run.universe import Choice, Episode, episodes, lanes
+from evalkit.run.resume import order, read_holdings
+from evalkit.run.scheduler import play_lanes
+from evalkit.run.session import RunOptions, Session
+from evalkit.run.universe import Choice, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
-from evalkit.store.manifest import FILE, Manifest, ManifestAgent, read_manifest, write_manifest
+from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
 from evalkit.store.reader import read_through
-from evalkit.store.writer import Store, open_store
+from evalkit.store.writer import open_store
 
 SHOW_EVERY_S = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What one call of `run` asks for beside the spec."""
-
-    directory: Path
-    choice: Choice = field(default_factory=Choice)
-    limit: int | None = None
-    """End at most so many episodes a lane in this call."""
-    retry: frozenset[str] = frozenset()
-    """Endings whose episodes are played again."""
-    repair: bool = False
-    """Give up what a damaged log has lost, and go on."""
-    launch: Launch | None = None
-    """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
-    announce: Callable[[Sequence[str]], None] | None = None
-    """Is told what a repair gives up, before anything is changed."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Session:
-    """One life of a run: everything that its parts share."""
-
-    name: str
-    """Host, pid and time: the worker of its rows, the session of its money."""
-    resolved: Resolved
-    options: RunOptions
-    manifest: Manifest
-    store: Store
-    stop: Stop
-    holdings: Holdings
-    accounts: dict[str, Account]
-    began: float
-    """In the loop's time."""
-    jobs: list[LaneJob]
-    desk: Desk | None = None
-
-    @property
-    def spent_before(self) -> PicoUsd:
-        """What all earlier sessions have spent: steps and charges, crash charges included."""
-        return spent(self.holdings.cost, self.accounts.values())
 
 
 async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> Outcome:
@@ -115,7 +74,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         except asyncio.CancelledError:
             if session.stop.reason != "interrupt":
                 raise
-        outcome = _outcome(session)
+        outcome = outcome_of(session)
         store.event("ended", **outcome.to_json())
     return outcome
 
@@ -124,7 +83,7 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
     with _interruptible(session.stop):
         async with _desk(session) as desk:
             session.desk = desk
-            session.jobs = _jobs(session, desk)
+            session.jobs = await make_jobs(session, desk)
             async with _watched(session, show):
                 await play_lanes(session.jobs)
 
@@ -156,15 +115,6 @@ def _repair(options: RunOptions) -> tuple[str, ...]:
 
     found = repair(options.directory, announce)
     return tuple(found.lines()) if found.flaws else ()
-
-
-def _in_vain(session: Session) -> Iterator[str]:
-    """What was asked for and is not there: endings to be retried that no episode has."""
-    held = session.holdings
-    endings = {one.ending for one in held.episodes.values() if one.ending}
-    endings |= {"internal_error"} if held.broken else set()
-    for word in sorted(session.options.retry - endings):
-        yield f"--retry {word}: no episode of this run had ended so.{nearest(word, endings)}"
 
 
 def _log_start(session: Session) -> None:
@@ -221,6 +171,8 @@ def _wake(session: Session, desk: Desk) -> None:
     error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
     for lane in desk.lanes.values():
         lane.end(error)
+    if session.gate is not None:
+        session.gate.end()
     if desk.budget is not None:
         desk.budget.end(error)
 
@@ -246,54 +198,6 @@ def _strangers(session: Session) -> bool:
     """Whether the run has models that the spec no longer names, so that nobody knows what their requests cost."""
     agents = session.manifest.agents.values()
     return any(agent.provider and agent.name not in session.resolved.endpoints for agent in agents)
-
-
-def _jobs(session: Session, desk: Desk) -> list[LaneJob]:
-    sweep = session.resolved.sweep
-    models = max(1, len(desk.lanes))
-    room = make_room(sweep.width * models) // models
-    if room < sweep.width:
-        session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
-    by_lane = lanes(session.resolved.manifest, session.options.choice)
-    return [_job(session, desk, name, agents, min(room, sweep.width)) for name, agents in by_lane.items()]
-
-
-def _job(session: Session, desk: Desk, name: str, agents: list[ManifestAgent], width: int) -> LaneJob:
-    sweep, options, holdings = session.resolved.sweep, session.options, session.holdings
-    playing = ended = total = 0
-    for one in episodes(session.resolved.manifest, agents, options.choice):
-        to_play = holdings.to_play(one, options.retry)
-        total += 1
-        playing += to_play
-        ended += not to_play and holdings.ended(one)
-    now = asyncio.get_running_loop().time()
-    return LaneJob(
-        name=name,
-        width=max(1, min(width, playing)),
-        episodes=total,
-        done_before=ended,
-        broken_before=total - playing - ended,
-        todo=_todo(session, agents),
-        sit=holdings.seat,
-        asker=desk.asker,
-        table=Table(
-            log=session.store,
-            worker=session.name,
-            stop=session.stop,
-            lane_stop=Stop(),
-            deadline=None if sweep.deadline_s is None else now + sweep.deadline_s,
-        ),
-        lane=desk.lanes.get(name),
-        limit=options.limit,
-    )
-
-
-def _todo(session: Session, agents: list[ManifestAgent]) -> Iterator[Episode]:
-    """What a lane has to play: started episodes first, each kind in admission order."""
-    options = session.options
-    for started in (True, False):
-        everything = episodes(session.resolved.manifest, agents, options.choice)
-        yield from order(everything, session.holdings, options.retry, started=started)
 
 
 @contextmanager
@@ -341,57 +245,3 @@ def _keep_pace(session: Session) -> None:
     known = [median for median in medians if median > 0]
     if known:
         session.store.pace(min(known))
-
-
-def _outcome(session: Session) -> Outcome:
-    jobs, stop = session.jobs, session.stop
-    left = [ending for job in jobs for ending, count in job.table.ended.items() for _ in range(count)]
-    ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
-    total = sum(job.episodes for job in jobs)
-    ended_lanes = [job.table.lane_stop.message for job in jobs if job.table.lane_stop.message]
-    # A lane may have sent all its episodes away before one of them could hear that it has ended.
-    lane_words = ended_lanes + [
-        job.table.unavailable for job in jobs if job.table.unavailable and not job.table.lane_stop.message
-    ]
-    budget = session.desk.budget if session.desk is not None else None
-    owed = total - ended
-    return Outcome(
-        directory=session.options.directory,
-        reason=_reason(session, owed, bool(ended_lanes)),
-        messages=(
-            *_in_vain(session),
-            *([stop.message] if stop.reason not in ("", "interrupt") else []),
-            *lane_words,
-        ),
-        episodes=total,
-        ended=ended,
-        owed=owed,
-        broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
-        steps=sum(job.table.steps for job in jobs),
-        elapsed_s=asyncio.get_running_loop().time() - session.began,
-        spent=session.spent_before if budget is None else budget.stats().spent,
-        unconfirmed=sum(one.crashed - one.released for one in session.accounts.values()),
-        budget=session.resolved.sweep.budget,
-        example=_example(session),
-    )
-
-
-def _reason(session: Session, owed: int, lane_ended: bool) -> str:
-    if session.stop.reason:
-        return session.stop.reason
-    if not owed:
-        return "complete"
-    if lane_ended:
-        return "lane"
-    return "limit" if session.options.limit is not None else "parked"
-
-
-def _example(session: Session) -> str:
-    """An episode that is worth a look, as `show` takes it."""
-    choice = session.options.choice
-    for suite in filter(choice.takes_suite, session.resolved.manifest.suites.values()):
-        for agent in session.resolved.manifest.agents.values():
-            if choice.agents and agent.name not in choice.agents:
-                continue
-            return f"{agent.name}:{suite.name}:{suite.instances[0].id}:0"
-    return ""

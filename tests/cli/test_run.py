@@ -14,7 +14,20 @@ from evalkit.serve.launch import simulated
 from tests.cli.calling import POLICIES, Call, Said, bill_lines, lab, tree
 
 OUTCOME = {
-    *("version", "run", "exit_code", "reason", "messages", "episodes", "ended", "owed", "broken", "steps"),
+    *(
+        "version",
+        "run",
+        "exit_code",
+        "reason",
+        "messages",
+        "episodes",
+        "ended",
+        "owed",
+        "unfinished",
+        "owed_usd",
+        "broken",
+        "steps",
+    ),
     *("elapsed_s", "spent_usd", "unconfirmed_usd", "budget_usd"),
 }
 

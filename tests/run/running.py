@@ -9,7 +9,8 @@ from typing import Any
 
 from evalkit.run.freeze import Resolved
 from evalkit.run.outcome import Outcome
-from evalkit.run.sweep import RunOptions, run_sweep
+from evalkit.run.session import RunOptions
+from evalkit.run.sweep import run_sweep
 from evalkit.serve.options import options_from
 from evalkit.serve.provider import Simulator
 from evalkit.serve.server import serving

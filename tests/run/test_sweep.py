@@ -96,7 +96,7 @@ def test_the_budget_is_never_passed_and_the_run_goes_on_when_it_is_raised(tmp_pa
     whole, _ = go_served(sweep, tmp_path / "whole")
     bills, outcome = 0, None
     bound = 40_000_000_000  # what one request may cost at most: 8,192 tokens out, and its body
-    for budget in (bound, whole.spent * 9 // 10, whole.spent + bound):
+    for budget in (bound, whole.spent * 9 // 10, whole.spent * 3 // 2 + bound):
         outcome, simulator = go_served(with_budget(sweep, budget), tmp_path / "run")
         bills += simulator.totals.bill
         assert bills == outcome.spent

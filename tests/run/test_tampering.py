@@ -13,7 +13,7 @@ from evalkit.digests import step_digest
 from evalkit.errors import CorruptLogError
 from evalkit.report.verify import verify
 from evalkit.run.outcome import Outcome
-from evalkit.run.sweep import RunOptions
+from evalkit.run.session import RunOptions
 from evalkit.store.segment import Segment, encode_segment, lay_out, read_segment
 from tests.run.running import go_served, served
 from tests.run.snapshot import snapshot_at

@@ -1,0 +1,132 @@
+"""What each lane of a session has to do, and the gate in front of those that cost money or time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from evalkit.client.budget import Budget
+from evalkit.client.file_limit import make_room
+from evalkit.client.lane import Lane
+from evalkit.money import PicoUsd
+from evalkit.run.admission import Admission, Line, Place
+from evalkit.run.askers import Desk
+from evalkit.run.episode import Stop, Table
+from evalkit.run.forecast import forecast_run
+from evalkit.run.gate import Gate
+from evalkit.run.resume import order
+from evalkit.run.scheduler import LaneJob
+from evalkit.run.session import Session
+from evalkit.run.universe import Episode, episodes, lanes
+from evalkit.store.manifest import ManifestAgent
+
+
+async def make_jobs(session: Session, desk: Desk) -> list[LaneJob]:
+    """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
+    sweep = session.resolved.sweep
+    models = max(1, len(desk.lanes))
+    room = make_room(sweep.width * models) // models
+    if room < sweep.width:
+        session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
+    by_lane = lanes(session.resolved.manifest, session.options.choice)
+    lines = {name: _line(session, name, agents) for name, agents in by_lane.items()}
+    jobs = [_job(session, desk, line, min(room, sweep.width)) for line in lines.values()]
+    gated = [job for job in jobs if job.lane is not None]
+    if gated and desk.budget is not None and (sweep.budget is not None or sweep.deadline_s is not None):
+        session.gate = await _gate(session, desk, desk.budget, [lines[job.name] for job in gated])
+        for job in gated:
+            job.gate = session.gate
+    return jobs
+
+
+def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
+    options, holdings = session.options, session.holdings
+    fresh, total, ended = Counter[Place](), 0, 0
+    begun: dict[str, tuple[Place, int, int]] = {}
+    for one in episodes(session.resolved.manifest, agents, options.choice):
+        place = one.cell.agent.name, one.suite.name
+        total += 1
+        if not holdings.to_play(one, options.retry):
+            ended += holdings.ended(one)
+        elif holdings.started(one):
+            held = holdings.episodes[one.id]
+            begun[one.id] = (place, 0, 0) if held.ending else (place, held.cost, held.steps)
+        else:
+            fresh[place] += 1
+    playing = fresh.total() + len(begun)
+    return Line(
+        name=name,
+        todo=_todo(session, agents),
+        total=total,
+        planned=total - playing + (playing if options.limit is None else min(playing, options.limit)),
+        ended=ended,
+        broken=total - playing - ended,
+        fresh=fresh,
+        begun=begun,
+    )
+
+
+def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
+    deadline_s = session.resolved.sweep.deadline_s
+    now = asyncio.get_running_loop().time()
+    return LaneJob(
+        name=line.name,
+        width=max(1, min(width, line.left)),
+        episodes=line.total,
+        done_before=line.ended,
+        broken_before=line.broken,
+        todo=line.todo,
+        sit=session.holdings.seat,
+        asker=desk.asker,
+        table=Table(
+            log=session.store,
+            worker=session.name,
+            stop=session.stop,
+            lane_stop=Stop(),
+            deadline=None if deadline_s is None else now + deadline_s,
+        ),
+        lane=desk.lanes.get(line.name),
+        limit=session.options.limit,
+    )
+
+
+async def _gate(session: Session, desk: Desk, budget: Budget, lines: list[Line]) -> Gate:
+    clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
+    held, directory = session.holdings, session.options.directory
+    began = clock()
+    forecast = await forecast_run(session.manifest, held.episodes, directory, session.options.choice)
+    unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
+
+    def first_bound(episode: Episode) -> int:
+        return desk.worst_case(held.seat(episode), unfunded)
+
+    for line in lines:
+        line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)
+    admission = Admission(
+        forecast,
+        lines,
+        stats=budget.stats,
+        clock=clock,
+        deadline=None if deadline_s is None else began + deadline_s,
+        first_bound=first_bound,
+    )
+
+    def over(why: str) -> None:
+        session.cut = why
+
+    return Gate(admission, over=over)
+
+
+def _median_s(lane: Lane) -> Callable[[], float]:
+    return lambda: lane.stats().median_latency_s
+
+
+def _largest(budget: Budget, lane: str) -> Callable[[], int]:
+    return lambda: budget.largest(lane)
+
+
+def _todo(session: Session, agents: list[ManifestAgent]) -> Iterator[Episode]:
+    """What a lane has to play: started episodes first, each kind in admission order."""
+    options = session.options
+    for started in (True, False):
+        everything = episodes(session.resolved.manifest, agents, options.choice)
+        yield from order(everything, session.holdings, options.retry, started=started)

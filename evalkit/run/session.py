@@ -1,0 +1,63 @@
+"""One call of `run`: what was asked for, and what all its parts share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalkit.money import PicoUsd
+from evalkit.run.askers import Desk, Launch
+from evalkit.run.episode import Stop
+from evalkit.run.freeze import Resolved
+from evalkit.run.gate import Gate
+from evalkit.run.money import Account, spent
+from evalkit.run.resume import Holdings
+from evalkit.run.scheduler import LaneJob
+from evalkit.run.universe import Choice
+from evalkit.store.manifest import Manifest
+from evalkit.store.writer import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What one call of `run` asks for beside the spec."""
+
+    directory: Path
+    choice: Choice = field(default_factory=Choice)
+    limit: int | None = None
+    """End at most so many episodes a lane in this call."""
+    retry: frozenset[str] = frozenset()
+    """Endings whose episodes are played again."""
+    repair: bool = False
+    """Give up what a damaged log has lost, and go on."""
+    launch: Launch | None = None
+    """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
+    announce: Callable[[Sequence[str]], None] | None = None
+    """Is told what a repair gives up, before anything is changed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One life of a run: everything that its parts share."""
+
+    name: str
+    """Host, pid and time: the worker of its rows, the session of its money."""
+    resolved: Resolved
+    options: RunOptions
+    manifest: Manifest
+    store: Store
+    stop: Stop
+    holdings: Holdings
+    accounts: dict[str, Account]
+    began: float
+    """In the loop's time."""
+    jobs: list[LaneJob]
+    desk: Desk | None = None
+    gate: Gate | None = None
+    """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
+    cut: str = ""
+    """Why no further episode may start though some are owed: `budget` or `deadline`."""
+
+    @property
+    def spent_before(self) -> PicoUsd:
+        """What all earlier sessions have spent: steps and charges, crash charges included."""
+        return spent(self.holdings.cost, self.accounts.values())
