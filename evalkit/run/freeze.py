@@ -13,19 +13,19 @@ from typing import Any
 
 from evalkit import __version__
 from evalkit.dialogue import Sampling
-from evalkit.env.environment import Environment
+from evalkit.env.environment import Environment, Pack
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
 from evalkit.run.distinct import shared
+from evalkit.run.expressible import Offer, check_offer, check_words, marks_of, offer_of
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, Sweep
 from evalkit.spec.packs import STANDARD, read_pack
 from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
-from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -51,7 +51,7 @@ class Resolved:
 
 def resolve(sweep: Sweep) -> Resolved:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing."""
-    offers: dict[str, int] = {}
+    offers: list[Offer] = []
     suites = {suite.name: suite for suite in _suites(sweep, offers)}
     environments = sorted({suite.environment for suite in suites.values()})
     endpoints: dict[str, Endpoint] = {}
@@ -61,8 +61,7 @@ def resolve(sweep: Sweep) -> Resolved:
         endpoint = _endpoint(spec, sweep)
         if endpoint:
             endpoints[spec.name] = endpoint
-            _check_tools(spec, endpoint, offers)
-        agents[spec.name] = _agent(spec, endpoint, environments, packs)
+        agents[spec.name] = _agent(spec, endpoint, environments, packs, offers)
     manifest = Manifest(
         format=FORMAT,
         evalkit=__version__,
@@ -79,8 +78,8 @@ def resolve(sweep: Sweep) -> Resolved:
     return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
-def _suites(sweep: Sweep, offers: dict[str, int]) -> Iterator[ManifestSuite]:
-    """The sweep's suites, expanded; `offers` is told how many tools a request of each may offer."""
+def _suites(sweep: Sweep, offers: list[Offer]) -> Iterator[ManifestSuite]:
+    """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
     seen: set[str] = set()
     for use in sweep.suites:
         for name, axes, instances in expand(use):
@@ -90,7 +89,7 @@ def _suites(sweep: Sweep, offers: dict[str, int]) -> Iterator[ManifestSuite]:
             env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
             if any(one.environment != env.name for one in instances):
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
-            offers[name] = max(env.offers(one.instance) for one in instances)
+            offers.append(offer_of(name, instances))
             yield ManifestSuite(
                 name=name,
                 base=use.name,
@@ -121,7 +120,11 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
 
 
 def _agent(
-    spec: AgentSpec, endpoint: Endpoint | None, environments: list[str], packs: dict[str, ManifestPack]
+    spec: AgentSpec,
+    endpoint: Endpoint | None,
+    environments: list[str],
+    packs: dict[str, ManifestPack],
+    offers: list[Offer],
 ) -> ManifestAgent:
     sampling: dict[str, dict[str, Any]] = {}
     chosen: dict[str, str] = {}
@@ -138,7 +141,8 @@ def _agent(
             pack_name = pack.name
         in_force = env.defaults.with_overrides(spec.overrides)
         if endpoint:
-            marks += [mark for mark in _check_sampling(spec, endpoint, in_force) if mark not in marks]
+            own = [offer for offer in offers if offer.environment == name]
+            marks += [mark for mark in _check(spec, endpoint, in_force, pack, own) if mark not in marks]
         sampling[name] = sampling_fields(in_force)
     if len(chosen) < len(environments):
         marks.append(f"plays only {', '.join(chosen)}")
@@ -173,26 +177,14 @@ def _plays(spec: AgentSpec, endpoint: Endpoint | None, environment: str) -> bool
     return policy not in POLICIES or POLICIES[policy].plays(environment)
 
 
-def _check_tools(spec: AgentSpec, endpoint: Endpoint, offers: Mapping[str, int]) -> None:
-    most = endpoint.provider.most_tools
-    for suite, count in offers.items():
-        if most is not None and count > most:
-            raise UsageError(
-                f"agent {spec.name!r}: a request of suite {suite!r} offers up to {count} tools, and the provider "
-                f"{endpoint.provider.name!r} takes {most}. Leave one of them out, or choose shorter instances."
-            )
-
-
-def _check_sampling(spec: AgentSpec, endpoint: Endpoint, sampling: Sampling) -> list[str]:
-    """Marks for defaults that the model refuses; UsageError for what the agent itself asks for in vain."""
-    refused = endpoint.model.quirks.refuses
-    for field in sorted(refused & set(spec.overrides)):
-        raise UsageError(f"agent {spec.name!r}: {spec.lane} refuses `{field}`. Leave it out of the agent's table.")
-    objections = DIALECTS[endpoint.provider.dialect].objections(sampling, ())
-    if objections:
-        raise UsageError(f"agent {spec.name!r}: {' '.join(objections)}")
-    meant = {field: getattr(sampling, field) for field in sorted(refused) if hasattr(sampling, field)}
-    return [f"{field} not sent: the model refuses it" for field, value in meant.items() if value not in (None, "")]
+def _check(spec: AgentSpec, endpoint: Endpoint, sampling: Sampling, pack: Pack, offers: list[Offer]) -> list[str]:
+    """Marks for what of an environment's defaults is not sent; UsageError for what cannot be asked or offered."""
+    provider, model = endpoint.provider, endpoint.model
+    marks = marks_of(spec, provider, model, sampling)
+    for offer in offers:
+        check_offer(spec, provider, offer)
+        check_words(spec, provider, model, sampling, pack, offer)
+    return marks
 
 
 def lane_limits(resolved: Resolved, lane: str) -> Limits:

@@ -13,6 +13,7 @@ Chosen: `extra` may not choose a tier, a region or a speed, because the catalogu
 Source: https://platform.claude.com/docs/en/api/messages, .../build-with-claude/{handling-stop-reasons,effort}.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -26,7 +27,7 @@ from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
 from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
+from evalkit.wire.fields import count_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, append_turn
 from evalkit.wire.verdicts import judge
@@ -37,6 +38,7 @@ VERSION = "2023-06-01"
 _OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
     *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed")
 }
+_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _USER = b'{"role":"user","content":['
 _CACHE_MARKS = 2
 """User messages that end in one."""
@@ -179,13 +181,26 @@ def _allowance(headers: Mapping[str, str], what: str) -> Allowance | None:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said = sampling_objections(sampling, ours=_OURS)
-    said += [
-        f"{name} must be at most 1, not {value}."
-        for name in ("temperature", "top_p")
-        if (value := getattr(sampling, name)) is not None and value > 1
-    ]
-    return said + name_objections(tools)
+    said = sampling_objections(sampling, ours=_OURS, highest={"temperature": 1, "top_p": 1})
+    return said + tool_objections(tools, key=_KEY) or _thinking_objections(sampling, tools)
+
+
+def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]:
+    """What a model that is asked to think, by `extra`, refuses; looked at once `extra` is known to be an object."""
+    thinking = orjson.loads(sampling.extra).get("thinking", {}) if sampling.extra else {}
+    if not isinstance(thinking, dict):
+        return ["extra: thinking must be an object."]
+    if thinking.get("type") not in ("enabled", "adaptive"):
+        return []
+    said: list[str] = []
+    if sampling.tool_choice == "required" and tools:
+        said.append('extra: who thinks cannot be forced to call a tool: set `tool_choice = "auto"`.')
+    if sampling.temperature not in (None, 1):
+        said.append(f"extra: who thinks takes no temperature but 1, not {sampling.temperature}: set `temperature = 1`.")
+    budget = thinking.get("budget_tokens")
+    if isinstance(budget, int) and budget >= sampling.max_tokens:
+        said.append(f"extra: thinking.budget_tokens must be less than max_tokens, which is {sampling.max_tokens}.")
+    return said
 
 
 ANTHROPIC_MESSAGES = Dialect(

@@ -13,6 +13,7 @@ from evalkit.dialogue import Sampling, Tool, ToolCall
 from evalkit.wire.lenient import dumps_any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_RULE = "letters, digits, _ and - only, at most 64"
 _MOST_TOKENS = 2**31 - 1
 
 
@@ -61,9 +62,11 @@ def as_written(call: ToolCall) -> ToolCall:
     return replace(call, arguments=value[RAW]) if wrapped else call
 
 
-def sampling_objections(sampling: Sampling, *, ours: Set[str], least_tokens: int = 1) -> list[str]:
+def sampling_objections(
+    sampling: Sampling, *, ours: Set[str], least_tokens: int = 1, highest: Mapping[str, float] | None = None
+) -> list[str]:
     """What no request can carry, in sentences. `ours` are the body fields that `extra` may not set: evalkit sets them
-    itself, or they would void the bound on cost."""
+    itself, or they would void the bound on cost. `highest` bounds numbers of the sampling."""
     said: list[str] = []
     if sampling.max_tokens < least_tokens:
         said.append(f"max_tokens must be at least {least_tokens}, not {sampling.max_tokens}.")
@@ -71,6 +74,10 @@ def sampling_objections(sampling: Sampling, *, ours: Set[str], least_tokens: int
         value = getattr(sampling, name)
         if value is not None and not (math.isfinite(value) and value >= 0):
             said.append(f"{name} must be a number from 0 on, not {value}.")
+    for name, most in (highest or {}).items():
+        value = getattr(sampling, name)
+        if value is not None and value > most:
+            said.append(f"{name} must be at most {most:g}, not {value}.")
     return said + _extra_objections(sampling.extra, ours)
 
 
@@ -90,10 +97,36 @@ def _extra_objections(extra: str, ours: Set[str]) -> list[str]:
     ]
 
 
-def name_objections(tools: Sequence[Tool]) -> list[str]:
-    """The tools whose names OpenAI and most others refuse, in sentences."""
-    return [
-        f"The tool name {tool.name!r} is not allowed: letters, digits, _ and - only, at most 64."
-        for tool in tools
-        if not _NAME.fullmatch(tool.name)
+def tool_objections(
+    tools: Sequence[Tool], *, name: re.Pattern[str] = _NAME, rule: str = _RULE, key: re.Pattern[str] | None = None
+) -> list[str]:
+    """What providers refuse in tools, in sentences: names that are not like `name` (`rule` says it in words) or are
+    given twice, schemas whose outside is no plain object, and arguments whose names are not like `key`."""
+    said: list[str] = []
+    seen: set[str] = set()
+    for tool in tools:
+        if not name.fullmatch(tool.name):
+            said.append(f"The tool name {tool.name!r} is not allowed: {rule}.")
+        if tool.name in seen:
+            said.append(f"Two tools are called {tool.name!r}.")
+        seen.add(tool.name)
+        said += _schema_objections(tool, key)
+    return said
+
+
+def _schema_objections(tool: Tool, key: re.Pattern[str] | None) -> list[str]:
+    schema = tool.parameters
+    if schema.get("type", "object") != "object":
+        return [f"The arguments of {tool.name!r} must be an object, not {schema['type']!r}."]
+    said = [
+        f"The schema of {tool.name!r} may not have {word!r} at its top."
+        for word in ("oneOf", "anyOf", "allOf", "not", "enum")
+        if word in schema
     ]
+    properties = schema.get("properties", {})
+    if key is not None and isinstance(properties, Mapping):
+        bad = [one for one in properties if not key.fullmatch(one)]
+        said += [
+            f"The argument name {one!r} of {tool.name!r} is not allowed: it must match {key.pattern}." for one in bad
+        ]
+    return said

@@ -24,7 +24,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of
+from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
 from evalkit.wire.gemini_served import decode_request, encode_error, encode_reply
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
@@ -40,9 +40,10 @@ _FINISHES = {"MAX_TOKENS": "length"} | dict.fromkeys(
     ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"), "content_filter"
 )
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_RULE = "a letter or _, then letters, digits and _ . : - only, at most 64"
+_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _BUDGET = re.compile(r"-1|[0-9]{1,9}")
 _LEVEL = re.compile(r"[a-zA-Z_]+")
-_HIGHEST = {"temperature": 2, "top_p": 1}
 _MOST_TOKENS = 2**31 - 1
 
 
@@ -156,18 +157,10 @@ def _allowances(_headers: Mapping[str, str]) -> tuple[Allowance | None, Allowanc
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said = sampling_objections(sampling, ours=_OURS)
-    for name, most in _HIGHEST.items():
-        value = getattr(sampling, name)
-        if value is not None and value > most:
-            said.append(f"{name} must be at most {most}, not {value}.")
+    said = sampling_objections(sampling, ours=_OURS, highest={"temperature": 2, "top_p": 1})
     if sampling.effort and not (_BUDGET.fullmatch(sampling.effort) or _LEVEL.fullmatch(sampling.effort)):
         said.append(f"effort must be a level (`low`) or a number of thinking tokens, not {sampling.effort!r}.")
-    said += [
-        f"The tool name {tool.name!r} is not allowed: a letter or _, then letters, digits and _ . : - only, at most 64."
-        for tool in tools
-        if not _NAME.fullmatch(tool.name)
-    ]
+    said += tool_objections(tools, name=_NAME, rule=_RULE, key=_KEY)
     return said or _config_objections(sampling)
 
 

@@ -17,7 +17,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, name_objections, sampling_objections, text_of
+from evalkit.wire.fields import count_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
 from evalkit.wire.verdicts import judge
@@ -167,7 +167,7 @@ def _text_of_parts(content: Any) -> str:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    return sampling_objections(sampling, ours=_OURS) + name_objections(tools)
+    return sampling_objections(sampling, ours=_OURS) + tool_objections(tools)
 
 
 OPENAI_CHAT = Dialect(

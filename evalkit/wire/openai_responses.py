@@ -23,7 +23,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, name_objections, object_of, sampling_objections, text_of
+from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import encode_error
@@ -244,7 +244,8 @@ def _judge(response: HttpResponse) -> Verdict:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said = sampling_objections(sampling, ours=_OURS, least_tokens=LEAST_TOKENS) + name_objections(tools)
+    said = sampling_objections(sampling, ours=_OURS, least_tokens=LEAST_TOKENS, highest={"temperature": 2, "top_p": 1})
+    said += tool_objections(tools)
     return said or _reasoning_objections(sampling)
 
 
