@@ -7,12 +7,13 @@ the caller, who records it, nothing is awaited.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane, Ticket
+from evalkit.client.remedies import with_remedy
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Sampling, Tool
@@ -84,7 +85,8 @@ class ModelAsker:
         self._read = voice.dialect.read
         self._allowances = voice.dialect.allowances
         self._max_tokens = voice.sampling.max_tokens
-        self._seeded = voice.seeded and "seed" not in voice.quirks.refuses
+        self._seed = voice.sampling.seed
+        self._seeded = voice.seeded and "seed" not in voice.quirks.refuses and self._seed is not False
         self._clock = asyncio.get_running_loop().time
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
@@ -247,7 +249,9 @@ class ModelAsker:
             )
 
     def _encode(self, question: Question) -> bytes:
-        seed = question.seed if self._seeded else None
+        seed = None
+        if self._seeded:
+            seed = question.seed if self._seed is None else self._seed
         return self._body(self._head, question.tools, question.messages, seed)
 
     def _bound(self, body_bytes: int) -> PicoUsd:
@@ -268,10 +272,8 @@ class ModelAsker:
 
     def _why_closed(self, verdict: Verdict) -> str:
         voice = self._voice
-        remedy = _REMEDIES.get(verdict.kind, "").format(
-            key=voice.key_env or "(the provider's file names no key_env)", model=voice.model, provider=voice.provider
-        )
-        return f"{self._lane.name}: {(verdict.message or verdict.kind).rstrip('.')}. {remedy}".rstrip()
+        why = with_remedy(verdict, provider=voice.provider, model=voice.model, key_env=voice.key_env)
+        return f"{self._lane.name}: {why}"
 
     def _why_over(self, asking: _Asking, cost: int) -> str:
         question = asking.question
@@ -280,14 +282,3 @@ class ModelAsker:
             f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
             "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
         )
-
-
-_REMEDIES: Mapping[str, str] = {
-    "bad_key": "Check the key in the environment variable {key}.",
-    "unknown_model": "Check the model name {model!r} and the url of provider {provider!r}.",
-    "no_credit": "The account of provider {provider!r} has no credit left; top it up and run again.",
-    "quota": "The quota of provider {provider!r} is used up for today; run again once it is renewed, or raise it.",
-    "tls": "The certificate of provider {provider!r} was not accepted; check its url and this machine's CA settings.",
-    "redirect": "Correct the url of provider {provider!r}.",
-    "not_supported": "Check the url and the dialect of provider {provider!r}.",
-}

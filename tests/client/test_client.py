@@ -83,6 +83,7 @@ class Scene:
         price: Price = PRICE,
         limits: Limits | None = None,
         quirks: Quirks | None = None,
+        sampling: Sampling = SAMPLING,
     ) -> None:
         self.disk = Disk()
         self.script = Script(responses, self.disk)
@@ -95,7 +96,7 @@ class Scene:
             model="m",
             dialect=OPENAI_CHAT,
             quirks=quirks or Quirks(),
-            sampling=SAMPLING,
+            sampling=sampling,
             price=price,
             seeded=True,
             key_env="ACME_KEY",
@@ -128,6 +129,18 @@ def test_a_good_reply_is_settled_at_its_cost() -> None:
         sent = orjson.loads(body)
         assert (sent["model"], sent["max_tokens"], sent["seed"]) == ("m", 50, 99)
         assert scene.bound == (len(body) + OPENAI_CHAT.overhead_tokens) * 10 + 50 * 100
+
+    played(play)
+
+
+@pytest.mark.parametrize(("chosen", "sent"), [(None, 99), (False, None), (0, 0), (7, 7)])
+def test_an_agents_own_seed_stands_in_for_the_requests_and_false_for_none(
+    chosen: int | bool | None, sent: int | None
+) -> None:
+    async def play() -> None:
+        scene = Scene(OK, sampling=SAMPLING.with_overrides({"seed": chosen}))
+        await scene.asker.ask(scene.question)
+        assert orjson.loads(scene.script.sent[0][2]).get("seed") == sent
 
     played(play)
 
