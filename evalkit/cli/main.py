@@ -164,8 +164,14 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "providers": (
-        "list providers, their models and which keys are present",
-        ("evalkit providers", "evalkit providers openai"),
+        "list providers, models, prices and keys; check that they answer",
+        (
+            "evalkit providers",
+            "evalkit providers openai",
+            "evalkit providers openai gpt-6-sol",
+            "evalkit providers check",
+            "evalkit providers check openai --model gpt-5-mini",
+        ),
     ),
     "prompts": (
         "list prompt packs, or import one from a copy of the reference",
@@ -321,7 +327,12 @@ def _generate(sub: argparse.ArgumentParser) -> None:
 
 
 def _providers(sub: argparse.ArgumentParser) -> None:
+    sub.usage = "evalkit providers [-h] [PROVIDER [MODEL ...] | check [PROVIDER ...] [--model MODEL]]"
     sub.add_argument("name", nargs="?", metavar="PROVIDER", help="only this one, with its models and prices")
+    sub.add_argument(
+        "names", nargs="*", metavar="MODEL", help="only these, also such as the provider's file leaves out"
+    )
+    sub.add_argument("--model", metavar="MODEL", help="after `check`: this one instead of the cheapest that is listed")
 
 
 def _prompts(sub: argparse.ArgumentParser) -> None:

@@ -125,7 +125,7 @@ def test_verify_as_json(call: Call, run: str) -> None:
 def test_providers_fit_80_columns_and_say_which_keys_are_there(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     said = call("providers")
-    assert "OPENAI_API_KEY (set)" in said.out
+    assert "OPENAI_API_KEY (env)" in said.out
     assert "sk-planted" not in said.out
     assert max(len(line.rstrip()) for line in said.out.splitlines()) <= 80
     monkeypatch.delenv("OPENAI_API_KEY")

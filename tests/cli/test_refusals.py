@@ -29,7 +29,7 @@ MODEL = '[[agents]]\nprovider = "openai"\nmodel = "{model}"\n'
         ('[[agents]]\nprovider = "openai"\n' + SUITE, ("sweep.toml", "agents[1]", "`model`")),
         (AGENT + AGENT + SUITE, ("sweep.toml", "agents", "'knuth'", "twice")),
         ('[[agents]]\nprovider = "opnai"\nmodel = "gpt-5"\n' + SUITE, ("'opnai'", "'openai'")),
-        (MODEL.format(model="gpt-55") + SUITE, ("gpt-55", "'gpt-5'")),
+        (MODEL.format(model="gpt-55") + SUITE, ("gpt-55", "'gpt-5.5'")),
         (AGENT + '[[suites]]\nname = "scheduling/basik"\n', ("scheduling/basik", "scheduling/basic")),
         (AGENT + SUITE.replace("seed-0", "seed-00"), ("seed-00", "'seed-0'")),
         (AGENT + SUITE + "vary = { perods = [1] }\n", ("perods", "'periods'")),

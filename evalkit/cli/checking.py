@@ -1,0 +1,176 @@
+"""`evalkit providers check`: ask providers for real, once each, and say of each what works or what to do.
+
+Of providers that are not named, those without a key are passed over, and a server on this machine that is not running
+is no failure; of a named one, both are. Exit code 0 where nothing failed, else 3. Nobody is asked for consent: what it
+costs at most is said before, and calling the command is the consent.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from evalkit.client.keys import key_place, url_of
+from evalkit.errors import EvalkitError, UsageError
+from evalkit.money import show_usd
+from evalkit.report.visible import bounded
+from evalkit.spec.catalogue import find_model, provider_names, read_provider
+from evalkit.spec.model import Model, Provider
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evalkit.client.check import Finding
+
+NOT_ALL_WORK = 3
+
+_SERVED_BY_SIMULATOR = "random"
+_UNNAMED = "default"
+"""Asked for at a server of one's own, whose models nobody listed: many have just one and take any name for it."""
+_MESSAGE_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One provider that is asked."""
+
+    provider: Provider
+    model: Model
+    named: bool
+    """Whether the user named the provider."""
+    guessed: bool
+    """Whether nobody named the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """What is said of one provider."""
+
+    provider: str
+    model: str
+    text: str
+    failed: bool
+
+
+def check(names: Sequence[str], model: str | None) -> int:
+    """Check these providers, or all. Raises UsageError for names that there are none of."""
+    from evalkit.report.terminal import console as console_of
+
+    if model and len(names) != 1:
+        raise UsageError("providers check: --model goes with the name of one provider.")
+    console = console_of()
+    cases: list[_Case] = []
+    lines: list[_Line] = []
+    for name in names or provider_names():
+        found = _case(name, model, named=bool(names))
+        if isinstance(found, _Case):
+            cases.append(found)
+        else:
+            lines.append(found)
+    if cases:
+        console.print(_announcement(cases), style="dim")
+        lines += asyncio.run(_ask_all(cases))
+    _print(lines, console)
+    return NOT_ALL_WORK if any(line.failed for line in lines) else 0
+
+
+def _case(name: str, model: str | None, *, named: bool) -> _Case | _Line:
+    """What to ask, or why nobody is asked."""
+    provider = read_provider(name)
+    try:
+        missing = bool(provider.key_env) and key_place(provider) == "not set"
+        if missing and not named:
+            return _Line(provider=name, model="", text=f"passed over: {provider.key_env} is not set", failed=False)
+        url_of(provider)
+    except UsageError as flaw:
+        return _Line(provider=name, model="", text=str(flaw), failed=named)
+    chosen, guessed = _choose(provider, model)
+    return _Case(provider=provider, model=chosen, named=named, guessed=guessed)
+
+
+def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
+    """The model to ask, and whether its name is a guess: the cheapest that is listed, where none is given."""
+    from evalkit.client.check import most
+
+    if model:
+        return find_model(provider, model), False
+    listed = [find_model(provider, name) for name in provider.models]
+    priced = [(cost, one) for one in listed if (cost := most(provider, one)) is not None]
+    if priced:
+        return min(priced, key=lambda pair: pair[0])[1], False
+    if listed:
+        return listed[0], False
+    name = _UNNAMED if provider.simulate is None else _SERVED_BY_SIMULATOR
+    return find_model(provider, name), provider.simulate is None
+
+
+def _announcement(cases: Sequence[_Case]) -> str:
+    from evalkit.client.check import WITHIN_S, most
+
+    bounds = [most(case.provider, case.model) for case in cases if case.provider.simulate is None]
+    unknown = bounds.count(None)
+    cost = f"at most {show_usd(sum(bound or 0 for bound in bounds))}"
+    if unknown:
+        cost += f", and {unknown} whose price is not known"
+    who = "1 provider" if len(cases) == 1 else f"{len(cases)} providers"
+    return f"One request each to {who}, within {WITHIN_S:g} s: {cost}."
+
+
+async def _ask_all(cases: Sequence[_Case]) -> list[_Line]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_ask(case)) for case in cases]
+    return [task.result() for task in tasks]
+
+
+async def _ask(case: _Case) -> _Line:
+    from evalkit.client.check import check as ask
+
+    name, model = case.provider.name, case.model.name
+    try:
+        with ExitStack() as stack:
+            url = ""
+            if case.provider.simulate is not None:
+                from evalkit.serve.launch import simulated
+
+                where = f"providers/{name}.toml: simulate"
+                url = await asyncio.to_thread(stack.enter_context, simulated(case.provider.simulate, where=where))
+            finding = await ask(case.provider, case.model, url=url)
+    except EvalkitError as flaw:
+        return _Line(provider=name, model=model, text=str(flaw), failed=True)
+    return _line(case, finding)
+
+
+def _line(case: _Case, finding: "Finding") -> _Line:
+    from evalkit.client.transport import is_loopback
+
+    name, model = case.provider.name, case.model.name
+    if finding.kind == "connect" and is_loopback(urlsplit(case.provider.url).hostname or ""):
+        text = f"not running at {case.provider.url}"
+        return _Line(provider=name, model="", text=text, failed=case.named)
+    if finding.kind == "unknown_model" and case.guessed:
+        text = f"it runs; name one of its models: evalkit providers check {name} --model MODEL"
+        return _Line(provider=name, model="", text=text, failed=False)
+    if finding.kind != "ok":
+        return _Line(provider=name, model=model, text=finding.message, failed=True)
+    usage = finding.usage
+    cost = "cost unknown" if finding.cost is None else show_usd(finding.cost)
+    if case.provider.simulate is not None:
+        cost += " (simulated money)"
+    counted = f"{usage.input} tokens in, {usage.output} out" if usage.input else "tokens not counted"
+    text = f"ok in {finding.latency_s:.2f} s: {finding.served or 'no model named'}, {counted}, {cost}"
+    return _Line(provider=name, model=model, text=text, failed=False)
+
+
+def _print(lines: Sequence[_Line], console: "Console") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("provider", "model", "what came of it"):
+        table.add_column(column, overflow="fold")
+    for line in sorted(lines, key=lambda line: line.provider):
+        said = " ".join(bounded(line.text, _MESSAGE_CHARS).split())
+        table.add_row(line.provider, Text(line.model), Text(said, style="bold red" if line.failed else ""))
+    console.print(table)

@@ -1,0 +1,303 @@
+"""`evalkit providers` and `providers check`: what they say of keys, prices and endpoints, and never a key itself."""
+
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+from keyring.errors import KeyringLocked
+
+from tests.cli.calling import Call
+
+KEY = "sk-planted-0123456789"
+ACME = """
+dialect = "openai_chat"
+url = "{url}"
+key_env = "ACME_KEY"
+timeout_s = {timeout_s}
+[models.dear]
+usd_per_mtok = {{ input = "10", output = "50", as_of = 2026-01-01, source = "a page" }}
+[models.cheap.usd_per_mtok]
+input = "1"
+output = "2"
+over = {{ tokens = 9000, input = "3", output = "4" }}
+as_of = 2026-01-01
+source = "a page"
+"""
+REPLY = {
+    "model": "cheap-2026",
+    "choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 50, "completion_tokens": 10},
+}
+PAGE = f"<!DOCTYPE html><html><head><title>Sign in {KEY}</title></head></html>".encode()
+
+Answer = tuple[int, bytes, dict[str, str]]
+Serve = Callable[[Answer], str]
+
+
+def answering(status: int, body: Any, **headers: str) -> Answer:
+    return status, body if isinstance(body, bytes) else json.dumps(body).encode(), headers
+
+
+def refusing(status: int, message: str, **more: str) -> Answer:
+    return answering(status, {"error": {"message": message, **more}})
+
+
+class Server(ThreadingHTTPServer):
+    """Answers every POST alike; keeps what it was sent."""
+
+    answer: Answer
+    bodies: list[dict[str, Any]]
+    release: threading.Event
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        assert self.headers["Authorization"] == f"Bearer {KEY}"
+        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        status, body, headers = self.server.answer
+        if status == 0:  # silent until the test is over
+            self.server.release.wait(10)
+            return
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def server(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A provider `acme` on this machine, and its key in the environment."""
+    with Server(("127.0.0.1", 0), Handler) as listening:
+        listening.bodies, listening.release = [], threading.Event()
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setenv("ACME_KEY", KEY)
+        acme(here, f"http://127.0.0.1:{listening.server_port}/v1")
+        yield listening
+        listening.release.set()
+        listening.shutdown()
+        thread.join()
+
+
+def acme(here: Path, url: str, timeout_s: float = 5.0) -> None:
+    (here / "providers").mkdir(exist_ok=True)
+    (here / "providers" / "acme.toml").write_text(ACME.format(url=url, timeout_s=timeout_s))
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_provider_that_works_is_asked_once_for_its_cheapest_model(call: Call, server: Server) -> None:
+    server.answer = answering(200, REPLY)
+    said = call("providers", "check", "acme")
+    assert said.code == 0
+    assert "One request each to 1 provider, within 20 s: at most $0.0019." in words(said.out)
+    assert "s: cheap-2026, 50 tokens in, 10 out, $0.0001" in words(said.out)
+    (body,) = server.bodies
+    assert (body["model"], body["max_tokens"], len(body["tools"])) == ("cheap", 512, 1)
+    assert call("providers", "check", "acme", "--model", "dear").code == 0
+    assert server.bodies[-1]["model"] == "dear"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (refusing(401, f"Incorrect API key provided: {KEY}"), "Check the key in ACME_KEY"),
+        (refusing(403, f"No access for {KEY}", code=KEY), "Check the key in ACME_KEY"),
+        (refusing(404, f"No model for {KEY}", code="model_not_found"), "Check the model name 'cheap' and the url"),
+        (refusing(402, f"Out of credit, {KEY}"), "has no credit left"),
+        (refusing(429, f"Slow down, {KEY}"), "try again later"),
+        (refusing(500, KEY), "Try again later"),
+        (refusing(400, f"Unknown field max_tokens {KEY}"), "`max_tokens_field` and `refuses`"),
+        (answering(307, b"", Location=f"https://elsewhere.example/?key={KEY}"), "Correct the url of provider 'acme'"),
+        (answering(200, PAGE), "an HTML page"),
+        (answering(404, PAGE), "an HTML page"),
+        (answering(200, {"said": KEY}), "Check the url and the dialect"),
+        (answering(200, {**REPLY, "model": KEY}), "ok in"),
+        (answering(200, b"[", **{"Content-Length": "900"}), "Content"),
+        ((0, b"", {}), "no whole reply within 0.2 s"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else f"{value[0]}-{len(value[1])}",
+)
+def test_every_failure_is_one_message_that_holds_no_key(
+    call: Call, here: Path, server: Server, answer: Answer, says: str
+) -> None:
+    server.answer = answer
+    if not answer[0]:
+        acme(here, f"http://127.0.0.1:{server.server_port}/v1", timeout_s=0.2)
+    said = call("providers", "check", "acme")
+    assert says in words(said.out), said.out
+    assert said.code == (0 if says == "ok in" else 3)
+    assert KEY not in said.out + said.err
+    assert KEY[:9] not in said.out + said.err
+    assert len(server.bodies) == 1
+
+
+def test_what_a_provider_says_moves_no_cursor(call: Call, server: Server) -> None:
+    server.answer = refusing(400, "[bold]a\x1b[2Jb[/bold]")
+    out = call("providers", "check", "acme").out
+    assert "[bold]a\\x1b[2Jb[/bold]" in words(out)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://127.0.0.1:9/v1", "not running at http://127.0.0.1:9/v1"),
+        ("https://nowhere.invalid/v1", "this machine's network and proxy"),
+        ("http://nowhere.invalid/v1", "A key would be sent to nowhere.invalid unencrypted"),
+        ("${ACME_HOST}/v1", "set the environment variable ACME_HOST"),
+    ],
+    ids=["closed", "unknown-host", "unencrypted", "variable"],
+)
+def test_an_endpoint_that_cannot_be_reached(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch, url: str, says: str
+) -> None:
+    monkeypatch.setenv("ACME_KEY", KEY)
+    acme(here, url)
+    said = call("providers", "check", "acme")
+    assert (said.code, says in words(said.out)) == (3, True), said.out
+    assert KEY not in said.out + said.err
+
+
+def test_a_certificate_that_nobody_vouches_for(call: Call, here: Path, server: Server, tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    acme(here, f"https://127.0.0.1:{server.server_port}/v1")
+    said = call("providers", "check", "acme")
+    assert (said.code, server.bodies) == (3, [])
+    assert "The certificate of provider 'acme' was not accepted" in words(said.out)
+
+
+def self_signed(folder: Path) -> Path:
+    """A PEM file with a fresh key and its own certificate."""
+    pytest.importorskip("cryptography")
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, day, day + datetime.timedelta(9999))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "self.pem"
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(private + made.public_bytes(pem))
+    return path
+
+
+def alone(here: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
+    """No providers but these."""
+    (here / "providers").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (here / "providers" / f"{name}.toml").write_text(text)
+    for module in ("evalkit.cli.checking", "evalkit.cli.providers"):
+        monkeypatch.setattr(f"{module}.provider_names", lambda: sorted(files))
+
+
+OWN = 'dialect = "openai_chat"\nany_model = true\nurl = "{url}"\n'
+
+
+def test_who_is_not_named_is_passed_over_without_a_key_or_a_server(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACME_KEY", raising=False)
+    alone(
+        here, monkeypatch, acme=ACME.format(url="https://a.invalid", timeout_s=1), own=OWN.format(url="http://[::1]:9")
+    )
+    said = call("providers", "check")
+    assert said.code == 0
+    assert "passed over: ACME_KEY is not set" in said.out
+    assert "not running at http://[::1]:9" in said.out
+    assert call("providers", "check", "own").code == 3
+    named = call("providers", "check", "acme")
+    assert named.code == 3
+    assert "'acme' needs a key: set the environment variable ACME_KEY" in words(named.out)
+
+
+def test_a_server_of_ones_own_whose_models_nobody_named(
+    call: Call, here: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = refusing(404, "The model `default` does not exist.")
+    own = f'{OWN.format(url=f"http://127.0.0.1:{server.server_port}/v1")}key_env = "ACME_KEY"\n'
+    alone(here, monkeypatch, own=own)
+    said = call("providers", "check", "own")
+    assert said.code == 0
+    assert "and 1 whose price is not known" in words(said.out)
+    assert "it runs; name one of its models: evalkit providers check own --model MODEL" in words(said.out)
+    assert call("providers", "check", "own", "--model", "mine").code == 3
+
+
+def test_the_simulated_provider_is_started_and_asked(call: Call) -> None:
+    said = call("providers", "check", "simulated")
+    assert (said.code, "at most $0." in said.out) == (0, True), said.out
+    assert "(simulated money)" in words(said.out)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["check", "acme", "simulated", "--model", "x"], "--model goes with the name of one provider"),
+        (["check", "--model", "x"], "--model goes with the name of one provider"),
+        (["check", "simulatd"], "Did you mean 'simulated'"),
+        (["simulated", "--model", "x"], "--model goes with `providers check PROVIDER`"),
+        (["openai", "gpt-5-mnii"], "Did you mean 'gpt-5-mini'"),
+    ],
+)
+def test_a_call_that_makes_no_sense(call: Call, argv: list[str], says: str) -> None:
+    said = call("providers", *argv)
+    assert said.code == 2
+    assert says in said.message
+
+
+def test_the_list_says_where_each_key_is(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(here, monkeypatch, acme=ACME.format(url="https://a.invalid", timeout_s=1))
+    monkeypatch.delenv("ACME_KEY", raising=False)
+    monkeypatch.setattr(keyring, "get_password", lambda service, name: None)
+    assert "ACME_KEY (not set)" in call("providers").out
+    monkeypatch.setattr(keyring, "get_password", lambda service, name: KEY)
+    assert "ACME_KEY (keyring)" in call("providers").out
+
+    def locked(service: str, name: str) -> str:
+        raise KeyringLocked(KEY)
+
+    monkeypatch.setattr(keyring, "get_password", locked)
+    assert "ACME_KEY (keyring locked)" in call("providers").out
+    monkeypatch.setenv("ACME_KEY", KEY)
+    for argv in ([], ["acme"], ["acme", "cheap"]):
+        said = call("providers", *argv)
+        assert "ACME_KEY (env)" in said.out
+        assert KEY not in said.out + said.err
+
+
+def test_models_are_shown_with_the_prices_of_long_prompts_and_further_ones_on_request(call: Call, here: Path) -> None:
+    acme(here, "${HOST}/v1")
+    out = call("providers", "acme").out
+    assert "acme: openai_chat, ${HOST}/v1" in out
+    lines = [line.split() for line in out.splitlines()]
+    assert ["cheap", "?", "1", "2", "1"] in lines
+    assert ["prompts", "over", "9,000", "3", "4", "3"] in lines
+    further = call("providers", "openai", "gpt-6-sol").out
+    assert "gpt-6-sol" in further
+    assert "gpt-5-mini" not in further
+    assert "Prices from genai-prices" in further
