@@ -83,6 +83,8 @@ class Line:
     """Episodes that this call has admitted."""
     owing: float = 0.0
     """Predicted pico-dollars of all that it has not admitted."""
+    doubted: float = 0.0
+    """The same with what is kept back because the predictions are doubted."""
     owing_begun: int = 0
     """The part of it that is for those that were begun."""
     seconds: float = 0.0
@@ -264,7 +266,7 @@ class Admission:
             if not left:
                 continue
             due = reach * other.planned - other.done
-            share = other.owing * min(1.0, max(0.0, due / left))
+            share = other.doubted * min(1.0, max(0.0, due / left))
             found += max(share, other.owing_begun) if fresh else share
         return found
 
@@ -298,6 +300,7 @@ class Admission:
         line.flights += 1
         line.taken += 1
         line.owing = max(0.0, line.owing - own)
+        line.doubted = max(0.0, line.doubted - flight.need)
         if begun is None:
             line.fresh[place] -= 1
         else:
@@ -333,9 +336,10 @@ class Admission:
     def _predict_lanes(self) -> None:
         self._news = 0
         for line in self.lines.values():
-            fresh = sum(count * self.forecast.whole(*place).cost for place, count in line.fresh.items() if count > 0)
+            owing = {place: count * self.forecast.whole(*place).cost for place, count in line.fresh.items()}
             line.owing_begun = sum(self._whole(one[0], one) for one in line.begun.values())
-            line.owing = fresh + line.owing_begun
+            line.owing = sum(owing.values()) + line.owing_begun
+            line.doubted = line.owing + sum(cost * self.doubt(place) for place, cost in owing.items())
 
 
 def _with_failures(stats: BudgetStats) -> float:

@@ -222,3 +222,94 @@ def test_without_admission_the_mean_of_what_has_ended_is_biased() -> None:
     print(f"{error:+.5f} +- {sure:.5f}")
     assert error > 10 * sure
     assert all(sweep.unfinished > 20 for sweep in sweeps)
+
+
+def of_any_length(lane: str, draws: random.Random) -> tuple[int, float]:
+    """Around 10 steps."""
+    del lane
+    return max(1, round(draws.gauss(10, 3))), 0.5
+
+
+THREE: dict[str, Any] = {
+    "sizes": {"a": 400, "b": 200, "c": 100},
+    "widths": {"a": 32, "b": 16, "c": 4},
+    "step_s": {"a": 0.1, "b": 1.0, "c": 1.0},
+    "step_cost": {"a": UNIT, "b": 5 * UNIT, "c": UNIT},
+    "priors": {"a": 10.0, "b": 5.0, "c": 20.0},
+}
+"""A fast and cheap lane, a dear one whose prior is too low, and a narrow one whose prior is too high."""
+WHOLE = (400 + 200 * 5 + 100) * 10 * UNIT
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+@pytest.mark.parametrize("seed", range(3))
+def test_lanes_share_what_is_left_over_so_that_cells_stay_balanced(share: float, seed: int) -> None:
+    """The fastest lane could spend it all before the narrow one has got anywhere."""
+    world = World(budget=int(share * WHOLE), draw=of_any_length, seed=seed, **THREE).run()
+    reached = {lane: len(plays) / world.sizes[lane] for lane, plays in world.plays.items()}
+    assert world.unfinished == 0
+    assert world.budget is not None
+    assert 0.93 * world.budget < world.spent <= world.budget
+    assert max(reached.values()) - min(reached.values()) < 0.06, reached
+    assert world.admission.stuck()
+    assert world.admission.why() == "budget"
+    assert world.admission.owed() == pytest.approx(WHOLE - world.spent, rel=0.12)
+
+
+def test_without_a_bound_that_binds_nobody_waits() -> None:
+    world = World(budget=2 * WHOLE, draw=of_any_length, **THREE).run()
+    assert {lane: len(plays) for lane, plays in world.plays.items()} == world.sizes
+    assert (world.unfinished, world.admission.why(), world.admission.owed()) == (0, "", 0)
+
+
+def test_costs_of_failed_attempts_are_foreseen() -> None:
+    """Charges that come to twice the price of the replies, as where a provider cuts its replies off."""
+    world = World(
+        budget=2_000 * UNIT, draw=of_any_length, charge=lambda draws: 20 * UNIT * (draws.random() < 0.1)
+    ).run()
+    assert world.unfinished == 0
+    assert 40 < len(world.plays["a"]) < 70
+
+
+@pytest.mark.parametrize("deadline", [60.0, 100.0])
+def test_no_episode_starts_that_would_not_end_before_the_deadline(deadline: float) -> None:
+    world = World(budget=None, draw=of_any_length, deadline=deadline, sizes={"a": 10**4}).run()
+    assert world.now < deadline
+    assert world.now > deadline - 22
+    assert world.admission.why() == "deadline"
+    assert world.unfinished == 0
+
+
+def test_a_decision_costs_the_same_however_many_episodes_are_in_flight() -> None:
+    """Predictions asked for, as they are all that grows."""
+
+    def asked(width: int) -> float:
+        world = World(budget=10**9 * UNIT, draw=of_any_length, sizes={"a": 4 * width}, widths={"a": width})
+        counted, plain = [0], Forecast.rest
+
+        def rest(self: Forecast, agent: str, suite: str, *, cost: int, requests: int) -> float:
+            counted[0] += 1
+            return plain(self, agent, suite, cost=cost, requests=requests)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Forecast, "rest", rest)
+            world.run()
+        return counted[0] / (4 * width)
+
+    assert asked(1_000) <= 1.5 * asked(100)
+
+
+def test_a_prediction_that_was_low_is_an_exception_and_is_seen() -> None:
+    """Episodes that take six times what those before them took: nothing could have foreseen it."""
+
+    def draw(lane: str, draws: random.Random) -> tuple[int, float]:
+        world.drawn += 1
+        return (60 if world.drawn > 60 else 10), 0.5
+
+    class Counting(World):
+        drawn = 0
+
+    world = Counting(budget=1_200 * UNIT, draw=draw)
+    world.run()
+    assert world.unfinished > 0
+    assert world.spent <= 1_200 * UNIT
