@@ -4,7 +4,16 @@ import pytest
 
 from evalkit.errors import UsageError
 from evalkit.money import Price
-from evalkit.spec.catalogue import find_model, provider_names, read_provider
+from evalkit.spec.catalogue import (
+    REFUSABLE,
+    LimitsFile,
+    ModelFile,
+    ProviderFile,
+    find_model,
+    provider_names,
+    read_provider,
+)
+from evalkit.wire.table import DIALECTS
 
 GOOD = """
 dialect = "openai_chat"
@@ -137,3 +146,13 @@ def test_bad_shared_limits_are_refused(folder: Path, change: tuple[str, str], sa
     (folder / "mine.toml").write_text(SHARED.replace(*change))
     with pytest.raises(UsageError, match=says):
         read_provider("mine")
+
+
+def test_the_page_about_providers_names_every_key_and_no_other() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "providers.md").read_text()
+    section = text.partition("\n## Adding one\n")[2].partition("\n## ")[0]
+    provider, _, model = section.partition("| key of a model |")
+    for part, record in ((provider, ProviderFile), (model, ModelFile)):
+        rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| `")]
+        assert sorted(rows) == sorted(f"`{name}`" for name in record.__struct_fields__)
+    assert all(f"`{name}`" in section for name in (*DIALECTS, *REFUSABLE, *LimitsFile.__struct_fields__))
