@@ -27,7 +27,7 @@ from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
 from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, append_turn
 from evalkit.wire.verdicts import judge
@@ -153,11 +153,13 @@ def _read_usage(raw: Any) -> Usage:
         return Usage()
     read, written = count_of(raw, "cache_read_input_tokens"), count_of(raw, "cache_creation_input_tokens")
     total = min(count_of(raw, "input_tokens") + read + written, _MOST_TOKENS)
+    said = count_of(raw, "output_tokens")
     return Usage(
         input=total,
-        output=count_of(raw, "output_tokens"),
+        output=said,
         cached_read=read,
         cached_write=min(written, total - read),
+        reasoning=min(count_of(object_of(raw, "output_tokens_details"), "thinking_tokens"), said),
     )
 
 

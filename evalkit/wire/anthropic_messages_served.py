@@ -191,6 +191,7 @@ def encode_reply(reply: Reply) -> bytes:
                     "cache_creation_input_tokens": usage.cached_write,
                     "cache_read_input_tokens": usage.cached_read,
                     "output_tokens": usage.output,
+                    "output_tokens_details": {"thinking_tokens": usage.reasoning},
                 },
             }
         )[1:-1],

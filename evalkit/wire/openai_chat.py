@@ -158,7 +158,14 @@ def _read_usage(raw: Any) -> Usage:
     # DeepSeek counts cached tokens beside the others instead of within the details.
     cached = count_of(inner, "cached_tokens") if isinstance(inner, dict) else count_of(raw, "prompt_cache_hit_tokens")
     reasoning = count_of(outer, "reasoning_tokens") if isinstance(outer, dict) else 0
-    return Usage(input=read, output=written, cached_read=min(cached, read), reasoning=min(reasoning, written))
+    cached = min(cached, read)
+    return Usage(
+        input=read,
+        output=written,
+        cached_read=cached,
+        cached_write=min(count_of(inner, "cache_write_tokens"), read - cached) if isinstance(inner, dict) else 0,
+        reasoning=min(reasoning, written),
+    )
 
 
 def _text_of_parts(content: Any) -> str:

@@ -147,7 +147,10 @@ def encode_reply(reply: Reply) -> bytes:
                 "prompt_tokens": usage.input,
                 "completion_tokens": usage.output,
                 "total_tokens": usage.input + usage.output,
-                "prompt_tokens_details": {"cached_tokens": usage.cached_read},
+                "prompt_tokens_details": {
+                    "cached_tokens": usage.cached_read,
+                    "cache_write_tokens": usage.cached_write,
+                },
                 "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
             },
         }

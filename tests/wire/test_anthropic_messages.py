@@ -205,31 +205,31 @@ REPLIES = [
         Reply(text="The answer is 42.", usage=Usage(input=11, output=5), model="m-1", response_id="r1"),
         b'{"id":"r1","type":"message","role":"assistant","model":"m-1","content":[{"type":"text","text":'
         b'"The answer is 42."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":11,'
-        b'"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":5}}',
+        b'"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":5,"output_tokens_details":{"thinking_tokens":0}}}',
     ),
     (
         Reply(
             text="So:",
             calls=(ONE, TWO),
             finish="tool_calls",
-            usage=Usage(input=100, output=30, cached_read=64, cached_write=30),
+            usage=Usage(input=100, output=30, cached_read=64, cached_write=30, reasoning=20),
         ),
         b'{"id":"","type":"message","role":"assistant","model":"","content":[{"type":"text","text":"So:"},'
         b'{"type":"tool_use","id":"c1","name":"lookup","input":{"k":1}},{"type":"tool_use","id":"c2","name":"lookup",'
         b'"input":{"k":2}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":6,'
-        b'"cache_creation_input_tokens":30,"cache_read_input_tokens":64,"output_tokens":30}}',
+        b'"cache_creation_input_tokens":30,"cache_read_input_tokens":64,"output_tokens":30,"output_tokens_details":{"thinking_tokens":20}}}',
     ),
     (
         Reply(finish="refusal", usage=Usage(input=3, output=1)),
         b'{"id":"","type":"message","role":"assistant","model":"","content":[],"stop_reason":"refusal",'
         b'"stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,'
-        b'"output_tokens":1}}',
+        b'"output_tokens":1,"output_tokens_details":{"thinking_tokens":0}}}',
     ),
     (
         Reply(text="and so", finish="length", usage=Usage(input=1, output=2)),
         b'{"id":"","type":"message","role":"assistant","model":"","content":[{"type":"text","text":"and so"}],'
         b'"stop_reason":"max_tokens","stop_sequence":null,"usage":{"input_tokens":1,"cache_creation_input_tokens":0,'
-        b'"cache_read_input_tokens":0,"output_tokens":2}}',
+        b'"cache_read_input_tokens":0,"output_tokens":2,"output_tokens_details":{"thinking_tokens":0}}}',
     ),
 ]
 
@@ -300,6 +300,8 @@ def test_stop_reasons_are_put_in_our_words(reason: object, finish: str) -> None:
             {"input_tokens": 5, "cache_read_input_tokens": 9, "cache_creation_input_tokens": None, "output_tokens": 2},
             Usage(input=14, output=2, cached_read=9),
         ),
+        ({"output_tokens": 2, "output_tokens_details": {"thinking_tokens": 9}}, Usage(output=2, reasoning=2)),
+        ({"output_tokens": 2, "output_tokens_details": 9}, Usage(output=2)),
         (
             {"input_tokens": 2**40, "cache_read_input_tokens": 2**31 - 1, "cache_creation_input_tokens": 9},
             Usage(input=2**31 - 1, cached_read=2**31 - 1),

@@ -50,7 +50,7 @@ REPLIES = [
         ),
         b'{"id":"r1","object":"chat.completion","created":0,"model":"m-1","system_fingerprint":"fp","choices":[{"index":0,'
         b'"message":{"role":"assistant","content":"The answer is 42."},"finish_reason":"stop"}],"usage":{'
-        b'"prompt_tokens":11,"completion_tokens":5,"total_tokens":16,"prompt_tokens_details":{"cached_tokens":0},'
+        b'"prompt_tokens":11,"completion_tokens":5,"total_tokens":16,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},'
         b'"completion_tokens_details":{"reasoning_tokens":0}}}',
     ),
     (
@@ -60,26 +60,33 @@ REPLIES = [
                 ToolCall(id="c2", name="lookup", arguments=""),
             ),
             finish="tool_calls",
-            usage=Usage(input=100, output=30, cached_read=64, reasoning=20),
+            usage=Usage(input=100, output=30, cached_read=64, cached_write=30, reasoning=20),
         ),
         b'{"id":"","object":"chat.completion","created":0,"model":"","system_fingerprint":null,"choices":[{"index":0,'
         b'"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":'
         b'"lookup","arguments":"{\\"k\\":1}"}},{"id":"c2","type":"function","function":{"name":"lookup","arguments":""}}]},'
         b'"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130,'
-        b'"prompt_tokens_details":{"cached_tokens":64},"completion_tokens_details":{"reasoning_tokens":20}}}',
+        b'"prompt_tokens_details":{"cached_tokens":64,"cache_write_tokens":30},"completion_tokens_details":{"reasoning_tokens":20}}}',
     ),
     (
         Reply(text="I will not.", finish="refusal", usage=Usage(input=3, output=4), response_id="r3"),
         b'{"id":"r3","object":"chat.completion","created":0,"model":"","system_fingerprint":null,"choices":[{"index":0,'
         b'"message":{"role":"assistant","content":null,"refusal":"I will not."},"finish_reason":"stop"}],"usage":'
-        b'{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0},'
+        b'{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},'
         b'"completion_tokens_details":{"reasoning_tokens":0}}}',
     ),
     (
         Reply(text="and so", finish="length", usage=Usage(input=1, output=2)),
         b'{"id":"","object":"chat.completion","created":0,"model":"","system_fingerprint":null,"choices":[{"index":0,'
         b'"message":{"role":"assistant","content":"and so"},"finish_reason":"length"}],"usage":{"prompt_tokens":1,'
-        b'"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0},'
+        b'"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},'
+        b'"completion_tokens_details":{"reasoning_tokens":0}}}',
+    ),
+    (
+        Reply(finish="content_filter", usage=Usage(input=3, output=1)),
+        b'{"id":"","object":"chat.completion","created":0,"model":"","system_fingerprint":null,"choices":[{"index":0,'
+        b'"message":{"role":"assistant","content":""},"finish_reason":"content_filter"}],"usage":{"prompt_tokens":3,'
+        b'"completion_tokens":1,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},'
         b'"completion_tokens_details":{"reasoning_tokens":0}}}',
     ),
 ]
