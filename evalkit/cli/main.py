@@ -117,7 +117,11 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "plan": (
         "predict cost, tokens and time without a request",
-        ("evalkit plan runs/nightly.toml", "evalkit plan quickstart --json"),
+        (
+            "evalkit plan runs/nightly.toml",
+            "evalkit plan runs/nightly.toml --from runs/pilot",
+            "evalkit plan runs/nightly.toml --budget 20",
+        ),
     ),
     "status": (
         "what a run holds, owes and has spent",
@@ -271,6 +275,8 @@ def _run(sub: argparse.ArgumentParser) -> None:
 
 def _plan(sub: argparse.ArgumentParser) -> None:
     _sweep(sub)
+    sub.add_argument("--from", metavar="RUN", dest="basis", help="take figures from a run that has ended episodes")
+    sub.add_argument("--budget", metavar="USD", help="propose what to play for this much, at once or night by night")
     sub.add_argument("--json", action="store_true", help="the same as JSON")
     sub.add_argument(
         "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"

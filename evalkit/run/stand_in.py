@@ -46,7 +46,7 @@ class Till:
     """What the model reads and writes at most; None: not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TooLong:
     """The first request of an episode that does not fit the model's context."""
 

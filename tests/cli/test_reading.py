@@ -10,10 +10,13 @@ from evalkit.cli.display import render
 from evalkit.run.view import LaneView, View
 from tests.cli.calling import SERVED, Call
 
-PLAN = {"version", "name", "episodes", "requests", "tokens_in", "tokens_out", "usd", "budget_usd", "seconds", "cells"}
+PLAN = {
+    *("version", "name", "episodes", "requests", "tokens_in", "tokens_out", "usd", "budget_usd", "seconds", "cells"),
+    *("ended", "spent_usd", "in_flight"),
+}
 PLAN_CELL = {
     *("agent", "suite", "lane", "stand_in", "episodes", "played", "requests", "tokens_in", "tokens_out", "usd"),
-    *("longest_chain", "longest_prompt_tokens"),
+    *("longest_chain", "longest_prompt_tokens", "basis", "ended", "context_tokens", "too_long"),
 }
 STATUS = {"version", "run", "name", "episodes", "ended", "started", "owed", "steps", "running", "written_by", "money"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}

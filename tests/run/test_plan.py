@@ -2,21 +2,30 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from evalkit.cli.main import main
+from evalkit.env.table import ENVIRONMENTS
+from evalkit.report.episodes import COLUMNS, episode_results
+from evalkit.run.basis import NOTHING, Figures, basis_of
+from evalkit.run.forecast import make_priors
 from evalkit.run.freeze import Resolved, resolve
-from evalkit.run.plan import ASSUMED_REPLY_S, Plan, plan_sweep
-from evalkit.run.universe import Choice
+from evalkit.run.nights import proposal_of
+from evalkit.run.plan import ASSUMED_REPLY_S, Known, plan_sweep
+from evalkit.run.planned import Plan
+from evalkit.run.universe import Choice, episodes
 from evalkit.spec.sweep import find_sweep, read_sweep
+from evalkit.store.manifest import read_manifest
+from evalkit.store.reader import read_index, scan
 from tests.run.running import go_served, served, with_budget
 from tests.run.sweeps import resolved
 
 
 def planned(sweep: Resolved, choice: Choice | None = None, seconds: float = 60.0) -> Plan:
-    return asyncio.run(plan_sweep(sweep, choice or Choice(), seconds=seconds, reply_s={}))
+    return asyncio.run(plan_sweep(sweep, choice or Choice(), seconds=seconds))
 
 
 def a_part_of_quickstart() -> Resolved:
@@ -119,3 +128,110 @@ def test_a_suite_and_its_variants_are_planned_apart(tmp_path: Path) -> None:
     plain, varied = planned(resolved(tmp_path, text)).cells
     assert (plain.episodes, plain.played, plain.chain) == (4, 4, 200)
     assert (varied.episodes, varied.played, varied.chain) == (4, 4, 10)
+
+
+def known_from(sweep: Resolved, run: Path) -> Known:
+    """What the ended episodes of a run say."""
+    manifest = read_manifest(run)
+    results = episode_results(scan(run, COLUMNS), manifest, ENVIRONMENTS)
+    return Known(basis=basis_of("pilot", manifest, results, asyncio.run(make_priors(manifest))))
+
+
+def test_a_plan_from_a_run_is_what_that_run_took(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=5, replicates=2))
+    outcome, simulator = go_served(sweep, tmp_path / "pilot", simulate={"latency": "20ms"})
+    plan = asyncio.run(plan_sweep(sweep, Choice(), seconds=0.0, known=known_from(sweep, tmp_path / "pilot")))
+    assert plan.cost == pytest.approx(outcome.spent)
+    assert sum(cell.requests for cell in plan.cells) == pytest.approx(simulator.totals.billed)
+    assert sum(cell.tokens_in for cell in plan.cells) == pytest.approx(simulator.totals.tokens_in)
+    assert {cell.basis for cell in plan.cells} == {"8 episodes of pilot"}
+    assert all(0.02 <= seconds < 0.5 for seconds in plan.reply_s.values())
+    assert not plan.assumed
+
+
+def test_cells_that_a_run_lacks_are_scaled_by_how_its_agents_came_out(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=5))
+    go_served(sweep, tmp_path / "pilot")
+    known = known_from(sweep, tmp_path / "pilot")
+    doubled = {place: Figures(1.0, 2.0, 3.0) for place in known.basis.against}
+    known = replace(known, basis=replace(known.basis, against=doubled))
+    text = REAL.format(budget=50) + '[[agents]]\nname = "knuth-pro"\nprovider = "openai"\nmodel = "gpt-5"\n'
+    other = resolved(tmp_path, text, "other")
+    plain, scaled = (asyncio.run(plan_sweep(other, Choice(), seconds=9.0, known=one)) for one in (None, known))
+    mini, _, _ = scaled.cells
+    assert mini.requests == pytest.approx(plain.cells[0].requests)
+    assert mini.tokens_in == pytest.approx(2 * plain.cells[0].tokens_in)
+    assert mini.tokens_out == pytest.approx(3 * plain.cells[0].tokens_out)
+    assert 2 * plain.cells[0].cost < mini.cost < 3 * plain.cells[0].cost
+    assert mini.basis == "stand-in x 2: the agents of pilot"
+    assert mini.cost_high / mini.cost < plain.cells[0].cost_high / plain.cells[0].cost
+
+
+def test_a_run_that_has_begun_owes_the_rest_alone(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=4, replicates=2))
+    whole = planned(sweep)
+    go_served(sweep, tmp_path / "run", limit=3)
+    index = read_index(tmp_path / "run")
+    known = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
+    rest = asyncio.run(plan_sweep(sweep, Choice(), seconds=9.0, known=known))
+    assert sum(cell.ended for cell in rest.cells) == 6
+    assert sum(cell.episodes for cell in rest.cells) == 10
+    assert rest.spent + rest.cost == pytest.approx(whole.cost, rel=0.2)
+    again, _ = go_served(sweep, tmp_path / "run")
+    assert again.spent == pytest.approx(rest.spent + rest.cost, rel=0.2)
+    assert all(cell.cost_low < cell.cost < cell.cost_high for cell in rest.cells)
+
+
+def test_a_prompt_that_outgrows_the_model_is_told_with_its_place(tmp_path: Path) -> None:
+    text = REAL.format(budget=50).replace("periods = [4]", "periods = [30]")
+    sweep = resolved(tmp_path, text)
+    endpoint = sweep.endpoints["mini"]
+    narrow = replace(endpoint, model=replace(endpoint.model, context_tokens=8192 + 1200))
+    mini = planned(replace(sweep, endpoints={"mini": narrow})).cells[0]
+    assert mini.too_long is not None
+    assert 0 < mini.too_long.period < 30
+    assert mini.too_long.tokens > 8192 + 1200
+    assert mini.longest_prompt + 8192 >= mini.too_long.tokens
+    assert planned(sweep).cells[0].too_long is None
+
+
+def test_limits_that_lanes_share_are_a_line_of_their_own(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=3, more="limits = { simulated = { requests_per_minute = 6 } }"))
+    plan = planned(sweep)
+    *lanes, shared = plan.lanes
+    assert [len(lane.members) for lane in plan.lanes] == [0, 0, 2]
+    assert shared.requests == sum(lane.requests for lane in lanes)
+    assert (shared.bound, shared.seconds) == ("requests/min", pytest.approx(10 * shared.requests))
+    assert plan.seconds == shared.seconds
+
+
+def test_a_small_budget_narrows_what_is_in_flight(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=3))
+    wide = planned(sweep)
+    narrow = planned(with_budget(sweep, 2 * wide.dearest + 1))
+    assert (wide.in_flight, narrow.in_flight) == (None, 2)
+    assert all("in flight" in lane.bound for lane in narrow.lanes)
+    assert narrow.lanes[0].seconds > wide.lanes[0].seconds
+
+
+def test_a_proposal_played_by_its_commands_has_just_those_episodes(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=4, replicates=3))
+    plan = planned(sweep)
+    amount = round(plan.cost / 2) + plan.dearest
+    made = proposal_of(plan, sweep, NOTHING, amount)
+    (share,) = made.shares
+    assert 3 <= share.episodes < 12
+    assert made.cost <= amount - plan.dearest
+    for command in made.commands:
+        only = Choice(suites=frozenset({command.suite}), agents=frozenset(command.agents))
+        go_served(sweep, tmp_path / "run", choice=only, limit=command.limit)
+    held = read_index(tmp_path / "run").episodes
+    admitted_first = [
+        one.id
+        for agent in sweep.manifest.agents.values()
+        for one in islice(episodes(sweep.manifest, [agent], Choice()), share.episodes)
+    ]
+    assert set(held) == set(admitted_first)
+    assert all(one.ending for one in held.values())
+    assert made.to_json()["suites"][0]["more"] == share.episodes
+    assert len(made.nights) >= 2
