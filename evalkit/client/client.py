@@ -26,7 +26,7 @@ from evalkit.wire.verdicts import UNREADABLE, unreadable
 
 MOST_UNREAD = 8
 """Answers of a lane in a row that are no reply, before it ends: each is charged at its bound."""
-MOST_UNREAD_OF_ONE = 3
+MOST_UNREAD_OF_ONE = 4
 """The same of one request, before its episode is left."""
 
 
