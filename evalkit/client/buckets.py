@@ -1,7 +1,9 @@
 """Rates as token buckets: when may a request of a given size go. Arithmetic only, tested by table.
 
-A bucket starts empty and holds at most one second's worth, or what the request at the head of the line needs if that is
-more: so it is never ahead of its rate by more than a second or one request, and a request of any size goes in the end.
+A bucket starts empty and saves up at most half a second's worth, or what the request at the head of the line needs if
+that is more; a request of any size goes in the end. It fills a little below its rate: a server may count by minutes
+that begin anywhere, and none of them holds more than the limit. What is given back was paid for in time already, and is
+kept.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ import msgspec
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
-BURST_S = 1.0
+BURST_S = 0.5
+PACE = 0.98
+"""Of a configured limit. The rest covers the burst, and that requests do not arrive evenly as they left."""
 
 _LOW = 0.1
 """A provider's own limit that is not configured is paced by once less than this part of it remains ..."""
@@ -29,27 +33,38 @@ class Bucket:
     level: float = 0.0
     adopted: bool = False
     """Whether it came from a provider's headers; configured ones stay."""
+    awaited: float = 0.0
+    """What the request needs that waits for it: there is room for that."""
 
     def level_at(self, now: float, need: float) -> float:
         """The level at `now`, with room for `need`."""
-        most = max(self.per_s * BURST_S, need)
-        return min(most, self.level + (now - self.at_s) * self.per_s)
+        most = max(self.per_s * BURST_S, need, self.awaited)
+        return max(self.level, min(most, self.level + (now - self.at_s) * self.per_s))
 
     def wait_s(self, need: float, now: float) -> float:
         """Seconds until `need` is there; 0 when it is."""
         # Without the bucket's bound: it is never below `need`, so it cannot change whether that is there.
         short = need - (self.level + (now - self.at_s) * self.per_s)
         # A timer may fire a rounding error early; nobody should be made to wait a picosecond for that.
-        return short / self.per_s if short > 1e-9 * need else 0.0
+        if short <= 1e-9 * need:
+            return 0.0
+        self.awaited = need
+        return short / self.per_s
 
     def take(self, need: float, now: float) -> None:
         """Book `need`."""
         self.level = self.level_at(now, need) - need
         self.at_s = now
+        self.awaited = 0.0
 
     def give(self, amount: float) -> None:
         """Correct a booking that was too high (or, below zero, too low)."""
         self.level += amount
+
+    def lower(self, level: float, now: float) -> None:
+        """There is no more than `level`."""
+        self.level = min(self.level_at(now, 0.0), level)
+        self.at_s = now
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +72,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     input: float
     output: float
+    blind: bool = False
+    """Whether nothing was known of replies yet: the booking is then a bound, far above what is used."""
 
     def of(self, name: str) -> float:
         """Its share of one bucket."""
@@ -67,22 +84,57 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         return self.output if name == "output" else self.input + self.output
 
 
-def open_buckets(limits: Limits, now: float) -> dict[str, Bucket]:
-    """The configured limits as empty buckets, by name: `requests`, `input`, `output`."""
+Buckets = dict[str, Bucket]
+"""By name: `requests`, `input`, `output`, and `tokens` (both together) where headers tell of them."""
+
+WORDS = {"requests": "requests/min", "input": "input tokens/min", "output": "output tokens/min", "tokens": "tokens/min"}
+
+
+def open_buckets(limits: Limits, now: float) -> Buckets:
+    """The configured limits as empty buckets."""
     rates = {
         "requests": limits.requests_per_minute,
         "input": limits.input_tokens_per_minute,
         "output": limits.output_tokens_per_minute,
     }
-    return {name: Bucket(per_s=rate / 60.0, at_s=now) for name, rate in rates.items() if rate is not None}
+    return {name: Bucket(per_s=PACE * rate / 60.0, at_s=now) for name, rate in rates.items() if rate is not None}
 
 
-def wait_s(buckets: dict[str, Bucket], need: Need, now: float) -> float:
+def wait_s(buckets: Buckets, need: Need, now: float) -> float:
     """Seconds until every bucket has what the request needs."""
     return max([bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()], default=0.0)
 
 
-def heed(buckets: dict[str, Bucket], name: str, said: Allowance, now: float) -> None:
+def scarcest(buckets: Buckets, need: Need, now: float) -> str:
+    """The limit that a request waits for, in words; empty: for none."""
+    waits = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()}
+    name = max(waits, key=lambda one: waits[one], default="")
+    return WORDS[name] if name and waits[name] > 0 else ""
+
+
+def book(buckets: Buckets, need: Need, now: float) -> None:
+    """A request goes."""
+    for name, bucket in buckets.items():
+        bucket.take(need.of(name), now)
+
+
+def unbook(buckets: Buckets, need: Need, *, sent: bool) -> None:
+    """A request used no tokens; where it was not even `sent`, it counts as none."""
+    for name, bucket in buckets.items():
+        if name != "requests" or not sent:
+            bucket.give(need.of(name))
+
+
+def correct(buckets: Buckets, booked: Need, used: Need) -> None:
+    """The booking was an estimate: put it right."""
+    for name, bucket in buckets.items():
+        if name != "requests":
+            bucket.give(booked.of(name) - used.of(name))
+            if booked.blind:  # not all that was held back against the worst may go at once
+                bucket.level = min(bucket.level, max(bucket.per_s * BURST_S, bucket.awaited))
+
+
+def heed(buckets: Buckets, name: str, said: Allowance, now: float) -> None:
     """Take over what a provider says is left of its limit on `name` (`requests`, or `tokens` in and out together).
 
     A configured bucket is only ever lowered by it: the configured rate is the user's word. A limit nobody configured is
@@ -91,8 +143,7 @@ def heed(buckets: dict[str, Bucket], name: str, said: Allowance, now: float) -> 
     """
     bucket = buckets.get(name)
     if bucket is not None and not bucket.adopted:
-        bucket.level = min(bucket.level_at(now, 0.0), said.remaining)
-        bucket.at_s = now
+        bucket.lower(said.remaining, now)
     elif said.remaining < _LOW * said.limit:
         per_s = (said.limit - said.remaining) / max(said.reset_s, 1e-3)
         level = said.remaining if bucket is None else min(bucket.level_at(now, 0.0), said.remaining)

@@ -1,23 +1,29 @@
 """Whether a provider is there at all: many failures in a row and no success mean that it is not. Arithmetic only.
 
-A lane that is down sends one probe at a time, at growing intervals, so that an outage costs a handful of requests and
-not the retries of every episode. After `GIVE_UP_S` without an answer it gives up.
+A lane that is down sends one probe at a time, at intervals that grow to a few seconds: an outage costs those and not
+the retries of every episode, and its end is seen soon. After `GIVE_UP_S` without an answer it gives up.
 """
 
 DOWN_AFTER = 10
-"""Failures in a row that make a lane down."""
+"""Failures in a row that make a lane down ..."""
+DOWN_FEW = 4
+"""... or so many, if nothing has succeeded for `DOWN_S`: a lane of few episodes would use up their attempts first."""
+DOWN_S = 5.0
 FIRST_PROBE_S = 1.0
-LAST_PROBE_S = 60.0
+LAST_PROBE_S = 5.0
+"""A refused probe costs nothing, and an outage's end should not wait for it."""
 GIVE_UP_S = 900.0
 
 OUTAGE = frozenset({"connect", "reset", "timeout", "truncated", "server_error", "overload"})
-"""Kinds of failure that a provider which is not there shows. A rate limit is none: it takes somebody to say so."""
+"""Kinds of failure that a provider which is not there shows."""
+REFUSAL = "rate_limit"
+"""It takes somebody to say so, and a busy lane hears it often. Said to everything for `DOWN_S`, it is an outage too."""
 
 
 class Health:
     """The circuit breaker of one lane."""
 
-    __slots__ = ("_probe_s", "_streak", "down", "down_since", "last", "next_probe")
+    __slots__ = ("_failing_since", "_probe_s", "_streak", "down", "down_since", "last", "next_probe")
 
     def __init__(self) -> None:
         self.down = False
@@ -26,23 +32,28 @@ class Health:
         self.last = ""
         """The last failure, in words."""
         self._streak = 0
+        self._failing_since = 0.0
         self._probe_s = FIRST_PROBE_S
 
     def answered(self) -> bool:
-        """The provider answered, whatever it said. Returns whether that ended an outage."""
+        """The provider answered. Returns whether that ended an outage."""
         was = self.down
         self.down, self._streak, self._probe_s = False, 0, FIRST_PROBE_S
         return was
 
-    def failed(self, *, probe: bool, now: float, words: str) -> None:
-        """A failure of the kinds in `OUTAGE`."""
+    def failed(self, *, probe: bool, now: float, words: str, refusal: bool = False) -> None:
+        """A failure of the kinds in `OUTAGE`, or a `REFUSAL`."""
         self.last = words
+        if not self._streak:
+            self._failing_since = now
         self._streak += 1
         if self.down:
             if probe:
                 self._probe_s = min(LAST_PROBE_S, 2 * self._probe_s)
                 self.next_probe = now + self._probe_s
-        elif self._streak >= DOWN_AFTER:
+        elif (self._streak >= DOWN_AFTER and not refusal) or (
+            self._streak >= DOWN_FEW and now - self._failing_since >= DOWN_S
+        ):
             self.down, self.down_since = True, now
             self.next_probe = now + self._probe_s
 

@@ -5,17 +5,22 @@ is obeyed, a window that was cut holds, and a waiter that was cancelled leaves n
 everything allows it, admission costs no await and no future.
 
 Episodes are let in as the window opens (`join`): one that is begun while the window is still narrow would only stand in
-line with all others, each of its first steps a round trip late.
+line with all others, each of its first steps a round trip late. A lane may begin as a canary: a few episodes play, and
+all the others once one of those has made a valid action (`acted`), so that a model whose tool calls never arrive is not
+paid for by the hundred.
 """
 
 import asyncio
 import copy
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from evalkit.client.buckets import Need, heed, open_buckets, wait_s
-from evalkit.client.health import GIVE_UP_S, OUTAGE, Health
+from evalkit.client.buckets import Need, book, correct, heed, open_buckets, scarcest, unbook, wait_s
+from evalkit.client.estimate import Estimate
+from evalkit.client.hall import BARREN_EPISODES, CANARY_EPISODES, Hall
+from evalkit.client.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
+from evalkit.client.shared import Pool
 from evalkit.client.stats import LaneStats, Meter
 from evalkit.client.window import Window
 from evalkit.dialogue import Usage
@@ -25,11 +30,6 @@ from evalkit.wire.allowance import Allowance
 from evalkit.wire.verdicts import UNREADABLE
 
 CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
-
-FIRST_TOKENS_PER_BYTE = 0.25
-"""Of a request body, until replies have shown the true ratio."""
-_LEARN = 0.1
-"""Weight of the newest reply in the running estimates of its tokens."""
 
 _FREE = Need(input=0.0, output=0.0)
 
@@ -60,50 +60,57 @@ class _Waiter:
 class Lane:
     """Admission to one (provider, model) within one event loop."""
 
-    def __init__(self, name: str, *, limits: Limits, width: int) -> None:
-        """`width`: the most that may be in flight where `limits.in_flight` says nothing lower."""
+    def __init__(
+        self, name: str, *, limits: Limits, width: int, shared: Sequence[Pool] = (), canary: bool = False
+    ) -> None:
+        """`width`: the most that may be in flight where `limits.in_flight` says nothing lower. `shared`: limits that
+        hold for other lanes too, narrow ones first. `canary`: few episodes at first."""
         self.name = name
         self.unread = 0
         """Answers in a row that held no reply."""
+        self.notice = ""
+        """What a user should know of it, in a sentence; empty: nothing."""
         self._loop = asyncio.get_running_loop()
         self._window = Window(min(width, limits.in_flight or width))
         self._buckets = open_buckets(limits, self._loop.time())
+        self._pools = tuple(shared)
         self._health = Health()
         self._meter = Meter()
         self._in_flight = 0
         self._probes = 0
         self._line: deque[_Waiter] = deque()
-        self._players = 0
-        self._hall: deque[asyncio.Future[None]] = deque()
-        """Players that have no episode yet."""
+        self._hall = Hall(self._window, canary=canary)
         self._resting: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
         self._shut = False
         """Whether the fast path must look closer: paused, down or ended."""
         self._end: EvalkitError | None = None
-        self._tokens_per_byte = FIRST_TOKENS_PER_BYTE
-        self._output: float | None = None
+        self._estimate = Estimate()
 
     async def join(self) -> None:
         """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
         lane lets everybody in, to hear of it when they ask."""
-        if self._hall or not self._seats():
-            turn: asyncio.Future[None] = self._loop.create_future()
-            self._hall.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.cancelled():
-                    self._players += 1  # never let in: what `part` takes off is put on first
-                raise
-        else:
-            self._players += 1
+        await self._hall.join()
 
     def part(self) -> None:
         """An episode has left the lane."""
-        self._players -= 1
-        self._usher()
+        self._hall.part()
+
+    def acted(self) -> None:
+        """A valid action was made in one of its episodes: whatever may play may begin."""
+        self._hall.acted()
+
+    def ended_idle(self) -> bool:
+        """An episode ended without a valid action. Returns whether it is time to say so: `notice` does."""
+        if not self._hall.ended_idle():
+            return False
+        self.notice = (
+            f"{self.name}: its first {BARREN_EPISODES} episodes ended without one valid action, so it goes on with "
+            f"{CANARY_EPISODES} at a time; their scores count. Look at one with `evalkit show`: if the model meant to "
+            "call tools, correct the server (chat template, tool parser) or the agent's `tool_choice`."
+        )
+        return True
 
     def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
         """A ticket if one is to be had at once and nobody waits."""
@@ -111,9 +118,9 @@ class Lane:
             return None
         now = self._loop.time()
         need = _FREE
-        if self._buckets:
-            need = self._need(body_bytes, max_tokens)
-            if wait_s(self._buckets, need, now) > 0:
+        if self._buckets or self._pools:
+            need = self._estimate.need(body_bytes, max_tokens)
+            if wait_s(self._buckets, need, now) > 0 or not all(pool.quick(need, now) for pool in self._pools):
                 return None
         return self._admit(need, now, body_bytes)
 
@@ -124,7 +131,7 @@ class Lane:
         waiter = _Waiter(body_bytes, max_tokens)
         self._line.append(waiter)
         if self._line[0] is waiter:
-            self._serve()
+            self.serve()
         try:
             return await waiter.turn
         except asyncio.CancelledError:
@@ -132,7 +139,7 @@ class Lane:
                 self.abandon(waiter.ticket, sent=False)  # admitted and cancelled in the same breath
             elif waiter in self._line:
                 self._line.remove(waiter)
-                self._serve()
+                self.serve()
             raise
 
     def decide(self, need: Need, now: float) -> float:
@@ -150,16 +157,20 @@ class Lane:
         now = self._loop.time()
         self.unread = 0
         # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
-        full = self._in_flight >= int(self._window.size) or (bool(self._hall) and not self._line)
+        full = self._in_flight >= int(self._window.size) or (
+            bool(self._hall) and not self._line and not self._hall.canary
+        )
         self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
         if self._hall:
-            self._usher()
+            self._hall.usher()
         if self._health.answered():
-            self._window.restart()
-            self._reopen(now)
+            self._recover(now)
         self._meter.count(now, usage.input, usage.output)
-        if self._buckets:
-            self._correct(ticket, usage)
+        if usage.input and (self._buckets or self._pools):
+            used = self._estimate.learn(ticket.body_bytes, usage)
+            correct(self._buckets, ticket.need, used)
+            for pool in self._pools:
+                pool.correct(ticket.need, used)
         self._leave(ticket)
         return now - ticket.sent_at
 
@@ -169,17 +180,19 @@ class Lane:
         self._meter.fail(kind)
         self.unread += kind in UNREADABLE
         if kind in CONGESTION:
-            self._window.refused(sent_at=ticket.sent_at, now=now)
-        if kind in OUTAGE:
-            self._health.failed(probe=ticket.probe, now=now, words=message or kind)
+            self._window.refused(sent_at=ticket.sent_at, now=now, timed_out=kind == "timeout")
+        if kind in OUTAGE or kind == REFUSAL:
+            self._health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL)
             self._shut = self._shut or self._health.down
         elif self._health.answered():
-            self._window.restart()
-            self._reopen(now)
+            self._recover(now)
         if wait_s is not None:
             self.pause(now + wait_s)
-        if kind in ("rate_limit", "connect"):
-            self._give_tokens(ticket.need)  # it was turned away before it could use any
+        if kind == REFUSAL:
+            for pool in self._pools:
+                pool.refused(wait_s, now)
+        if kind in (REFUSAL, "connect"):
+            self._unbook(ticket.need, sent=True)  # it was turned away before it could use any
         if self._health.given_up(now):
             self._give_up()
         self._leave(ticket)
@@ -195,24 +208,22 @@ class Lane:
     def abandon(self, ticket: Ticket, *, sent: bool = True) -> None:
         """The attempt was cancelled. What was not even sent gives its whole booking back."""
         if not sent:
-            for name, bucket in self._buckets.items():
-                bucket.give(ticket.need.of(name))
+            self._unbook(ticket.need, sent=False)
         self._leave(ticket)
 
     def heed(self, requests: Allowance | None, tokens: Allowance | None) -> None:
         """What the provider's headers say is left."""
         now = self._loop.time()
-        if requests is not None:
-            heed(self._buckets, "requests", requests, now)
-        if tokens is not None:
-            heed(self._buckets, "tokens", tokens, now)
+        for name, said in (("requests", requests), ("tokens", tokens)):
+            if said is not None and not self._heeded(name, said, now):
+                heed(self._buckets, name, said, now)
 
     def pause(self, until: float) -> None:
         """Admit nobody before `until` (loop time). A later moment holds against an earlier one."""
         if until > self._paused_until:
             self._paused_until = until
             self._shut = True
-            self._serve()
+            self.serve()
 
     async def rest(self, seconds: float) -> None:
         """Sleep before a retry; raises at once what ends the lane."""
@@ -245,6 +256,7 @@ class Lane:
             in_flight=self._in_flight,
             window=int(self._window.size),
             waiting=len(self._line),
+            waits_for=self._waits_for(now),
             paused_s=max(0.0, self._paused_until - now),
             down=self._health.down,
             ended=str(self._end) if self._end is not None else "",
@@ -258,20 +270,38 @@ class Lane:
             failures=failures,
         )
 
-    def _need(self, body_bytes: int, max_tokens: int) -> Need:
-        output = float(max_tokens) if self._output is None else min(self._output, max_tokens)
-        return Need(input=body_bytes * self._tokens_per_byte, output=output)
+    def _heeded(self, name: str, said: Allowance, now: float) -> bool:
+        """Whether a header speaks of limits that are shared; all of those are told."""
+        return sum(pool.heed(name, said, now) for pool in self._pools) > 0
+
+    def _waits_for(self, now: float) -> str:
+        """What keeps it from having more in flight, in words."""
+        if self._end is not None or not (self._line or self._hall):
+            return ""
+        if now < self._paused_until:
+            return "pause that its provider asked for"
+        if self._health.down:
+            return "provider that does not answer"
+        if not self._line:
+            return "first valid action" if self._hall.canary else "window"
+        if self._in_flight + 1 > self._window.size:
+            return "requests in flight" if self._window.size >= self._window.most else "window"
+        head = self._line[0]
+        need = self._estimate.need(head.body_bytes, head.max_tokens)
+        said = scarcest(self._buckets, need, now)
+        return said or next(filter(None, (pool.waits_for(need, now) for pool in self._pools)), "")
 
     def _admit(self, need: Need, now: float, body_bytes: int) -> Ticket:
-        for name, bucket in self._buckets.items():
-            bucket.take(need.of(name), now)
+        book(self._buckets, need, now)
+        for pool in self._pools:
+            pool.take(self, need, now)
         self._in_flight += 1
         probe = self._health.down
         if probe:
             self._probes += 1
         return Ticket(need, now, probe, body_bytes)
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
         """Admit from the head of the line while it may go; set the timer for when it may."""
         if self._timer is not None:
             self._timer.cancel()
@@ -283,26 +313,29 @@ class Lane:
             if head.turn.done():  # cancelled, its task not yet run
                 self._line.popleft()
                 continue
-            need = self._need(head.body_bytes, head.max_tokens) if self._buckets else _FREE
+            metered = self._buckets or self._pools
+            need = self._estimate.need(head.body_bytes, head.max_tokens) if metered else _FREE
             wait = self.decide(need, now)
             if wait > 0:
                 if wait < math.inf:
-                    self._timer = self._loop.call_at(now + wait, self._serve)
+                    self._timer = self._loop.call_at(now + wait, self.serve)
+                break
+            if not self._have_room(need, now):
                 return
             self._line.popleft()
             head.ticket = self._admit(need, now, head.body_bytes)
             head.turn.set_result(head.ticket)
+        for pool in self._pools:
+            pool.withdraw(self)
 
-    def _seats(self) -> bool:
-        """Whether one more episode may begin. A window at its bound can be kept full only by those who wait."""
-        return self._players < int(self._window.size) or self._window.size >= self._window.most or self._end is not None
-
-    def _usher(self) -> None:
-        while self._hall and self._seats():
-            turn = self._hall.popleft()
-            if not turn.done():  # a cancelled player waits no more
-                self._players += 1
-                turn.set_result(None)
+    def _have_room(self, need: Need, now: float) -> bool:
+        """Whether the shared limits let the head go; where one does not, the lane stands there and in none behind."""
+        for place, pool in enumerate(self._pools):
+            if not pool.admits(self, need, now):
+                for later in self._pools[place + 1 :]:
+                    later.withdraw(self)
+                return False
+        return True
 
     def _reopen(self, now: float) -> None:
         self._shut = self._end is not None or self._health.down or now < self._paused_until
@@ -311,27 +344,24 @@ class Lane:
         self._in_flight -= 1
         if ticket.probe:
             self._probes -= 1
+        for pool in self._pools:
+            pool.leave()
         if self._line:
-            self._serve()
+            self.serve()
         elif self._shut:
             self._reopen(self._loop.time())
 
-    def _correct(self, ticket: Ticket, usage: Usage) -> None:
-        """The booking was an estimate: put it right, and learn."""
-        if usage.input:
-            used = Need(input=usage.input, output=usage.output)
-            for name, bucket in self._buckets.items():
-                if name != "requests":
-                    bucket.give(ticket.need.of(name) - used.of(name))
-            ratio = usage.input / ticket.body_bytes
-            self._tokens_per_byte += _LEARN * (ratio - self._tokens_per_byte)
-            before = usage.output if self._output is None else self._output
-            self._output = before + _LEARN * (usage.output - before)
+    def _unbook(self, need: Need, *, sent: bool) -> None:
+        unbook(self._buckets, need, sent=sent)
+        for pool in self._pools:
+            pool.unbook(need, sent=sent)
 
-    def _give_tokens(self, need: Need) -> None:
-        for name, bucket in self._buckets.items():
-            if name != "requests":
-                bucket.give(need.of(name))
+    def _recover(self, now: float) -> None:
+        """An outage is over: whoever rests because of it need rest no longer."""
+        self._window.restart()
+        self._reopen(now)
+        for woken in self._resting:
+            _wake(woken)
 
     def _give_up(self) -> None:
         why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
@@ -345,7 +375,8 @@ class Lane:
                 waiter.turn.set_exception(copy.copy(error))
         for woken in self._resting:
             _wake(woken)
-        self._usher()
+        self._hall.open = self._end is not None
+        self._hall.usher()
 
 
 def _wake(woken: "asyncio.Future[None]") -> None:

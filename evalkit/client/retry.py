@@ -60,7 +60,8 @@ def retrying(
     def wait(state: RetryCallState) -> float:
         flaw = state.outcome.exception() if state.outcome is not None else None
         assert isinstance(flaw, Retryable)
-        return backoff_s(flaw.verdict, state.attempt_number, place)
+        # Not by attempts: after an outage those who probed would rest longest.
+        return backoff_s(flaw.verdict, tries.counted, place)
 
     def stop(state: RetryCallState) -> bool:
         return exhausted(tries, clock(), state.upcoming_sleep)

@@ -18,6 +18,8 @@ class LaneStats:
     """How many it would keep in flight now."""
     waiting: int
     """Requests in its line."""
+    waits_for: str
+    """What keeps it from having more in flight, in words: a limit, its window, a pause; empty: nothing does."""
     paused_s: float
     """Seconds until it goes on, as its provider asked; 0: not paused."""
     down: bool

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.buckets import Bucket, Need, heed, open_buckets, wait_s
+from evalkit.client.buckets import PACE, Bucket, Need, heed, open_buckets, scarcest, wait_s
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
@@ -49,7 +49,8 @@ def test_no_sequence_is_ahead_of_its_rate_by_more_than_a_second_or_one_request(
 def test_all_limits_hold_at_once() -> None:
     limits = Limits(requests_per_minute=60, input_tokens_per_minute=600, output_tokens_per_minute=60_000)
     buckets = open_buckets(limits, 0.0)
-    assert wait_s(buckets, Need(input=50, output=50), 0.0) == pytest.approx(5.0)
+    assert wait_s(buckets, Need(input=50, output=50), 0.0) == pytest.approx(5.0 / PACE)
+    assert scarcest(buckets, Need(input=50, output=50), 0.0) == "input tokens/min"
     assert wait_s({}, Need(input=50, output=50), 0.0) == 0.0
 
 
