@@ -84,6 +84,7 @@ class Provider:
     default_price: Price | None = None
     """For models that the file does not list."""
     default_source: str = ""
+    """Where that price comes from, with its date."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
 
