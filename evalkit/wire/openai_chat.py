@@ -24,8 +24,11 @@ from evalkit.wire.verdicts import judge
 
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
     {"max_completion_tokens", "temperature", "top_p", "reasoning_effort", "seed", "stream", "n", "best_of"}
+    | {"functions", "function_call", "service_tier", "web_search_options", "prediction", "modalities", "audio"}
+    | {"models", "plugins"}
 )
-"""Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
+"""Body fields that `Sampling.extra` may not set: evalkit sets them itself, they are an older name of what it sets, or
+they would void the bound on cost (`models` and `plugins` are OpenRouter's: other models, and searches)."""
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:

@@ -33,7 +33,8 @@ from evalkit.wire.verdicts import judge
 _OURS = frozenset(
     {"model", "input", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"}
 ) | frozenset(
-    {"store", "include", "stream", "seed", "background", "previous_response_id", "conversation", "prompt"},
+    {"store", "include", "stream", "seed", "background", "previous_response_id", "conversation", "prompt"}
+    | {"service_tier"},
 )
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
 
