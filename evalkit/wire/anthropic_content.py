@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.dialogue import ToolCall
-from evalkit.wire.fields import object_text, text_of
+from evalkit.wire.fields import call_ids, object_text, text_of
 from evalkit.wire.lenient import dumps_any, loads_lenient
 
 
@@ -48,13 +48,15 @@ def read_content(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], byt
     texts: list[str] = []
     calls: list[ToolCall] = []
     layout: list[Any] = []
+    used = [one for one in content if isinstance(one, dict) and one.get("type") == "tool_use"]
+    ids = iter(call_ids([text_of(one, "id") for one in used]))
     for one in content:
         kind = one.get("type") if isinstance(one, dict) else None
         if kind == "text":
             texts.append(text_of(one, "text"))
             layout.append(len(texts[-1]))
         elif kind == "tool_use":
-            calls.append(_call(one, calls))
+            calls.append(_call(one, next(ids)))
             layout.append(None)
         elif isinstance(kind, str):
             layout.append(one)
@@ -62,13 +64,10 @@ def read_content(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], byt
     return "".join(texts), tuple(calls), b"" if plain else dumps_any(layout)
 
 
-def _call(one: dict[str, Any], before: Sequence[ToolCall]) -> ToolCall:
-    given = text_of(one, "id")
-    if not given or any(call.id == given for call in before):
-        given = f"call_{len(before)}"
+def _call(one: dict[str, Any], call_id: str) -> ToolCall:
     value = one.get("input")
     return ToolCall(
-        id=given, name=text_of(one, "name"), arguments="" if value is None else dumps_any(value).decode("utf-8")
+        id=call_id, name=text_of(one, "name"), arguments="" if value is None else dumps_any(value).decode("utf-8")
     )
 
 

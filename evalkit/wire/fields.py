@@ -39,6 +39,21 @@ def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def call_ids(given: Sequence[str]) -> list[str]:
+    """An id for each call of a reply, no two alike: the one it came with, or one made from its place where there is
+    none or an earlier call has the same. Results are sent back under these, so providers refuse what is not unique."""
+    found: dict[str, None] = {}
+    came = set(given)
+    for place, own in enumerate(given):
+        name = own
+        if not own or own in found:
+            name = f"call_{place}"
+            while name in came or name in found:
+                name += "_"
+        found[name] = None
+    return list(found)
+
+
 RAW = "_raw"
 """The member of a call's arguments that holds them where they are no JSON object."""
 

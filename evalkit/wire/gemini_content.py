@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalkit.dialogue import ToolCall
-from evalkit.wire.fields import object_text, text_of
+from evalkit.wire.fields import call_ids, object_text, text_of
 from evalkit.wire.lenient import dumps_any, loads_lenient
 
 UNNAMED = "unnamed"
@@ -59,13 +59,13 @@ def read_parts(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes
     texts: list[str] = []
     calls: list[ToolCall] = []
     layout: list[Any] = []
-    taken = _given_ids(content)
+    ids = iter(call_ids(_given_ids(content)))
     for one in content:
         if not isinstance(one, dict) or not one:
             continue
         call, text = one.get("functionCall"), one.get("text")
         if isinstance(call, dict):
-            calls.append(_call(call, calls, taken))
+            calls.append(_call(call, next(ids)))
             layout.append([None, _without(one, "functionCall")])
         elif isinstance(text, str) and not one.get("thought"):
             texts.append(text)
@@ -76,20 +76,15 @@ def read_parts(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes
     return "".join(texts), tuple(calls), b"" if plain else dumps_any(layout)
 
 
-def _given_ids(content: Sequence[Any]) -> frozenset[str]:
+def _given_ids(content: Sequence[Any]) -> list[str]:
     calls = [one.get("functionCall") for one in content if isinstance(one, dict)]
-    return frozenset(text_of(call, "id") for call in calls if isinstance(call, dict))
+    return [text_of(call, "id") for call in calls if isinstance(call, dict)]
 
 
-def _call(one: dict[str, Any], before: Sequence[ToolCall], taken: frozenset[str]) -> ToolCall:
-    given = text_of(one, "id")
-    if not given or any(call.id == given for call in before):
-        given = f"call_{len(before)}"
-        while given in taken:
-            given += "_"
+def _call(one: dict[str, Any], call_id: str) -> ToolCall:
     value = one.get("args")
     return ToolCall(
-        id=given, name=text_of(one, "name"), arguments="{}" if value is None else dumps_any(value).decode("utf-8")
+        id=call_id, name=text_of(one, "name"), arguments="{}" if value is None else dumps_any(value).decode("utf-8")
     )
 
 

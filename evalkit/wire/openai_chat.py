@@ -17,7 +17,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import call_ids, count_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
 from evalkit.wire.verdicts import judge
@@ -129,17 +129,15 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes
     raw = message.get("tool_calls")
     found = [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
     calls: list[ToolCall] = []
-    taken: set[str] = set()
+    ids = call_ids([text_of(one, "id") for one in found])
     kept_calls: dict[str, Any] = {}
     for place, one in enumerate(found):
         function = one.get("function")
         function = function if isinstance(function, dict) else {}
-        name, arguments, given = function.get("name"), function.get("arguments"), one.get("id")
-        given = given if isinstance(given, str) and given and given not in taken else f"call_{place}"
-        taken.add(given)
+        name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(arguments, str):
             arguments = "" if arguments is None else dumps_any(arguments).decode()
-        calls.append(ToolCall(id=given, name=name if isinstance(name, str) else "", arguments=arguments))
+        calls.append(ToolCall(id=ids[place], name=name if isinstance(name, str) else "", arguments=arguments))
         if "extra_content" in one:
             kept_calls[str(place)] = {"extra_content": one["extra_content"]}
     kept: dict[str, Any] = {}

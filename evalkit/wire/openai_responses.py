@@ -23,7 +23,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import call_ids, count_of, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import encode_error
@@ -165,19 +165,16 @@ def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _read_calls(items: Sequence[dict[str, Any]]) -> tuple[tuple[ToolCall, ...], list[dict[str, Any]]]:
     """The calls in order, and all items with each call written as it must be sent back."""
     calls: list[ToolCall] = []
-    taken: set[str] = set()
+    ids = iter(call_ids([text_of(one, "call_id") for one in items if one.get("type") == "function_call"]))
     written: list[dict[str, Any]] = []
     for item in items:
         if item.get("type") != "function_call":
             written.append(item)
             continue
-        given, arguments = text_of(item, "call_id"), item.get("arguments")
-        if not given or given in taken:
-            given = f"call_{len(calls)}"
-        taken.add(given)
+        arguments = item.get("arguments")
         if not isinstance(arguments, str):
             arguments = "" if arguments is None else dumps_any(arguments).decode()
-        call = ToolCall(id=given, name=text_of(item, "name"), arguments=arguments)
+        call = ToolCall(id=next(ids), name=text_of(item, "name"), arguments=arguments)
         calls.append(call)
         written.append({**item, "call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"})
     return tuple(calls), written
