@@ -110,12 +110,12 @@ def _summary(plan: Plan) -> Iterator[str]:
 def _lane_words(plan: Plan, lane: LanePlan) -> str:
     if lane.members:
         return (
-            f"{lane.lane}: {len(lane.members)} lanes together at least {_span(lane.seconds)}; "
+            f"{lane.lane}: {len(lane.members)} lanes together at least {show_span(lane.seconds)}; "
             f"what limits them: {lane.bound}, which they share."
         )
     assumed = " (assumed)" if lane.lane in plan.assumed else ""
     return (
-        f"{lane.lane}: about {_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
+        f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
         f"what limits it: {lane.bound}."
     )
 
@@ -159,8 +159,8 @@ def _budget_words(plan: Plan, high: float) -> str:
         return f" The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
     if plan.needed > plan.budget:
         return (
-            f" The budget of {budget} will not do: a request may cost up to {show_usd(plan.dearest)}, and the last "
-            "one must fit too."
+            f" The budget of {budget} is what it costs, but the last episode will not start without room for doubt and "
+            f"for a request's worst case ({show_usd(plan.dearest)}): {show_usd(round(plan.needed))} will do."
         )
     enough = plan.spent + high <= plan.budget
     return f" The budget of {budget} is {'enough' if enough else 'probably enough'}."
@@ -250,7 +250,8 @@ def _short(count: float) -> str:
     return f"{count:.0f}"
 
 
-def _span(seconds: float) -> str:
+def show_span(seconds: float) -> str:
+    """A time for people: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -6,10 +6,10 @@ model that costs twice its stand-in is known after a few episodes of any suite. 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from evalkit.run.stand_in import PLAIN, Sample, admitted, play_sample, price_of,
 from evalkit.run.universe import Cell, Choice, cells
 from evalkit.store.disk import write_durably
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+
+T = TypeVar("T")
 
 FILE = "forecast.json"
 WEIGHT = 3.0
@@ -291,6 +293,16 @@ def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) ->
         spread=spread,
         doubt=0.0 if agent.provider == "simulated" and agent.model == stand_in and not samples[0].cut else DOUBT,
     )
+
+
+def alone(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing, as playing in this process does, without a loop."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 async def forecast_run(manifest: Manifest, held: Mapping[str, Held], directory: Path, choice: Choice) -> Forecast:

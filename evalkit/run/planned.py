@@ -93,8 +93,10 @@ class Plan:
 
     @property
     def needed(self) -> float:
-        """Pico-dollars that a budget must hold: what is spent, the cost, and room for the last request's worst case."""
-        return self.spent + self.cost + self.dearest
+        """Pico-dollars that a budget must hold: what is spent, the cost, and what must be free for the last episode to
+        start: its cost twice more, since predictions are doubted (`admission.py`), and a request's worst case."""
+        last = max((cell.one for cell in self.cells if cell.episodes), default=0.0)
+        return self.spent + self.cost + 2 * last + self.dearest
 
     @property
     def seconds(self) -> float:

@@ -1,15 +1,25 @@
-"""What a run holds, owes and has spent, read from its directory alone; also while it is being written."""
+"""What a run holds, owes and has spent, and what it takes to finish it; read from its directory alone, also while it is
+being written.
+"""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from evalkit.run.forecast import Expected, Forecast, Range, alone, make_priors, read_priors
 from evalkit.run.money import accounts, spent
-from evalkit.run.resume import Holdings, read_holdings
-from evalkit.run.universe import Choice, episodes
+from evalkit.run.resume import Held, Holdings, read_holdings
+from evalkit.run.stand_in import admitted
+from evalkit.run.universe import Choice, cells
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest, read_manifest
+
+PAUSE_S = 120.0
+"""Seconds without a request after which a run is taken to have stood still."""
+NOTHING = Range(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +36,15 @@ class CellStatus:
     cost: int
     """Of its steps, in pico-dollars."""
     endings: dict[str, int]
+    predicted: Expected | None = None
+    """An episode as it was expected before any had ended; None where nobody asks for money."""
+    seen: Expected | None = None
+    """An ended episode on average: cost and requests; None before the first."""
+    to_finish: Range = NOTHING
+    """Pico-dollars for the rest of those that are begun and all of those that are not."""
+    requests_left: float = 0.0
+    seconds_left: float | None = None
+    """At the rate at which its lane's requests were sent, shared with the lane's other cells; None: not known."""
 
     @property
     def owed(self) -> int:
@@ -48,8 +67,20 @@ class Status:
     crash_charges: int
     """For what crashed sessions may have left in flight; unconfirmed."""
     spent: int
+    lane_seconds: Mapping[str, float]
+    """Seconds to finish, by lane, of lanes that owe something and whose rate is known."""
     open_sessions: int
     """Sessions that have neither closed nor been charged for their crash, the present one included."""
+
+    @property
+    def to_finish(self) -> Range:
+        """Pico-dollars to end every episode; the ends are the sums of the cells' ends."""
+        return Range(*(sum(ends) for ends in zip(*(cell.to_finish for cell in self.cells), strict=True)))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the slowest lane; None where no rate is known."""
+        return max(self.lane_seconds.values(), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """The status with a stable schema: `version` 1; money in USD, and as whole pico-dollars."""
@@ -72,21 +103,37 @@ class Status:
                 "crash_charges_pico_usd": self.crash_charges,
                 "open_sessions": self.open_sessions,
             },
-            "cells": [
-                {
-                    "agent": cell.agent,
-                    "suite": cell.suite,
-                    "planned": cell.planned,
-                    "ended": cell.ended,
-                    "started": cell.started,
-                    "owed": cell.owed,
-                    "steps": cell.steps,
-                    "spent_usd": cell.cost / 1e12,
-                    "endings": cell.endings,
-                }
-                for cell in self.cells
-            ],
+            "to_finish_usd": _usd(self.to_finish),
+            "seconds_left": self.seconds_left,
+            "cells": [_cell_json(cell) for cell in self.cells],
         }
+
+
+def _cell_json(cell: CellStatus) -> dict[str, Any]:
+    return {
+        "agent": cell.agent,
+        "suite": cell.suite,
+        "planned": cell.planned,
+        "ended": cell.ended,
+        "started": cell.started,
+        "owed": cell.owed,
+        "steps": cell.steps,
+        "spent_usd": cell.cost / 1e12,
+        "endings": cell.endings,
+        "predicted": _episode_json(cell.predicted),
+        "seen": _episode_json(cell.seen),
+        "to_finish_usd": _usd(cell.to_finish),
+        "requests_left": cell.requests_left,
+        "seconds_left": cell.seconds_left,
+    }
+
+
+def _episode_json(one: Expected | None) -> dict[str, float] | None:
+    return None if one is None else {"usd": one.cost / 1e12, "requests": one.requests}
+
+
+def _usd(amount: Range) -> dict[str, float]:
+    return {"low": amount.low / 1e12, "expected": amount.expected / 1e12, "high": amount.high / 1e12}
 
 
 def read_status(directory: Path) -> Status:
@@ -94,42 +141,113 @@ def read_status(directory: Path) -> Status:
     manifest = read_manifest(directory)
     holdings = read_holdings(directory)
     books = accounts(holdings.ledger, holdings.cost_by_worker)
+    held = _held(manifest, holdings)
+    forecast = _forecast(directory, manifest, held)
+    found = [_cell(manifest, place, own, forecast) for place, own in held.items()]
+    rates = _rates(directory, manifest) if any(cell.owed for cell in found) else {}
+    lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
+    lane_seconds = _lane_seconds(found, lanes, rates)
     return Status(
         directory=directory,
         name=manifest.name,
-        cells=tuple(_cells(manifest, holdings)),
+        cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in found),
         written_by=holder(directory),
         steps_cost=holdings.cost,
         charges=sum(one.charged - one.released for one in books.values()),
         crash_charges=sum(one.crashed for one in books.values()),
         spent=spent(holdings.cost, books.values()),
+        lane_seconds=lane_seconds,
         open_sessions=sum(not one.closed for one in books.values()),
     )
 
 
-def _cells(manifest: Manifest, holdings: Holdings) -> list[CellStatus]:
-    found = []
+def _held(manifest: Manifest, holdings: Holdings) -> dict[tuple[str, str], list[Held]]:
+    """By (agent, suite): the episodes that the log knows."""
+    found, cell_of = dict[tuple[str, str], list[Held]](), cells(manifest)
     for suite in manifest.suites.values():
         for agent in manifest.agents.values():
-            if suite.environment not in agent.packs:
-                continue
-            only = Choice(agents=frozenset({agent.name}), suites=frozenset({suite.name}))
-            planned, held = 0, []
-            for episode in episodes(manifest, [agent], only):
-                planned += 1
-                if episode.id in holdings.episodes:
-                    held.append(holdings.episodes[episode.id])
-            endings = Counter(one.ending for one in held if one.ending)
-            found.append(
-                CellStatus(
-                    agent=agent.name,
-                    suite=suite.name,
-                    planned=planned,
-                    ended=endings.total(),
-                    started=len(held) - endings.total(),
-                    steps=sum(one.steps for one in held),
-                    cost=sum(one.cost for one in held),
-                    endings=dict(sorted(endings.items())),
-                )
-            )
+            cell = cell_of.get((agent.name, suite.environment))
+            if cell is not None:
+                ids = (one.id for one in admitted(cell, suite, manifest.replicates)) if holdings.episodes else ()
+                found[agent.name, suite.name] = [holdings.episodes[one] for one in ids if one in holdings.episodes]
     return found
+
+
+def _forecast(directory: Path, manifest: Manifest, held: Mapping[tuple[str, str], Sequence[Held]]) -> Forecast:
+    """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
+    priors = {(one.agent, one.suite): one for one in read_priors(directory)}
+    owing = {
+        (agent, suite)
+        for (agent, suite), own in held.items()
+        if sum(bool(one.ending) for one in own) < _planned(manifest, suite)
+    }
+    if owing:
+        only = Choice(agents=frozenset(agent for agent, _ in owing), suites=frozenset(suite for _, suite in owing))
+        priors |= {(one.agent, one.suite): one for one in alone(make_priors(manifest, only, known=priors))}
+    forecast = Forecast(priors.values())
+    for (agent, suite), own in held.items():
+        for one in own:
+            if one.ending:
+                forecast.learn(agent, suite, cost=one.cost, requests=one.steps)
+    return forecast
+
+
+def _planned(manifest: Manifest, suite: str) -> int:
+    return len(manifest.suites[suite].instances) * manifest.replicates
+
+
+def _cell(manifest: Manifest, place: tuple[str, str], held: Sequence[Held], forecast: Forecast) -> CellStatus:
+    agent, suite = place
+    endings = Counter(one.ending for one in held if one.ending)
+    begun = [one for one in held if not one.ending]
+    fresh = _planned(manifest, suite) - len(held)
+    whole, prior = forecast.whole(agent, suite), forecast.priors.get(place)
+    expected = fresh * whole.cost + sum(forecast.rest(*place, cost=one.cost, requests=one.steps) for one in begun)
+    _, middle, high = forecast.owed(agent, suite, fresh + len(begun))
+    factor = high / middle if middle else 1.0
+    return CellStatus(
+        agent=agent,
+        suite=suite,
+        planned=_planned(manifest, suite),
+        ended=endings.total(),
+        started=len(begun),
+        steps=sum(one.steps for one in held),
+        cost=sum(one.cost for one in held),
+        endings=dict(sorted(endings.items())),
+        predicted=None if prior is None else prior.expected,
+        seen=forecast.seen(agent, suite),
+        to_finish=Range(expected / factor, expected, expected * factor),
+        requests_left=fresh * whole.requests + sum(max(1.0, whole.requests - one.steps) for one in begun),
+    )
+
+
+def _rates(directory: Path, manifest: Manifest) -> dict[str, float]:
+    """Requests a second by lane, while it was sending any."""
+    from evalkit.store.reader import scan
+
+    table = scan(directory, ("agent", "started_at"))
+    sent: dict[str, list[float]] = {}
+    for agent, at in zip(table.column("agent").to_pylist(), table.column("started_at").to_pylist(), strict=True):
+        sent.setdefault(manifest.agents[agent].lane, []).append(at)
+    rates = {}
+    for lane, times in sent.items():
+        times.sort()
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        busy = sum(gap for gap in gaps if gap < PAUSE_S)
+        if busy > 0:
+            rates[lane] = sum(gap < PAUSE_S for gap in gaps) / busy
+    return rates
+
+
+def _lane_seconds(
+    found: Sequence[CellStatus], lanes: Mapping[str, str], rates: Mapping[str, float]
+) -> dict[str, float]:
+    left: dict[str, float] = {}
+    for cell in found:
+        left[lanes[cell.agent]] = left.get(lanes[cell.agent], 0.0) + cell.requests_left
+    return {lane: requests / rates[lane] for lane, requests in left.items() if requests and lane in rates}
+
+
+def _share(cell: CellStatus, lanes: Mapping[str, str], rates: Mapping[str, float]) -> float | None:
+    rate = rates.get(lanes[cell.agent])
+    return 0.0 if not cell.owed else None if rate is None else cell.requests_left / rate

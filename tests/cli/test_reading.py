@@ -19,7 +19,9 @@ PLAN_CELL = {
     *("longest_chain", "longest_prompt_tokens", "basis", "ended", "context_tokens", "too_long"),
 }
 STATUS = {"version", "run", "name", "episodes", "ended", "started", "owed", "steps", "running", "written_by", "money"}
+STATUS |= {"to_finish_usd", "seconds_left"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
+STATUS_CELL |= {"predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
 TABLES = [
     *("scores", "behaviour", "refusals", "completeness", "money", "speed"),
     *("econ_scores", "econ_action_quality", "econ_exploration"),

@@ -103,7 +103,7 @@ def test_a_plan_for_a_real_model_names_its_stand_in_and_needs_no_key(
     ("budget", "words"),
     [
         ("0.0001", "will not do: raise `budget_usd`"),
-        ("0.012", "will not do: a request may cost up to"),
+        ("0.012", "will not start without room for doubt"),
         ("50", "is enough"),
     ],
 )
