@@ -1,0 +1,219 @@
+"""An alarm for nightly runs: has an agent become worse than it was? With few false alarms, however many the nights.
+
+The last night, the last two and the last four together are each held against all nights before them, since a small fall
+takes several nights to show and a great one should be told at once. Each test is a one-sided permutation test that asks
+how often chance alone would make the latest nights look so bad:
+
+    paired     where instances are shared: an instance's nights are turned round by a random number of nights, each
+               instance for itself; exact where nothing but chance tells an instance's nights apart
+    unpaired   where too few are shared: instances are dealt to the two sides anew
+
+False alarms: within `HORIZON` nights there is one with at most the chance `alpha` where nothing changes. Each night
+gets an equal part of alpha, and so does each window of a night (Bonferroni), so nothing is assumed about how nights
+hang together. Who watches m suites or agents and wants one promise for all of them gives alpha / m. What makes a whole
+night worse (a provider under load) is a change like any other.
+
+Chosen: not Student's t, which with rare successes calls a night without any a certain fall (77 % false alarms in 30
+nights of 60 instances at a chance of 0.05); not an e-process, whose baseline would have to be known: ours is estimated
+from a few nights, all later nights are held against the same ones, and a bet against such a baseline is not fair.
+Sources: Good 2005, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 3.2 and 3.6; Besag and Clifford 1991,
+"Sequential Monte Carlo p-values", for stopping early where nothing is in sight.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evalkit.seeds import Stream
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
+
+Night = Mapping[str, Sequence[float]]
+"""By instance: the values that its replicates gave that night, at least one. Name instances by what they are (suite
+and digest), so that changed ones do not pair."""
+
+WINDOWS = (1, 2, 4)
+"""How many of the last nights are taken together."""
+HORIZON = 30
+"""Nights over which alpha is spent."""
+LEAST_PAIRS = 10
+"""Shared instances from which pairs are used, if they are at least half of the window's."""
+DRAWS = 4_999
+
+_SEED = 0
+_AT_ONCE = 500
+_NOTHING_IN_SIGHT = 50
+"""Draws as bad as what was seen after which no more are made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """What tonight says."""
+
+    raised: bool
+    p: float | None
+    """Of the clearest window, times the number of windows; None where nothing could be tested."""
+    threshold: float
+    """What it is held against: alpha / `HORIZON`."""
+    nights: int = 0
+    """Nights of that window; 0 where nothing could be tested."""
+    before: float | None = None
+    """Mean over instances of the nights before the window; over shared instances where pairs were used."""
+    now: float | None = None
+    """The same of the window."""
+    pairs: int = 0
+    """Shared instances; 0 where all were compared unpaired."""
+    left_out: int = 0
+    """Instances that only one side has and that were therefore not compared."""
+    words: str
+    """One sentence for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """One window against the nights before it."""
+
+    p: float
+    nights: int
+    before: float
+    now: float
+    pairs: int = 0
+    left_out: int = 0
+
+
+def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *, tolerance: float = 0.0) -> Alarm:
+    """Whether the mean has fallen by more than `tolerance` below what it was.
+
+    history    earlier nights, oldest first; leave out those before a change that was meant
+    tonight    the newest night
+    alpha      chance of a false alarm within `HORIZON` nights, 0 to 1; below 0.02 the number of draws bounds it
+    tolerance  a fall that does not matter, in the values' units, 0 or more; exact where a fall shifts all values alike
+
+    Raises ValueError for another alpha or tolerance.
+    """
+    if not 0 < alpha < 1 or not tolerance >= 0:
+        raise ValueError(f"alpha is between 0 and 1 and a tolerance 0 or more, not {alpha} and {tolerance}")
+    nights = [_means(night) for night in (*history, tonight) if night]
+    threshold = alpha / HORIZON
+    if not tonight or len(nights) < 2:
+        why = "no earlier night" if tonight else "nothing was scored"
+        return Alarm(raised=False, p=None, threshold=threshold, words=f"no test: {why}")
+    looks = [_look(nights, size, tolerance) for size in WINDOWS if size < len(nights)]
+    look = min(looks, key=lambda one: one.p)
+    look = replace(look, p=min(1.0, look.p * len(looks)))
+    raised = look.p <= threshold
+    return Alarm(
+        raised=raised,
+        p=look.p,
+        threshold=threshold,
+        nights=look.nights,
+        before=look.before,
+        now=look.now,
+        pairs=look.pairs,
+        left_out=look.left_out,
+        words=_words(look, raised, len(nights) - look.nights),
+    )
+
+
+def _means(night: Night) -> dict[str, float]:
+    return {name: math.fsum(values) / len(values) for name, values in night.items()}
+
+
+def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float) -> _Look:
+    """The test of the last `size` nights."""
+    first, second = (_by_instance(part) for part in (nights[:-size], nights[-size:]))
+    shared = sorted(first.keys() & second.keys())
+    stream = Stream(_SEED, "report", "alarm", len(nights), size)
+    if len(shared) < max(LEAST_PAIRS, len(second) / 2):
+        sides = [np.array([np.mean(values) for _, values in sorted(side.items())]) for side in (first, second)]
+        return _Look(
+            p=_dealt(sides[0], sides[1] + tolerance, stream),
+            nights=size,
+            before=float(sides[0].mean()),
+            now=float(sides[1].mean()),
+        )
+    before = [np.array(first[name]) for name in shared]
+    now = [np.array(second[name]) for name in shared]
+    return _Look(
+        p=_turned(before, [values + tolerance for values in now], stream),
+        nights=size,
+        before=float(np.mean([values.mean() for values in before])),
+        now=float(np.mean([values.mean() for values in now])),
+        pairs=len(shared),
+        left_out=len(first) + len(second) - 2 * len(shared),
+    )
+
+
+def _by_instance(nights: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for night in nights:
+        for name, value in night.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _turned(before: "Sequence[Doubles]", now: "Sequence[Doubles]", stream: Stream) -> float:
+    """The chance of a fall as great by turning each instance's nights round; values by instance, oldest first."""
+    falls = [_falls(*both) for both in zip(before, now, strict=True)]
+    counts = np.array([len(one) for one in falls])
+    starts = np.cumsum(counts) - counts
+    flat = np.concatenate(falls)
+
+    def draw(count: int) -> "Doubles":
+        turns = (stream.uniforms(count * len(counts)).reshape(count, -1) * counts).astype(np.int64)
+        sums: Doubles = flat.take(starts + turns).sum(axis=1)
+        return sums
+
+    return _chance(float(flat[starts].sum()), draw, float(np.abs(flat).max()) * len(counts))
+
+
+def _falls(before: "Doubles", now: "Doubles") -> "Doubles":
+    """By how many nights an instance's are turned: mean of what then lies before, less that of the window."""
+    nights = len(now) + len(before)
+    sums = np.cumsum(np.concatenate([[0.0], now, before, now]))
+    windows = sums[len(now) : len(now) + nights] - sums[:nights]
+    falls: Doubles = (sums[nights] - windows) / len(before) - windows / len(now)
+    return falls
+
+
+def _dealt(before: "Doubles", now: "Doubles", stream: Stream) -> float:
+    """The chance of a fall as great by dealing all instances to the two sides anew."""
+    pool = np.concatenate([now, before])
+    total = float(pool.sum())
+
+    def draw(count: int) -> "Doubles":
+        order = stream.uniforms(count * len(pool)).reshape(count, -1)
+        chosen = np.argpartition(order, len(now) - 1, axis=1)[:, : len(now)]
+        return fall(pool.take(chosen).sum(axis=1))
+
+    def fall(windows: "Doubles") -> "Doubles":
+        falls: Doubles = (total - windows) / len(before) - windows / len(now)
+        return falls
+
+    return _chance(float(fall(now.sum())), draw, float(np.abs(pool).max()))
+
+
+def _chance(seen: float, draw: "Callable[[int], Doubles]", size: float) -> float:
+    """The share of draws that are at least what was seen, which counts as one of them."""
+    hits = made = 0
+    # Sums that are equal but for the order of adding must count as equal.
+    least = seen - 1e-9 * size
+    while made < DRAWS and hits < _NOTHING_IN_SIGHT:
+        count = min(_AT_ONCE, DRAWS - made)
+        hits += int(np.count_nonzero(draw(count) >= least))
+        made += count
+    return (1 + hits) / (1 + made)
+
+
+def _words(look: _Look, raised: bool, before: int) -> str:
+    window = "tonight" if look.nights == 1 else f"the last {look.nights} nights"
+    over = f"{look.pairs:,} shared instances" if look.pairs else "all instances, unpaired"
+    plural = "night" if before == 1 else "nights"
+    what = f"{100 * look.now:.1f} against {100 * look.before:.1f} in the {before} {plural} before"
+    return f"{'regression' if raised else 'no regression'}: {window} {what}, over {over}; p = {look.p:.2g}"

@@ -1,0 +1,73 @@
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evalkit.report.drift import COLUMNS, drift_notes, drift_tables, versions
+from evalkit.report.episodes import episode_results
+from evalkit.store.schema import steps_table
+from tests.guessing import guess
+from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+
+MANIFEST = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", [4, 5, 6])], replicates=2)
+
+
+def log(agent: str, instance: int, replicate: int, **fields: Any) -> list[Any]:
+    replies = search(4 + instance) if fields["served_model"] == "m-1" else [guess(1)] * 40
+    return rows(MANIFEST, agent, "s", f"i{instance}", replicate, replies, **fields)
+
+
+DAY = 86400.0
+OLD = {"served_model": "m-1", "started_at": 10 * DAY}
+NEW = {"served_model": "m-2", "started_at": 11 * DAY}
+
+
+@pytest.fixture(scope="module")
+def steps() -> pa.Table:
+    made = [row for i in range(3) for row in log("a", i, 0, **OLD)]
+    made += [row for i in range(2) for row in log("a", i, 1, **NEW)]
+    mixed = log("a", 2, 1, **OLD)
+    made += [*mixed[:1], *(type(row)(**{**_fields(row), **NEW}) for row in mixed[1:])]
+    made += [row for i in range(3) for row in log("b", i, 0, **OLD)]
+    return steps_table(made)
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in type(row).__dataclass_fields__}
+
+
+def test_who_answered_is_told_by_agent_with_times(steps: pa.Table) -> None:
+    found = versions(steps.select(list(COLUMNS)))
+    assert [(one.agent, one.served_model, one.first_at, len(one.episodes)) for one in found] == [
+        ("a", "m-1", 10 * DAY, 4),
+        ("a", "m-2", 11 * DAY, 3),
+        ("b", "m-1", 10 * DAY, 3),
+    ]
+    assert sum(one.replies for one in found) == steps.num_rows
+    assert drift_notes(found) == ("drift: a was served by 2 versions; the first change was seen 1970-01-12 00:00:00",)
+
+
+def test_scores_are_described_where_one_version_answered_alone(steps: pa.Table) -> None:
+    (table,) = drift_tables(steps, MANIFEST, episode_results(steps, MANIFEST, ENVIRONMENTS))
+    old, new = table.rows
+    assert (old["agent"], old["served_model"], old["first"]) == ("a", "m-1", "1970-01-11 00:00:00")
+    # The episode that both answered in counts for neither.
+    assert (old["alone"], new["alone"], old["shared"]) == (3, 2, 2)
+    assert old["score"] == 100.0 > new["score"]
+    assert new["score"] == new["shared_score"]
+    assert any("not tested" in note for note in table.notes)
+
+
+def test_one_version_is_no_drift(steps: pa.Table) -> None:
+    import pyarrow.compute as pc
+
+    alone = steps.filter(pc.equal(steps["agent"], "b"))
+    assert drift_tables(alone, MANIFEST, []) == ()
+    assert versions(steps_table([])) == []
+    silent = steps_table([row for i in range(3) for row in log("a", i, 0, served_model="")])
+    assert versions(silent) == []
+
+
+def test_a_fingerprint_alone_tells_versions_apart(steps: pa.Table) -> None:
+    marked = [row for i in range(2) for row in log("a", i, 0, **OLD, fingerprint=f"fp{i}")]
+    assert [one.fingerprint for one in versions(steps_table(marked))] == ["fp0", "fp1"]
