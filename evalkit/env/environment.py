@@ -53,6 +53,8 @@ class Observation:
     facts: Facts
     new_chat: bool = False
     """The period is over: the next request starts afresh from `opening(state)`."""
+    acted: bool = False
+    """Whether the reply made a valid action. Told to the lane alone: it is in no fact and no digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

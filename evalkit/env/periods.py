@@ -119,7 +119,7 @@ def _closing(answers: Answers[WorldT], after: State[WorldT], how: str, action: F
         facts["action"] = dict(action)
     if after.ended:
         facts["ended"] = after.ended
-    return Observation(messages=(), facts=facts, new_chat=not after.ended)
+    return Observation(messages=(), facts=facts, new_chat=not after.ended, acted=how == ACCEPTED)
 
 
 def _facts(answers: Answers[Any]) -> dict[str, Any]:

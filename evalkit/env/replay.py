@@ -56,6 +56,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     step_digest: bytes
     new_chat: bool
     """Whether the next request starts afresh; never true of an episode's last turn."""
+    acted: bool
+    """Whether the reply made a valid action."""
     ending: str
     """Why the episode is over; empty while it goes on."""
 
@@ -106,6 +108,7 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
         request_digest=asked,
         step_digest=step_digest(asked, reply_bytes, facts_bytes, observation_digest),
         new_chat=new_chat,
+        acted=observation.acted,
         ending=ending,
     )
 

@@ -15,12 +15,13 @@ from evalkit.client.keys import read_key, url_of
 from evalkit.client.lane import Lane
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_asker, open_transport
+from evalkit.client.shared import Pool
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.run.episode import Seat, first_question
-from evalkit.run.freeze import Resolved, lane_limits
+from evalkit.run.freeze import Endpoint, Resolved, lane_limits, lane_shares
 from evalkit.run.universe import Choice, Episode
 from evalkit.spec.model import Limits, Provider
 from evalkit.store.manifest import Manifest
@@ -121,6 +122,7 @@ async def open_desk(
     Raises UsageError where a key is missing, EvalkitError where a simulated provider does not start.
     """
     desk = Desk(resolved=resolved, manifest=manifest)
+    pools: dict[str, Pool] = {}
     for name, endpoint in resolved.endpoints.items():
         if choice.agents and name not in choice.agents:
             continue
@@ -134,6 +136,15 @@ async def open_desk(
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
             desk.transports[provider.name] = await stack.enter_async_context(open_transport(provider, url=url))
         if agent.lane not in desk.lanes:
-            limits = lane_limits(resolved, agent.lane)
-            desk.lanes[agent.lane] = Lane(agent.lane, limits=limits, width=resolved.sweep.width)
+            desk.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
     return desk
+
+
+def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool]) -> Lane:
+    """A model's lane; `pools` are the shared limits of all lanes, by name."""
+    shared = []
+    for one in lane_shares(resolved, endpoint):
+        if one.name not in pools:
+            pools[one.name] = Pool(one.name, limits=one.limits)
+        shared.append(pools[one.name])
+    return Lane(name, limits=lane_limits(resolved, name), width=resolved.sweep.width, shared=shared, canary=True)

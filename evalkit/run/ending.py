@@ -35,6 +35,7 @@ def outcome_of(session: Session) -> Outcome:
             *_cut_words(session, owed, owed_cost),
             *_unfinished_words(unfinished, stop.reason),
             *lane_words,
+            *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
         ),
         episodes=total,
         ended=ended,
@@ -45,7 +46,7 @@ def outcome_of(session: Session) -> Outcome:
         steps=sum(job.table.steps for job in jobs),
         elapsed_s=asyncio.get_running_loop().time() - session.began,
         spent=_spent(session),
-        unconfirmed=sum(one.crashed - one.released for one in session.accounts.values()),
+        unconfirmed=sum(one.crashed - one.confirmed for one in session.accounts.values()),
         budget=session.resolved.sweep.budget,
         example=_example(session),
     )

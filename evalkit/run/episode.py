@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Question
+from evalkit.client.lane import Lane
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.env.replay import Position, Turn, advance
@@ -79,6 +80,8 @@ class Seat:
     """The take that began at step 0: it keys the seeds, so that what is played afresh is drawn afresh."""
     cost: int = 0
     """Pico-dollars of its steps."""
+    acted: bool = False
+    """Whether a valid action has been made since it was taken up."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,6 +94,8 @@ class Table:
     """Of the whole run."""
     lane_stop: Stop
     """Of this lane alone."""
+    lane: Lane | None = None
+    """Hears of valid actions; None: nobody need hear of them."""
     deadline: float | None = None
     """In the loop's time."""
     playing: int = 0
@@ -126,6 +131,7 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, t
         seat = sit(episode)
         left = await _play(seat, asker, table)
         table.errors_in_a_row = 0
+        _tell_idle(seat, left, table)
     except EpisodeUnavailable as flaw:
         left = _park(episode, table, "unavailable", str(flaw))
         table.unavailable = str(flaw)
@@ -166,6 +172,13 @@ def _park(episode: Episode, table: Table, why: str, detail: str) -> str:
     return why
 
 
+def _tell_idle(seat: Seat, left: str, table: Table) -> None:
+    """Tell the lane of an episode that has ended without a valid action."""
+    lane = table.lane
+    if lane is not None and not seat.acted and left not in LEFT_OWED and lane.ended_idle():
+        table.log.event("no_valid_action", lane=lane.name, detail=lane.notice)
+
+
 async def _play(seat: Seat, asker: Asker, table: Table) -> str:
     position, env = seat.position, seat.episode.cell.env
     chat, parts, joined = position.messages, list[Any](), 0
@@ -191,6 +204,10 @@ async def _play(seat: Seat, asker: Asker, table: Table) -> str:
         table.steps += 1
         table.cost += answer.cost
         seat.cost += answer.cost
+        if turn.acted and not seat.acted:
+            seat.acted = True
+            if table.lane is not None:
+                table.lane.acted()
         if asker.free:
             await _breathe(table)
         else:
@@ -282,6 +299,7 @@ async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> Non
         request_digest=position.request_digest,
         step_digest=step_digest(position.request_digest, None, b"{}", NOTHING),
         new_chat=False,
+        acted=False,
         ending=flaw.ending,
     )
     table.log.append(_record(seat, nothing, b"", turn, table.worker))

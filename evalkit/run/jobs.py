@@ -68,6 +68,9 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
 def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
     deadline_s = session.resolved.sweep.deadline_s
     now = asyncio.get_running_loop().time()
+    lane = desk.lanes.get(line.name)
+    if lane is not None and (line.ended or line.begun):
+        lane.acted()  # earlier calls have had its replies: no canary is needed
     return LaneJob(
         name=line.name,
         width=max(1, min(width, line.left)),
@@ -82,9 +85,10 @@ def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
             worker=session.name,
             stop=session.stop,
             lane_stop=Stop(),
+            lane=lane,
             deadline=None if deadline_s is None else now + deadline_s,
         ),
-        lane=desk.lanes.get(line.name),
+        lane=lane,
         limit=session.options.limit,
     )
 

@@ -20,6 +20,7 @@ from evalkit.env.costbench.calls import (
     EXTRA_PARALLEL,
     FAILED,
     NOT_EXECUTED,
+    OK,
     RESULT_TEXTS,
     Desk,
     Done,
@@ -162,7 +163,8 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
     facts |= _said(before, reply.text)
     if state.ended:
         facts["ended"] = state.ended
-    return state, Observation(messages=messages, facts=facts)
+    acted = any(call["outcome"] == OK for call in facts["calls"])
+    return state, Observation(messages=messages, facts=facts, acted=acted)
 
 
 def _said(before: State, text: str) -> dict[str, Any]:

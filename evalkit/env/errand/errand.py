@@ -125,7 +125,7 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
         else:
             facts["value"] = value
     done = State(kind=state.kind, opening=state.opening, ended="complete")
-    return done, Observation(messages=(), facts=facts)
+    return done, Observation(messages=(), facts=facts, acted=facts["outcome"] == "ok")
 
 
 def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
