@@ -4,10 +4,12 @@ import argparse
 import asyncio
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.cli.choosing import choice_of, program, run_directory, sweep_of
+from evalkit.money import PicoUsd
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.plan import Known, plan_sweep
 from evalkit.store.manifest import FILE
@@ -23,13 +25,16 @@ def plan(args: argparse.Namespace) -> int:
     """Print the plan; with `--budget`, also what to play for it."""
     resolved = resolve(sweep_of(args))
     known = _known(args, resolved)
+    amount = resolved.sweep.budget if args.budget is not None else None
+    if amount is not None:
+        # What is to be spent now comes on top of what the run has spent.
+        resolved = replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(known.spent + amount)))
     made = asyncio.run(plan_sweep(resolved, choice_of(args.only, resolved), seconds=SECONDS, known=known))
     proposal = None
-    if args.budget is not None:
+    if amount is not None:
         from evalkit.run.nights import proposal_of
 
-        assert resolved.sweep.budget is not None
-        proposal = proposal_of(made, resolved, known.basis, resolved.sweep.budget)
+        proposal = proposal_of(made, resolved, known.basis, amount)
     if args.json:
         import orjson
 
@@ -38,7 +43,7 @@ def plan(args: argparse.Namespace) -> int:
         return 0
     from evalkit.cli.plan_words import print_plan, print_proposal
 
-    print_plan(made)
+    print_plan(made, judge=proposal is None)
     if proposal is not None:
         print_proposal(proposal, f"{program()} run {shlex.quote(args.sweep)}")
     else:

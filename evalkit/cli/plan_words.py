@@ -20,8 +20,8 @@ NAMED = 4
 NIGHTS_SHOWN = 10
 
 
-def print_plan(plan: Plan) -> None:
-    """Print a plan: cells, totals, lanes, warnings, notes."""
+def print_plan(plan: Plan, *, judge: bool = True) -> None:
+    """Print a plan: cells, totals, lanes, warnings, notes. `judge`: say whether the budget will do."""
     from evalkit.report.terminal import console as console_of
 
     console = console_of()
@@ -38,7 +38,7 @@ def print_plan(plan: Plan) -> None:
         above = cell.suite
     console.print(table)
     console.print()
-    for line in _summary(plan):
+    for line in _summary(plan, judge=judge):
         console.print(line, markup=False)
     for line in _notes(plan, wide=wide):
         console.print(line, markup=False, style="dim")
@@ -80,7 +80,7 @@ def _range(low: float, high: float) -> str:
     return f"{shown[0]} to {shown[1]}" if shown[0] != shown[1] else ""
 
 
-def _summary(plan: Plan) -> Iterator[str]:
+def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
     episodes, requests = (round(sum(getattr(cell, key) for cell in plan.cells)) for key in ("episodes", "requests"))
     tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
     low, high = (sum(getattr(cell, f"cost_{end}") for cell in plan.cells) for end in ("low", "high"))
@@ -88,7 +88,7 @@ def _summary(plan: Plan) -> Iterator[str]:
     left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
     yield f"{episodes:,} episodes{left}, {requests:,} requests, {tokens[0]} tokens in, {tokens[1]} out."
     spread = _range(low, high)
-    yield f"Cost: {show_usd(round(plan.cost))}{spread and f' ({spread})'}.{_budget_words(plan, high)}"
+    yield f"Cost: {show_usd(round(plan.cost))}{spread and f' ({spread})'}.{_budget_words(plan, high) if judge else ''}"
     for lane in plan.lanes:
         if lane.requests:
             yield _lane_words(plan, lane)
@@ -187,7 +187,7 @@ def print_proposal(proposal: "Proposal", run: str) -> None:
 
 def _proposal_words(proposal: "Proposal", run: str) -> Iterator[str]:
     yield (
-        f"Widest interval: {_width(proposal.worst)}, for {show_usd(round(proposal.cost))} expected; "
+        f"Widest interval: {_width(proposal.worst)} of 100, for {show_usd(round(proposal.cost))} expected; "
         f"{show_usd(proposal.kept)} is kept for the last request's worst case. Episodes are those of each agent."
     )
     if any(not math.isfinite(share.width) for share in proposal.shares):

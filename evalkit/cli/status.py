@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 WIDE = 110
 """Columns from which on each cell's range and time are shown."""
+NAME = 18
+"""Columns of a name that is not broken for the sake of others."""
 
 
 def status(args: argparse.Namespace) -> int:
@@ -36,8 +38,9 @@ def _print(found: Status) -> None:
 
     console = console_of()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("suite", overflow="fold")
-    table.add_column("agent", overflow="fold")
+    for column, names in (("suite", [one.suite for one in found.cells]), ("agent", [one.agent for one in found.cells])):
+        # Endings break before names do.
+        table.add_column(column, overflow="fold", min_width=min(NAME, max(map(len, names), default=0)))
     for column in ("planned", "ended", "begun", "steps", "spent"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("endings")

@@ -158,7 +158,7 @@ def basis_of(name: str, manifest: Manifest, results: Iterable[Result], priors: I
     """A run's ended episodes as a basis; `priors`: the stand-ins' play of its cells."""
     by_cell: dict[tuple[str, str], list[Result]] = {}
     for one in results:
-        if one.finished and manifest.agents[one.agent].provider:
+        if one.finished:
             by_cell.setdefault((one.agent, one.suite), []).append(one)
     cells = {place: _seen(episodes) for place, episodes in by_cell.items()}
     against = {}

@@ -187,7 +187,7 @@ def _estimate(agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis
     seen = basis.cell(agent, suite)
     if seen is not None:
         paid, doubt = basis.cost(agent, seen.mean, seen), seen.spread / math.sqrt(seen.episodes)
-        return _Estimate(seen.mean, paid, seen.spread, doubt, f"{seen.episodes:,} episodes of {basis.name}")
+        return _Estimate(seen.mean, paid, seen.spread, doubt, _count_words(seen.episodes, basis.name))
     doubt = spread / math.sqrt(count)
     if itself:
         return _Estimate(sampled, cost, spread, doubt, "the policy itself")
@@ -201,6 +201,10 @@ def _estimate(agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis
     return _Estimate(
         mean, paid, spread, math.hypot(doubt, SCALED_DOUBT), f"stand-in x {factors.tokens_in:.2g}: {words}"
     )
+
+
+def _count_words(count: int, run: str) -> str:
+    return f"{count:,} episode{'s' if count != 1 else ''} of {run}"
 
 
 def _spread(costs: Sequence[int]) -> float:
