@@ -70,6 +70,8 @@ def mean_interval(
         return None
     groups = instance_means(replicates, strata)
     estimate = mean_of_instances(replicates)
+    if all(np.ptp(means) == 0 for means in groups):
+        return Interval(low=estimate, high=estimate)
     low, high = np.quantile(_resampled_means(groups, place), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     width = _widening(groups)
     # A bound on the wrong side of the estimate can only come from rounding.
