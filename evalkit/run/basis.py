@@ -137,13 +137,19 @@ class Basis:
         return None
 
     def scatter(self, agent: ManifestAgent, suite: str) -> tuple[float, float] | None:
-        """(between, within) of the scores of a cell; None where too few are known."""
+        """(between, within) of the scores of a cell, as far as it is believed; None where none is known."""
         seen = self.cell(agent, suite)
-        return None if seen is None or seen.episodes < LEAST_SCORES else (seen.between, seen.within)
+        if seen is None:
+            return None
+        share = SCATTER_WEIGHT / (SCATTER_WEIGHT + seen.episodes)
+        return (
+            math.sqrt(share * BETWEEN**2 + (1 - share) * seen.between**2),
+            math.sqrt(share * WITHIN**2 + (1 - share) * seen.within**2),
+        )
 
 
-LEAST_SCORES = 3
-"""Episodes from which on scores are believed to scatter as they do."""
+SCATTER_WEIGHT = 3.0
+"""Episodes that the default scatter counts as: a few that all reached the optimum do not say that all will."""
 
 NOTHING = Basis(cells={}, agents={}, against={})
 

@@ -235,3 +235,13 @@ def test_a_proposal_played_by_its_commands_has_just_those_episodes(tmp_path: Pat
     assert all(one.ending for one in held.values())
     assert made.to_json()["suites"][0]["more"] == share.episodes
     assert len(made.nights) >= 2
+
+
+def test_scores_that_are_all_the_same_are_not_believed_to_stay_so(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=60))
+    go_served(sweep, tmp_path / "pilot")
+    basis = known_from(sweep, tmp_path / "pilot").basis
+    (place,) = [one for one in basis.cells if one[0] == "knuth"]
+    assert (basis.cells[place].between, basis.cells[place].within) == (0, 0)
+    scatter = basis.scatter(sweep.manifest.agents["knuth"], place[1])
+    assert scatter == pytest.approx((0.4 * (3 / 7) ** 0.5, 0.3 * (3 / 7) ** 0.5))
