@@ -5,6 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 LOCK := requirements.lock
+# The official SDKs bring many packages along; here the lock's environment stays as it is locked.
+SDKS := .venv-sdks
 
 # Where golden files and the reference's data lie, for `make conform`.
 GOLDENS ?= ../shared/goldens
@@ -17,7 +19,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check format bench conform soak lock wheel setup clean
+.PHONY: help run test check format bench conform soak chaos sdks lock wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -49,6 +51,17 @@ conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=di
 soak: $(READY) ## kill and resume, many times in a row (minutes)
 	$(PY) -m pytest -m soak
 
+chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
+	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
+
+sdks: $(SDKS)/.ready ## whole episodes through the providers' own SDKs and LiteLLM, installed apart
+	$(SDKS)/bin/python -m pytest -p no:cacheprovider tests/sdks
+
+$(SDKS)/.ready: pyproject.toml | $(READY)
+	$(PY) -m venv $(SDKS)
+	$(SDKS)/bin/python -m pip install --quiet --editable ".[sdks]" "hypothesis>=6.100" "pytest>=8"
+	@touch $@
+
 lock: $(READY) ## resolve the dependencies afresh into the lock
 	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $(LOCK)
@@ -71,5 +84,5 @@ $(READY): pyproject.toml $(LOCK)
 	@touch $(READY)
 
 clean: ## remove .venv, caches and built files; runs stay
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) $(SDKS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -93,45 +93,49 @@ def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> 
     return Share(read=read, write=max(0, last - read), entries=(*entries, hit.digest) if hit else entries)
 
 
-def _beginnings(pieces: Iterator[tuple[Any, bool]]) -> Iterator[Beginning]:
+_Piece = tuple[str, Any, bool]
+"""Where it stands, its JSON value, whether it is marked."""
+
+
+def _beginnings(pieces: Iterator[_Piece]) -> Iterator[Beginning]:
     running, size = hashlib.blake2b(digest_size=16), 0
-    for piece, marked in pieces:
+    for where, piece, marked in pieces:
         text = orjson.dumps(piece)
         size += len(text)
         # The length goes in first: two pieces are not one that reads like both.
-        running.update(b"%d:" % len(text))
+        running.update(f"{where}:{len(text)}:".encode())
         running.update(text)
         yield Beginning(running.digest(), size // BYTES_PER_TOKEN, marked)
 
 
-def _pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[tuple[Any, bool]]]:
+def _pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[_Piece]]:
     """The named fields in this order; the last is the chat, of which every entry is a piece."""
 
-    def pieces(value: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
+    def pieces(value: Mapping[str, Any]) -> Iterator[_Piece]:
         for name in names[:-1]:
             if value.get(name):
-                yield value[name], False
+                yield name, value[name], False
         chat = value[names[-1]]
-        yield from ((one, False) for one in (chat if isinstance(chat, list) else [chat]))
+        yield from ((names[-1], one, False) for one in (chat if isinstance(chat, list) else [chat]))
 
     return pieces
 
 
-def _anthropic_pieces(value: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
+def _anthropic_pieces(value: Mapping[str, Any]) -> Iterator[_Piece]:
     blocks = [("tools", one) for one in value.get("tools") or []]
     blocks += [("system", one) for one in _blocks(value.get("system") or [])]
     blocks += [(turn["role"], one) for turn in value["messages"] for one in _blocks(turn["content"])]
     for place, (where, one) in enumerate(blocks):
         plain = {name: field for name, field in one.items() if name != "cache_control"}
         whole = place == len(blocks) - 1 and bool(value.get("cache_control"))
-        yield [where, plain], whole or bool(one.get("cache_control"))
+        yield where, plain, whole or bool(one.get("cache_control"))
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-_PIECES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[tuple[Any, bool]]]] = {
+_PIECES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[_Piece]]] = {
     "openai_chat": _pieces_of("tools", "messages"),
     "openai_responses": _pieces_of("tools", "instructions", "input"),
     "anthropic_messages": _anthropic_pieces,

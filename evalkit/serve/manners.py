@@ -13,6 +13,7 @@ from email.utils import format_datetime
 
 import orjson
 
+from evalkit.dialogue import Request
 from evalkit.serve.limits import Standing, show_span
 
 CREATED_S = 1_700_000_000
@@ -39,6 +40,10 @@ class Manner:
     """(where the limits stand, by kind; now in Unix time) -> headers."""
     wait_in_body: bool = False
     """Whether the wait that a refusal asks for stands in its body and not in a header."""
+    keys: Callable[[str], Sequence[tuple[str, str]]]
+    """A key -> the headers (name in lower case, value) of which any one carries it."""
+    objection: Callable[[Mapping[str, str], Request], str] = lambda _headers, _request: ""
+    """(headers, request) -> what is wrong with them together, as an error's message; empty: nothing."""
     bad_key_status: int = 401
     bad_key_code: str = "invalid_api_key"
     models: Callable[[Sequence[str]], object]
@@ -109,6 +114,23 @@ def _anthropic_limits(standings: Mapping[str, Standing], wall_s: float) -> dict[
     return found
 
 
+_VERSIONS = ("2023-06-01", "2026-10-21")
+
+
+def _anthropic_objection(headers: Mapping[str, str], request: Request) -> str:
+    """Every request names a version of the API, and the newest has no sampling fields any more."""
+    version, sampling = headers.get("anthropic-version", ""), request.sampling
+    if version not in _VERSIONS:
+        return f"anthropic-version: is required: one of {', '.join(_VERSIONS)}"
+    if version == _VERSIONS[-1] and (sampling.temperature is not None or sampling.top_p is not None):
+        return f"temperature, top_p: are not supported in version {version}"
+    return ""
+
+
+def _bearer(key: str) -> tuple[str, str]:
+    return "authorization", f"Bearer {key}"
+
+
 def _openai_model(model: str) -> dict[str, object]:
     return {"id": model, "object": "model", "created": CREATED_S, "owned_by": "evalkit"}
 
@@ -119,7 +141,7 @@ def _openai_models(models: Sequence[str]) -> object:
 
 def _anthropic_model(model: str) -> dict[str, object]:
     created = datetime.fromtimestamp(CREATED_S, UTC).strftime(_MOMENT)
-    return {"type": "model", "id": model, "display_name": model, "created_at": created}
+    return {"type": "model", "id": model, "display_name": model, "created_at": created, "lifecycle": "active"}
 
 
 def _anthropic_models(models: Sequence[str]) -> object:
@@ -138,6 +160,7 @@ def _openai(prefix: str, digits: int) -> Manner:
         id_header="x-request-id",
         reply_id=lambda name: f"{prefix}{name[:digits]}",
         limit_headers=_openai_limits,
+        keys=lambda key: [_bearer(key)],
         models=_openai_models,
         model=_openai_model,
     )
@@ -152,6 +175,9 @@ MANNERS: Mapping[str, Manner] = {
         id_header="request-id",
         reply_id=lambda name: f"msg_01{name[:22]}",
         limit_headers=_anthropic_limits,
+        # Its SDK sends the second since version 2.
+        keys=lambda key: [("x-api-key", key), _bearer(key)],
+        objection=_anthropic_objection,
         models=_anthropic_models,
         model=_anthropic_model,
     ),
@@ -163,6 +189,7 @@ MANNERS: Mapping[str, Manner] = {
         reply_id=lambda name: name[:22],
         limit_headers=lambda _standings, _wall_s: {},
         wait_in_body=True,
+        keys=lambda key: [("x-goog-api-key", key)],
         bad_key_status=400,
         bad_key_code="api_key_invalid",
         models=lambda models: {"models": [_gemini_model(model) for model in models]},

@@ -191,6 +191,9 @@ def _read(simulator: Simulator, route: Route, arrival: Arrival, tokens_in: int) 
         model, request = route.dialect.decode_request(arrival.body, route.model)
     except ValueError as flaw:
         raise Refusal(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
+    objection = route.manner.objection(arrival.headers, request)
+    if objection:
+        raise Refusal(status=400, code="invalid_body", message=objection)
     if request.seed == 0:
         request = replace(request, seed=_seed(arrival))
     if model not in options.models:

@@ -45,13 +45,9 @@ def failed(refusal: Refusal, route: Route) -> Outcome:
 
 def check_key(route: Route, key: str, headers: Mapping[str, str]) -> None:
     """Raises Refusal where a key is wanted and another one, or none, is there."""
-    if not key:
-        return
-    for name, value in route.dialect.headers(key).items():
-        if headers.get(name.lower()) != value:
-            message = "Incorrect API key provided, or none: API key not valid."
-            manner = route.manner
-            raise Refusal(status=manner.bad_key_status, code=manner.bad_key_code, message=message)
+    if key and not any(headers.get(name) == value for name, value in route.manner.keys(key)):
+        message = "Incorrect API key provided, or none: API key not valid."
+        raise Refusal(status=route.manner.bad_key_status, code=route.manner.bad_key_code, message=message)
 
 
 def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Outcome:

@@ -97,7 +97,8 @@ def _tool(one: Any, place: int) -> Tool:
         raise ValueError(f"{where}.name: must be a text")
     if "parameters" in one and "parametersJsonSchema" in one:
         raise ValueError(f"{where}: only one of parameters and parameters_json_schema may be set")
-    schema = one.get("parametersJsonSchema", one.get("parameters", {}))
+    # Google's own SDK writes this one name with underscores; the API takes either.
+    schema = one.get("parametersJsonSchema", one.get("parameters_json_schema", one.get("parameters", {})))
     if not isinstance(schema, dict):
         raise ValueError(f"{where}.parameters: must be an object")
     return Tool(name=one["name"], description=one.get("description") or "", parameters=schema)

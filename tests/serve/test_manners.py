@@ -169,3 +169,24 @@ def test_base_urls_name_every_dialect() -> None:
     assert [line.split()[0] for line in lines] == list(DIALECTS)
     assert lines[0].endswith("http://h:1/v1")
     assert "http://h:1/v1beta" in lines[list(DIALECTS).index("gemini")]
+
+
+@pytest.mark.parametrize(
+    ("version", "temperature", "status"),
+    [
+        ("2023-06-01", 0.5, 200),
+        ("2026-10-21", None, 200),
+        ("2026-10-21", 0.5, 400),
+        ("2024-01-01", None, 400),
+        ("", None, 400),
+    ],
+)
+def test_anthropics_requests_name_a_version_and_the_newest_takes_no_sampling_fields(
+    version: str, temperature: float | None, status: int
+) -> None:
+    plain = spoken("anthropic_messages")
+    body = orjson.loads(plain.body) | ({} if temperature is None else {"temperature": temperature})
+    headers = {"authorization": "Bearer sk-1", "anthropic-version": version}
+    asked = Arrival(method="POST", path=plain.path, headers=headers, body=orjson.dumps(body))
+    outcome = handle(open_simulator(options_from({"key": "sk-1"}), 0.0), asked, 0.0)
+    assert outcome.status == status

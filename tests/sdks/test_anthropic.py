@@ -1,0 +1,122 @@
+"""Anthropic's SDK against the simulated provider: whole episodes over Messages, and its errors."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from evalkit.dialogue import Message, Reply, Request, ToolCall
+from evalkit.env.environment import Environment
+from evalkit.serve.launch import simulated
+from evalkit.serve.provider import BASE_PATH
+from tests.sdks.holding import EPISODES, KEY, WHY, hold
+
+anthropic = pytest.importorskip("anthropic", reason=WHY)
+from anthropic.types import MessageParam, TextBlock, ToolParam, ToolUseBlock  # noqa: E402
+
+_FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with simulated({"key": KEY, "rpm": 1_000_000, "cache": "5m"}) as url:
+        yield url.removesuffix(BASE_PATH)
+
+
+class Messages:
+    """A chat of Messages."""
+
+    def __init__(self, client: Any, model: str) -> None:
+        self.client, self.model = client, model
+        self.system: list[dict[str, str]] = []
+        self.chat: list[MessageParam] = []
+        self.tools: list[ToolParam] = []
+        self.cached = 0
+
+    def hear(self, messages: Sequence[Message]) -> None:
+        blocks: list[Any] = []
+        for one in messages:
+            if one.role == "system":
+                self.system.append({"type": "text", "text": one.text})
+            elif one.role == "tool":
+                blocks.append({"type": "tool_result", "tool_use_id": one.call_id, "content": one.text})
+            else:
+                blocks.append({"type": "text", "text": one.text})
+        self.chat.append({"role": "user", "content": blocks})
+
+    def ask(self, request: Request, headers: dict[str, str]) -> Reply:
+        tools: list[ToolParam] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": {"type": "object", **tool.parameters},
+            }
+            for tool in request.tools
+        ]
+        done = self.client.messages.create(
+            model=self.model,
+            system=self.system,
+            messages=self.chat,
+            tools=tools,
+            max_tokens=request.sampling.max_tokens,
+            cache_control={"type": "ephemeral"},
+            extra_headers=headers,
+        )
+        assert done.id.startswith("msg_01")
+        assert done.usage.output_tokens > 0
+        read, written = done.usage.cache_read_input_tokens, done.usage.cache_creation_input_tokens
+        if tools == self.tools:
+            # What was written up to the last turn is read in this one.
+            assert read == self.cached
+        self.tools, self.cached = tools, read + written
+        self.chat.append({"role": "assistant", "content": done.content})
+        text = "".join(one.text for one in done.content if isinstance(one, TextBlock))
+        calls = tuple(
+            ToolCall(id=one.id, name=one.name, arguments=json.dumps(one.input))
+            for one in done.content
+            if isinstance(one, ToolUseBlock)
+        )
+        return Reply(text=text, calls=calls, finish=_FINISHES[done.stop_reason])
+
+
+@pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
+def test_an_episode_is_the_one_the_policy_plays(
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str
+) -> None:
+    with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
+        hold(env, parameters, name, lambda: Messages(client, name))
+
+
+def say(client: Any, model: str = "knuth", **more: Any) -> Any:
+    return client.messages.create(model=model, messages=[{"role": "user", "content": "Begin."}], max_tokens=100, **more)
+
+
+def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
+    with (
+        anthropic.Anthropic(base_url=url, api_key="sk-wrong", max_retries=0) as client,
+        pytest.raises(anthropic.AuthenticationError) as wrong_key,
+    ):
+        say(client)
+    assert wrong_key.value.request_id.startswith("req_")
+    with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
+        with pytest.raises(anthropic.NotFoundError, match="gpt-9"):
+            say(client, "gpt-9")
+        with pytest.raises(anthropic.BadRequestError, match="stream: is not supported"):
+            say(client, stream=True)
+        assert {card.id for card in client.models.list()} >= {"knuth", "random"}
+        assert client.models.retrieve("knuth").display_name == "knuth"
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_a_rate_limit_raises_and_its_wait_is_honoured(form: str) -> None:
+    # One request every 1.2 s: longer than the SDK would wait by itself.
+    with simulated({"rpm": 50, "burst": "1s", "retry_after_form": form}) as url:
+        host = url.removesuffix(BASE_PATH)
+        with anthropic.Anthropic(base_url=host, api_key=KEY, max_retries=0) as client:
+            say(client)
+            with pytest.raises(anthropic.RateLimitError) as limited:
+                say(client)
+        assert limited.value.response.headers["anthropic-ratelimit-requests-limit"] == "50"
+        with anthropic.Anthropic(base_url=host, api_key=KEY, max_retries=1) as client:
+            assert say(client).id.startswith("msg_01")

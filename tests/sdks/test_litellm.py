@@ -1,0 +1,156 @@
+"""evalkit's own client against a LiteLLM proxy, which many put before their providers; here it answers by itself."""
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from evalkit.store.reader import scan
+from tests.run.running import go
+from tests.run.sweeps import resolved
+from tests.sdks.holding import WHY
+
+# Looked for and not imported: when it is, it asks the network for prices.
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason=WHY)
+
+READY_WITHIN_S = 90.0
+KEY = "sk-" + "0123456789abcdef" * 4
+ASSIGNMENT = {f"W{i}": f"T{i}" for i in range(1, 11)}
+CALL = {"name": "submit_assignment", "arguments": json.dumps({"assignment": str(ASSIGNMENT)})}
+USAGE = {"prompt_tokens": 300, "completion_tokens": 40, "total_tokens": 340}
+"""What the proxy says of every reply."""
+PROVIDER = """
+dialect = "openai_chat"
+url = "{url}"
+key_env = "LITELLM_MASTER_KEY"
+any_model = true
+[usd_per_mtok]
+input = "1"
+output = "4"
+as_of = 2026-11-21
+source = "made up"
+"""
+SWEEP = """
+[[agents]]
+name = "mocked"
+provider = "litellm"
+model = "always"
+[[agents]]
+name = "here"
+policy = "scripted"
+replies = [{{ calls = [{{ name = "submit_assignment", arguments = {{ assignment = "{assignment}" }} }}] }}]
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0", "seed-1", "seed-2"]
+vary = {{ periods = [4] }}
+"""
+"""The same replies from the proxy and from a policy in this process."""
+
+
+@dataclass(frozen=True)
+class Proxy:
+    url: str
+    log: Path
+
+
+def config() -> str:
+    """The proxy's configuration: one model that submits the same assignment in every turn. JSON is YAML."""
+    message = {"role": "assistant", "content": None}
+    calls = [{"id": "call_1", "type": "function", "function": CALL}]
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": {**message, "tool_calls": calls}}
+    mocked = {"id": "mocked-1", "object": "chat.completion", "model": "always", "choices": [choice], "usage": USAGE}
+    model = {"model": "openai/always", "api_key": "none", "mock_response": mocked}
+    models = [{"model_name": "always", "litellm_params": model}]
+    return json.dumps({"model_list": models, "litellm_settings": {"telemetry": False}})
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A LiteLLM proxy as a child process that cannot reach anything beyond this machine."""
+    folder = tmp_path_factory.mktemp("litellm")
+    (folder / "config.yaml").write_text(config())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+    environment = {
+        **{name: value for name, value in os.environ.items() if name.lower() not in ("http_proxy", "https_proxy")},
+        **nowhere,
+        "NO_PROXY": "127.0.0.1",
+        "LITELLM_MASTER_KEY": KEY,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    # Its program stands beside this interpreter.
+    program = [str(Path(sys.executable).parent / "litellm"), "--config", "config.yaml"]
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen(
+            [*program, "--host", "127.0.0.1", "--port", str(port)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        await_ready(child, f"http://127.0.0.1:{port}/health/liveliness", folder / "log")
+        yield Proxy(f"http://127.0.0.1:{port}/v1", folder / "log")
+    finally:
+        child.terminate()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def await_ready(child: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and child.poll() is None:
+        try:
+            with opener.open(url, timeout=5) as page:
+                page.read()
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    pytest.fail(f"the proxy was not ready within {READY_WITHIN_S:g} s: {log.read_text()[-2000:]}")
+
+
+@pytest.fixture
+def lab(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose provider `litellm` is the proxy."""
+    (tmp_path / "providers").mkdir()
+    (tmp_path / "providers" / "litellm.toml").write_text(PROVIDER.format(url=proxy.url))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LITELLM_MASTER_KEY", KEY)
+    return tmp_path
+
+
+def test_whole_episodes_are_held_through_the_proxy_and_score_as_the_same_replies_do_here(
+    lab: Path, proxy: Proxy
+) -> None:
+    sweep = resolved(lab, SWEEP.format(assignment=ASSIGNMENT))
+    outcome = go(sweep, lab / "run")
+    assert (outcome.exit_code, outcome.owed, outcome.messages) == (0, 0, ())
+    assert outcome.ended == outcome.episodes == 6
+    rows = scan(lab / "run", ("agent", "instance", "step", "facts", "ending", "tokens_in", "tokens_out")).to_pylist()
+    facts = {
+        agent: {(row["instance"], row["step"]): row["facts"] for row in rows if row["agent"] == agent}
+        for agent in ("mocked", "here")
+    }
+    assert facts["mocked"] == facts["here"]
+    assert len(facts["mocked"]) == 3 * 4
+    paid = [row for row in rows if row["agent"] == "mocked"]
+    assert {(row["tokens_in"], row["tokens_out"]) for row in paid} == {(300, 40)}
+    assert proxy.log.read_text().count('"POST /v1/chat/completions HTTP/1.1" 200') == len(paid)
+    assert outcome.spent == len(paid) * (300 + 4 * 40) * 10**6
