@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from evalkit.report.accounts import completeness_table, money_table, speed_table
 from evalkit.report.caching import caching_tables
 from evalkit.report.cells import Cell, cells
+from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
+from evalkit.report.drift import drift_tables
 from evalkit.report.econ import econ_tables
 from evalkit.report.episodes import COLUMNS, Environments, episode_results
 from evalkit.report.planning import planning_tables
@@ -68,7 +70,7 @@ class Report:
         `planning_blocks` (each also with `_own`, for suites that are not the reference's), `planning_counts`,
         `planning_calls`, `adaptation`, `coverage`; `econ_scores`, `econ_difficulty`, `econ_action_quality`,
         `econ_exploration` (in these, columns of the environments that the run has), `econ_feasible`, `econ_prompts`,
-        `econ_prompts_tests`.
+        `econ_prompts_tests`; `drift` where a provider changed what it served.
         """
         manifest = self.manifest
         return {
@@ -120,7 +122,7 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None) -> Report:
 
     manifest = read_manifest(run)
     index = read_index(run)
-    steps = scan(run, COLUMNS)
+    steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
     return build_report(manifest, steps, index.ledger, ENVIRONMENTS, paid=index.cost_by_agent, judged=judged)
 
 
@@ -133,13 +135,14 @@ def build_report(
     paid: Mapping[str, int],
     judged: Mapping[str, int] | None = None,
 ) -> Report:
-    """The report of a run's rows in effect (with `COLUMNS`) and its ledger.
+    """The report of a run's rows in effect (with `COLUMNS` and those of `drift.py`) and its ledger.
 
     `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `judged`:
     as of `report`.
     """
-    found = cells(manifest, episode_results(steps, manifest, environments))
-    tables = _tables(manifest, found, steps, ledger, paid)
+    results = episode_results(steps, manifest, environments)
+    found = cells(manifest, results)
+    tables = (*_tables(manifest, found, steps, ledger, paid), *drift_tables(steps, manifest, results))
     special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))
     return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
 

@@ -5,6 +5,7 @@ import pytest
 
 from evalkit.report.drift import COLUMNS, drift_notes, drift_tables, versions
 from evalkit.report.episodes import episode_results
+from evalkit.report.report import build_report
 from evalkit.store.schema import steps_table
 from tests.guessing import guess
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
@@ -56,6 +57,12 @@ def test_scores_are_described_where_one_version_answered_alone(steps: pa.Table) 
     assert old["score"] == 100.0 > new["score"]
     assert new["score"] == new["shared_score"]
     assert any("not tested" in note for note in table.notes)
+
+
+def test_a_report_has_the_table_where_somebody_drifted(steps: pa.Table) -> None:
+    found = build_report(MANIFEST, steps, [], ENVIRONMENTS, paid={})
+    assert len(found.table("drift").rows) == 2
+    assert found.table("drift").packs == ("standard",)
 
 
 def test_one_version_is_no_drift(steps: pa.Table) -> None:
