@@ -125,7 +125,7 @@ class Window:
         """The provider (or a timeout) said that this is too much. Returns whether the window was cut."""
         if sent_at < self._cut_at or (timed_out and self._is_stray(now - sent_at)):
             return False
-        if timed_out:
+        if timed_out and not self._is_quick(now - sent_at):
             self._patience_s = min(self._patience_s, now - sent_at)
             self._ceiling = max(1.0, min(self._ceiling, CEILING * self.size))
         self._cut(self.size * CUT, now)
@@ -142,9 +142,12 @@ class Window:
 
     def _is_stray(self, patience_s: float) -> bool:
         self._strays += 1
-        if not 0 < self.median_s < STRAY * patience_s:
-            return False
-        return self._strays <= max(1.0, STRAYS * self._target)
+        return self._is_quick(patience_s) and self._strays <= max(1.0, STRAYS * self._target)
+
+    def _is_quick(self, patience_s: float) -> bool:
+        """Whether replies come so fast that a request which times out is lost, and not late: that says nothing of the
+        width that is too much. A ceiling for each of those would come down to one request at a time, and stay."""
+        return 0 < self.median_s < STRAY * patience_s
 
     def _lets_in(self, latency_s: float) -> bool:
         if latency_s > PATIENCE * self._patience_s and latency_s > AS_BEST * self._least_s:

@@ -98,3 +98,17 @@ def test_one_slow_reply_is_no_sign() -> None:
     for i in range(256):
         window.succeeded(sent_at=now, now=now + (60.0 if i == 0 else 1.0), full=False)
     assert window.size == 256
+
+
+def test_requests_that_a_quick_server_loses_cut_the_window_for_a_while_and_not_for_good() -> None:
+    window, now = Window(64), 0.0
+    for _ in range(300):
+        for place in range(int(window.size)):
+            if place % 10 == 9:
+                window.refused(sent_at=now, now=now + 2.0, timed_out=True)
+            else:
+                window.succeeded(sent_at=now, now=now + 0.05, full=True)
+        now += 2.0
+    for _ in range(40):
+        now = round_trip(window, start=now, latency_s=0.05)
+    assert window.size > 32
