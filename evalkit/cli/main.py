@@ -127,6 +127,14 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "what a run holds, owes and has spent",
         ("evalkit status runs/nightly", "watch evalkit status runs/nightly"),
     ),
+    "budget": (
+        "where a run's money went; release what was not spent",
+        (
+            "evalkit budget runs/nightly",
+            "evalkit budget reconcile runs/nightly --usage usage.jsonl",
+            "evalkit budget reconcile runs/nightly --lane openai/gpt-5-mini --spent 3.27",
+        ),
+    ),
     "report": (
         "tables of scores with intervals",
         (
@@ -225,6 +233,7 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
         "run": _run,
         "plan": _plan,
         "status": _on_run,
+        "budget": _budget,
         "report": _report,
         "sql": _sql,
         "compare": _compare,
@@ -281,6 +290,18 @@ def _plan(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
     )
+
+
+def _budget(sub: argparse.ArgumentParser) -> None:
+    sub.usage = "evalkit budget [-h] [--json] RUN\n       evalkit budget reconcile RUN --usage FILE"
+    sub.usage += "\n       evalkit budget reconcile RUN --lane PROVIDER/MODEL --spent USD [--since WHEN] [--until WHEN]"
+    sub.add_argument("words", metavar="[reconcile] RUN", nargs="+", help="a run directory, or its name below runs/")
+    sub.add_argument("--usage", metavar="FILE", help="what the provider billed, a line a request: JSON lines or CSV")
+    sub.add_argument("--lane", metavar="LANE", help="instead: PROVIDER/MODEL, whose total is known")
+    sub.add_argument("--spent", metavar="USD", help="what the provider billed for the lane")
+    sub.add_argument("--since", metavar="WHEN", help="the total is of this time on: 2026-11-21, 2026-11-21T18:00Z")
+    sub.add_argument("--until", metavar="WHEN", help="the total is up to this time")
+    sub.add_argument("--json", action="store_true", help="the same as JSON")
 
 
 def _report(sub: argparse.ArgumentParser) -> None:

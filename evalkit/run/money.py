@@ -26,12 +26,19 @@ class Account:
     crashed: int = 0
     """What was charged for its crash."""
     released: int = 0
+    confirmed: int = 0
+    """Part of `released` that was taken off `crashed`: the provider's usage showed that it was not spent."""
     had_budget: bool = False
     partial: bool = False
     """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
     closed: bool = False
     width: int = 0
     """Episodes it could have in flight in all its lanes."""
+
+    @property
+    def unspent(self) -> int:
+        """What no step and no charge accounts for in its leases."""
+        return max(0, self.leased - self.settled - self.charged)
 
 
 def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
@@ -51,6 +58,7 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
             account.crashed += row.amount
         elif row.kind == "release":
             account.released += row.amount
+            account.confirmed += 0 if row.episode else row.amount
         elif row.kind == "close":
             account.closed = True
     return found
@@ -80,7 +88,7 @@ def settle_crashes(
     for account in ledger.values():
         if account.closed:
             continue
-        left = max(0, account.leased - account.settled - account.charged) if account.had_budget else None
+        left = account.unspent if account.had_budget else None
         if left is not None and (account.partial or not all_known):
             charge = PicoUsd(left)
         else:
@@ -93,14 +101,26 @@ def settle_crashes(
             )
         account.crashed, account.closed = charge, True
         if charge:
-            yield LedgerRecord(
-                kind="crash",
-                session=account.session,
-                amount=charge,
-                reason="unconfirmed: what may have been in flight when the session died",
-                at=time.time(),
-            )
-        yield LedgerRecord(kind="close", session=account.session, amount=PicoUsd(0), reason="crashed", at=time.time())
+            yield crash_row(account.session, charge)
+        yield closing_row(account.session)
+
+
+def crash_row(session: str, amount: int, *, lane: str = "", agent: str = "") -> LedgerRecord:
+    """The row that charges what a crashed session may have left in flight."""
+    return LedgerRecord(
+        kind="crash",
+        session=session,
+        amount=PicoUsd(amount),
+        lane=lane,
+        agent=agent,
+        reason="unconfirmed: what may have been in flight when the session died",
+        at=time.time(),
+    )
+
+
+def closing_row(session: str) -> LedgerRecord:
+    """The row that closes a crashed session."""
+    return LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="crashed", at=time.time())
 
 
 def _read_until(enough: int | None, known: list[int], more: Iterator[int]) -> None:

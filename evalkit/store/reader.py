@@ -150,6 +150,14 @@ def scan(run: Path, columns: Iterable[str]) -> pa.Table:
     return pa.table({name: ordered.column(name).cast(kind) for name, kind in kinds.items()})
 
 
+def scan_all(run: Path, columns: Iterable[str]) -> pa.Table:
+    """These columns of all rows, superseded ones included, in the order in which they were written: what was paid for.
+
+    Raises CorruptLogError.
+    """
+    return _read(run, "steps", tuple(columns))[0]
+
+
 def read_through(run: Path) -> None:
     """Read every page of the log once: what is damaged is refused before money is spent on top of it.
 

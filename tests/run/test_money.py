@@ -82,7 +82,7 @@ def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again(
     assert list(settle_crashes(books, iter([30]))) == []
     assert spent(20, books.values()) == 26
     assert books["s1"] == Account(
-        session="s1", leased=100, charged=10, settled=20, released=4, had_budget=True, closed=True, width=4
+        session="s1", leased=100, charged=10, settled=20, released=4, confirmed=4, had_budget=True, closed=True, width=4
     )
 
 

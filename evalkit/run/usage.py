@@ -1,0 +1,100 @@
+"""A provider's own account of what it billed, as `budget reconcile` reads it: JSON lines or CSV, a line a request.
+
+A line names the request by the id that evalkit sent with it (`episode/step/attempt`) and says what was billed: in USD,
+in pico-dollars, or in tokens, which are then counted at the agent's frozen price. The simulated provider's bill is such
+a file.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Usage
+from evalkit.errors import UsageError
+from evalkit.money import PICO_PER_USD, pico_at_least
+
+IDS = ("request_id", "client_request_id", "x_client_request_id")
+INPUT, OUTPUT = ("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")
+CACHED_READ, CACHED_WRITE = ("tokens_cached", "cached_tokens"), ("tokens_cache_write", "cache_write_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billed:
+    """One request as the provider has it."""
+
+    episode: str
+    step: int
+    attempt: int
+    cost: int | None
+    """Pico-dollars; None: only the tokens are known."""
+    usage: Usage
+
+
+def read_usage(path: Path) -> Iterator[Billed]:
+    """The requests of a usage file that have an id of ours; others are passed over. A line cut short at the end is too.
+
+    Raises UsageError naming file and line for what cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as flaw:
+        raise UsageError(f"--usage: {path} cannot be read: {flaw.strerror}.") from flaw
+    rows = _json_lines(text, path) if text.lstrip().startswith("{") else enumerate(csv.DictReader(io.StringIO(text)), 2)
+    for number, row in rows:
+        parts = str(_first(row, IDS, "")).split("/")
+        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+            yield _billed(row, parts, f"{path}:{number}")
+
+
+def _json_lines(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as flaw:
+            if number == len(lines) and not text.endswith("\n"):
+                return
+            raise UsageError(f"{path}:{number}: this line is no JSON: {flaw}.") from flaw
+        if not isinstance(row, dict):
+            raise UsageError(f"{path}:{number}: a line must be an object with {IDS[0]!r}.")
+        yield number, row
+
+
+def _billed(row: Mapping[str, Any], parts: list[str], where: str) -> Billed:
+    cost: int | None = None
+    if row.get("cost_usd") not in (None, ""):
+        cost = pico_at_least(_number(row, ("cost_usd",), where) * PICO_PER_USD)
+    elif row.get("cost") not in (None, ""):
+        cost = pico_at_least(_number(row, ("cost",), where))
+    elif not any(name in row for name in (*INPUT, *OUTPUT)):
+        raise UsageError(f"{where}: neither `cost_usd` nor `cost` (in 1e-12 USD) nor tokens ({', '.join(INPUT)}).")
+    usage = Usage(
+        input=int(_number(row, INPUT, where)),
+        output=int(_number(row, OUTPUT, where)),
+        cached_read=int(_number(row, CACHED_READ, where)),
+        cached_write=int(_number(row, CACHED_WRITE, where)),
+    )
+    return Billed(episode=parts[0], step=int(parts[1]), attempt=int(parts[2]), cost=cost, usage=usage)
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...], default: object) -> object:
+    return next((row[name] for name in names if row.get(name) not in (None, "")), default)
+
+
+def _number(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Decimal:
+    found = _first(row, names, 0)
+    try:
+        value = Decimal(str(found))
+    except InvalidOperation as flaw:
+        raise UsageError(f"{where}: {names[0]}: {found!r} is no number.") from flaw
+    if not value.is_finite() or value < 0:
+        raise UsageError(f"{where}: {names[0]}: {found!r} is no amount.")
+    return value
