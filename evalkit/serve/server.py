@@ -213,7 +213,12 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The simulated provider as a program of its own: `python -m evalkit.serve.server`."""
-    parser = argparse.ArgumentParser(prog="evalkit simulate", description=_DESCRIPTION, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="evalkit simulate",
+        description=_DESCRIPTION,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_arguments(parser)
     try:
         return simulate(parser.parse_args(argv))

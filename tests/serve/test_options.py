@@ -13,6 +13,14 @@ EVERYTHING = {
     "latency": "uniform:10ms:50ms",
     "rpm": 600,
     "tpm": 1_000_000,
+    "itpm": 500_000,
+    "otpm": 100_000,
+    "in_flight": 32,
+    "shared_limits": True,
+    "slots": 8,
+    "cache": "5m",
+    "drip": "1s",
+    "retry_after_form": "date",
     "burst": "5s",
     "seed": 2**60 + 1,
     "fault_429": 0.1,
@@ -21,7 +29,7 @@ EVERYTHING = {
     "key": "sk-x",
     "context_tokens": 128_000,
     "price": "2.5:10",
-    "prices": {"knuth": "0.1:0.4", "noisy": "1:1"},
+    "prices": {"knuth": "0.1:0.4:0.01:0.2", "noisy": "1:1"},
     "bill": "bill.jsonl",
     "host": "0.0.0.0",
     "port": 8080,
@@ -39,6 +47,7 @@ def test_flags_and_a_table_say_the_same() -> None:
     assert options_from(flags) == options_from(EVERYTHING)
     read = options_from(EVERYTHING)
     assert (read.seed, read.burst_s, read.retry_after_s) == (2**60 + 1, 5.0, None)
+    assert (read.in_flight, read.slots, read.shared_limits, read.cache_s, read.drip_s) == (32, 8, True, 300.0, 1.0)
     assert read.faults == {"429": 0.1, "stall": 0.001}
     assert (read.price_of("knuth").input, read.price_of("random").output) == (100_000, 10_000_000)
 
@@ -73,6 +82,13 @@ def test_every_option_has_a_flag_that_help_explains() -> None:
         ({"price": "-1:4"}, "price: '-1' is not a price"),
         ({"prices": {"nobody": "1:4"}}, "no policy 'nobody' can be served"),
         ({"context_tokens": 0}, "context_tokens: 0 is not a whole number"),
+        ({"price": "1:4:x"}, "price: 'x' is not a price"),
+        ({"price": "1:2:3:4:5"}, "price: '1:2:3:4:5' is no price"),
+        ({"in_flight": 0}, "in_flight: 0 is not a whole number from 1"),
+        ({"slots": 0}, "slots: 0 is not a whole number from 1"),
+        ({"shared_limits": "maybe"}, "shared_limits: 'maybe' is neither true nor false"),
+        ({"retry_after_form": "words"}, "retry_after_form: 'words' is neither seconds nor date"),
+        ({"cache": "0s"}, "cache: '0s' is not positive"),
         ({"burst": "0s"}, "burst: '0s' is not positive"),
     ],
 )

@@ -19,6 +19,7 @@ from evalkit.serve.launch import simulated
 from evalkit.serve.options import options_from
 from evalkit.serve.provider import Simulator
 from evalkit.serve.server import serving
+from evalkit.wire.table import DIALECTS
 from tests.serve.asking import body
 
 Talk = Callable[[aiohttp.ClientSession, str, Simulator], Awaitable[Any]]
@@ -105,6 +106,28 @@ def test_the_bill_has_a_request_whose_client_left_before_its_answer(tmp_path: Pa
 
     (line,) = talk({"latency": "1h", "bill": str(bill)}, what)
     assert (line["request_id"], line["billed"], line["status"]) == ("e/0/0", True, 200)
+
+
+def test_a_body_that_drips_comes_whole_and_takes_its_time() -> None:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> tuple[float, int, bytes]:
+        began = time.monotonic()
+        status, content = await ask(session, url)
+        return time.monotonic() - began, status, content
+
+    took, status, content = talk({"fault_drip": 1, "drip": "60ms"}, what)
+    assert (took >= 0.06, status) == (True, 200)
+    assert json.loads(content)["choices"]
+
+
+def test_more_at_once_than_it_has_slots_wait_in_line() -> None:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> tuple[float, set[int]]:
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(session, url, f"e{i}/0/0")) for i in range(6)]
+        return time.monotonic() - began, {task.result()[0] for task in tasks}
+
+    took, statuses = talk({"slots": 2, "latency": "30ms"}, what)
+    assert (took >= 0.09, statuses) == (True, {200})
 
 
 def test_errors_and_limits_come_with_their_headers() -> None:
@@ -199,7 +222,12 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "evalkit.serve.server", "--latency", "1ms"]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    assert server.stdout.readline().startswith("listening on http://127.0.0.1:")
+    ready = server.stdout.readline()
+    assert ready.startswith("listening on http://127.0.0.1:")
+    host = ready.split()[-1].removesuffix("/v1")
+    lines = [server.stdout.readline().split() for _ in range(len(DIALECTS) + 1)]
+    assert [line[0] for line in lines] == [*DIALECTS, "statistics:"]
+    assert all(line[1].startswith(f"{host}/") for line in lines)
     os.kill(server.pid, number)
     assert server.wait(10) == 0
     server.stdout.close()

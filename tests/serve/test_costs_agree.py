@@ -1,0 +1,56 @@
+"""What the simulated provider bills for cached prompts is what a run says it has spent, to the last pico-dollar."""
+
+from pathlib import Path
+
+import pytest
+
+from evalkit.store.reader import scan
+from evalkit.wire.table import DIALECTS
+from tests.run.running import go_served
+from tests.run.sweeps import resolved
+
+PROVIDER = """
+dialect = "{dialect}"
+any_model = true
+seed = {seed}
+[simulate]
+[usd_per_mtok]
+input = "3"
+output = "15"
+cached_read = "0.3"
+cached_write = "3.75"
+as_of = 2026-11-21
+source = "made up"
+"""
+
+SWEEP = """
+replicates = 3
+[[agents]]
+name = "replanner"
+provider = "simulated"
+model = "replanner"
+[[suites]]
+name = "costbench/basic"
+instances = ["dining-0004"]
+"""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_run_spends_what_is_billed_where_prompts_are_cached(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "providers").mkdir()
+    seed = "true" if dialect in ("openai_chat", "gemini") else "false"
+    (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER.format(dialect=dialect, seed=seed))
+    monkeypatch.chdir(tmp_path)
+    simulate = {"cache": "1h", "price": "3:15:0.3:3.75", "fault_429": 0.2, "retry_after": "1ms"}
+    outcome, simulator = go_served(resolved(tmp_path, SWEEP), tmp_path / "run", simulate)
+    totals = simulator.totals
+    assert (outcome.exit_code, outcome.owed) == (0, 0)
+    assert outcome.spent == totals.bill > 0
+    rows = scan(tmp_path / "run", ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write")).to_pylist()
+    sums = {name: sum(row[name] for row in rows) for name in rows[0]}
+    assert (sums["tokens_in"], sums["tokens_out"]) == (totals.tokens_in, totals.tokens_out)
+    assert sums["tokens_cached_read"] == totals.tokens_cached > 0
+    assert sums["tokens_cached_write"] == totals.tokens_cache_write
+    assert (totals.tokens_cache_write > 0) == (dialect == "anthropic_messages")
