@@ -44,7 +44,7 @@ HORIZON = 30
 """Nights over which alpha is spent."""
 LEAST_PAIRS = 10
 """Shared instances from which pairs are used, if they are at least half of the window's."""
-DRAWS = 4_999
+LEAST_DRAWS = 4_999
 
 _SEED = 0
 _AT_ONCE = 500
@@ -92,7 +92,7 @@ def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *,
 
     history    earlier nights, oldest first; leave out those before a change that was meant
     tonight    the newest night
-    alpha      chance of a false alarm within `HORIZON` nights, 0 to 1; below 0.02 the number of draws bounds it
+    alpha      chance of a false alarm within `HORIZON` nights, 0 to 1; the less, the more draws
     tolerance  a fall that does not matter, in the values' units, 0 or more; exact where a fall shifts all values alike
 
     Raises ValueError for another alpha or tolerance.
@@ -104,7 +104,9 @@ def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *,
     if not tonight or len(nights) < 2:
         why = "no earlier night" if tonight else "nothing was scored"
         return Alarm(raised=False, p=None, threshold=threshold, words=f"no test: {why}")
-    looks = [_look(nights, size, tolerance) for size in WINDOWS if size < len(nights)]
+    # Twice as many as the least p-value that raises an alarm needs.
+    draws = max(LEAST_DRAWS, math.ceil(2 * len(WINDOWS) / threshold))
+    looks = [_look(nights, size, tolerance, draws) for size in WINDOWS if size < len(nights)]
     look = min(looks, key=lambda one: one.p)
     look = replace(look, p=min(1.0, look.p * len(looks)))
     raised = look.p <= threshold
@@ -125,7 +127,7 @@ def _means(night: Night) -> dict[str, float]:
     return {name: math.fsum(values) / len(values) for name, values in night.items()}
 
 
-def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float) -> _Look:
+def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int) -> _Look:
     """The test of the last `size` nights."""
     first, second = (_by_instance(part) for part in (nights[:-size], nights[-size:]))
     shared = sorted(first.keys() & second.keys())
@@ -133,7 +135,7 @@ def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float) ->
     if len(shared) < max(LEAST_PAIRS, len(second) / 2):
         sides = [np.array([np.mean(values) for _, values in sorted(side.items())]) for side in (first, second)]
         return _Look(
-            p=_dealt(sides[0], sides[1] + tolerance, stream),
+            p=_dealt(sides[0], sides[1] + tolerance, stream, draws),
             nights=size,
             before=float(sides[0].mean()),
             now=float(sides[1].mean()),
@@ -141,7 +143,7 @@ def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float) ->
     before = [np.array(first[name]) for name in shared]
     now = [np.array(second[name]) for name in shared]
     return _Look(
-        p=_turned(before, [values + tolerance for values in now], stream),
+        p=_turned(before, [values + tolerance for values in now], stream, draws),
         nights=size,
         before=float(np.mean([values.mean() for values in before])),
         now=float(np.mean([values.mean() for values in now])),
@@ -158,7 +160,7 @@ def _by_instance(nights: Sequence[Mapping[str, float]]) -> dict[str, list[float]
     return found
 
 
-def _turned(before: "Sequence[Doubles]", now: "Sequence[Doubles]", stream: Stream) -> float:
+def _turned(before: "Sequence[Doubles]", now: "Sequence[Doubles]", stream: Stream, draws: int) -> float:
     """The chance of a fall as great by turning each instance's nights round; values by instance, oldest first."""
     falls = [_falls(*both) for both in zip(before, now, strict=True)]
     counts = np.array([len(one) for one in falls])
@@ -170,7 +172,7 @@ def _turned(before: "Sequence[Doubles]", now: "Sequence[Doubles]", stream: Strea
         sums: Doubles = flat.take(starts + turns).sum(axis=1)
         return sums
 
-    return _chance(float(flat[starts].sum()), draw, float(np.abs(flat).max()) * len(counts))
+    return _chance(float(flat[starts].sum()), draw, float(np.abs(flat).max()) * len(counts), draws)
 
 
 def _falls(before: "Doubles", now: "Doubles") -> "Doubles":
@@ -182,7 +184,7 @@ def _falls(before: "Doubles", now: "Doubles") -> "Doubles":
     return falls
 
 
-def _dealt(before: "Doubles", now: "Doubles", stream: Stream) -> float:
+def _dealt(before: "Doubles", now: "Doubles", stream: Stream, draws: int) -> float:
     """The chance of a fall as great by dealing all instances to the two sides anew."""
     pool = np.concatenate([now, before])
     total = float(pool.sum())
@@ -196,16 +198,16 @@ def _dealt(before: "Doubles", now: "Doubles", stream: Stream) -> float:
         falls: Doubles = (total - windows) / len(before) - windows / len(now)
         return falls
 
-    return _chance(float(fall(now.sum())), draw, float(np.abs(pool).max()))
+    return _chance(float(fall(now.sum())), draw, float(np.abs(pool).max()), draws)
 
 
-def _chance(seen: float, draw: "Callable[[int], Doubles]", size: float) -> float:
+def _chance(seen: float, draw: "Callable[[int], Doubles]", size: float, draws: int) -> float:
     """The share of draws that are at least what was seen, which counts as one of them."""
     hits = made = 0
     # Sums that are equal but for the order of adding must count as equal.
     least = seen - 1e-9 * size
-    while made < DRAWS and hits < _NOTHING_IN_SIGHT:
-        count = min(_AT_ONCE, DRAWS - made)
+    while made < draws and hits < _NOTHING_IN_SIGHT:
+        count = min(_AT_ONCE, draws - made)
         hits += int(np.count_nonzero(draw(count) >= least))
         made += count
     return (1 + hits) / (1 + made)

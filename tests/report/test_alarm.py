@@ -92,6 +92,14 @@ def test_a_fall_within_the_tolerance_is_none() -> None:
     assert not regression(better[:4], better[4]).raised
 
 
+def test_an_alarm_can_be_raised_however_small_alpha_is() -> None:
+    nights = graded(np.random.Generator(np.random.Philox(9)), 0.3)
+    alarm = regression(nights[:4], nights[4], 0.05 / 40)
+    assert alarm.p is not None
+    assert alarm.p <= alarm.threshold == 0.05 / 40 / HORIZON
+    assert alarm.raised
+
+
 def test_what_was_compared_is_said() -> None:
     draws = np.random.Generator(np.random.Philox(7))
     nights = graded(draws, 0.2)
