@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 import resource
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evalkit import __version__
-from evalkit.cli.main import COMMANDS, parse
+from evalkit.cli.commands import COMMANDS
+from evalkit.cli.main import parse
 from tests.cli.calling import Call
 
 HEAVY = ("numpy", "numba", "scipy", "pyarrow", "duckdb", "aiohttp", "rich", "pandas", "msgspec", "asyncio")
@@ -35,8 +37,8 @@ def test_help_of_every_command_shows_examples_and_fits_the_terminal(call: Call, 
 
 
 def test_examples_parse() -> None:
-    lines = [example for _, examples in COMMANDS.values() for example in examples]
-    words = [line.split(" > ")[0].split() for line in lines if line.startswith("evalkit ")]
+    lines = [example for one in COMMANDS.values() for example in one.examples]
+    words = [shlex.split(line.split(" > ")[0]) for line in lines if line.startswith("evalkit ")]
     assert len(words) >= len(COMMANDS)
     for line in words:
         assert parse(line[1:]).module == line[1]
@@ -45,8 +47,8 @@ def test_examples_parse() -> None:
 def test_help_lists_every_command_within_80_columns(call: Call) -> None:
     said = call("--help")
     assert said.code == 0
-    for command, (summary, _) in COMMANDS.items():
-        assert re.search(rf"^  {command} +{re.escape(summary)}$", said.out, re.MULTILINE)
+    for command, one in COMMANDS.items():
+        assert re.search(rf"^  {command} +{re.escape(one.summary)}$", said.out, re.MULTILINE)
     assert max(map(len, said.out.splitlines())) <= 80
 
 

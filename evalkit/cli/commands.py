@@ -1,0 +1,184 @@
+"""Every command: what it does, examples, and which options it takes. `evalkit/cli/NAME.py` holds what it calls."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from evalkit.cli import options
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command."""
+
+    group: str
+    """A key of `GROUPS`."""
+    summary: str
+    examples: tuple[str, ...]
+    options: Callable[[argparse.ArgumentParser], None]
+    """Adds its options to its parser."""
+
+
+GROUPS: Mapping[str, str] = {
+    "play": "plan and play sweeps",
+    "read": "read runs",
+    "make": "models, suites and prompts",
+}
+"""The parts of the list of commands, with their titles."""
+
+COMMANDS: Mapping[str, Command] = {
+    "run": Command(
+        "play",
+        "start, resume or extend a sweep",
+        (
+            "evalkit run quickstart",
+            "evalkit run runs/nightly.toml --only agent=gpt,suite=scheduling/hard",
+            "evalkit run runs/nightly.toml --retry unresponsive --budget 5",
+        ),
+        options.run,
+    ),
+    "plan": Command(
+        "play",
+        "predict cost, tokens and time without a request",
+        (
+            "evalkit plan runs/nightly.toml",
+            "evalkit plan runs/nightly.toml --from runs/pilot",
+            "evalkit plan runs/nightly.toml --budget 20",
+        ),
+        options.plan,
+    ),
+    "status": Command(
+        "play",
+        "what a run holds, owes and has spent",
+        (
+            "evalkit status runs/nightly",
+            "watch evalkit status runs/nightly",
+        ),
+        options.on_run,
+    ),
+    "budget": Command(
+        "play",
+        "where a run's money went; release what was not spent",
+        (
+            "evalkit budget runs/nightly",
+            "evalkit budget reconcile runs/nightly --usage usage.jsonl",
+            "evalkit budget reconcile runs/nightly --lane openai/gpt-5-mini --spent 3.27",
+        ),
+        options.budget,
+    ),
+    "new": Command(
+        "play",
+        "write a commented sweep spec to start from",
+        ("evalkit new runs/mine.toml",),
+        options.new,
+    ),
+    "report": Command(
+        "read",
+        "tables of scores with intervals",
+        (
+            "evalkit report runs/nightly",
+            "evalkit report runs/nightly --markdown > scores.md",
+            "evalkit report runs/mine --judged runs/mine-judge",
+        ),
+        options.report,
+    ),
+    "sql": Command(
+        "read",
+        "a query over a run's views",
+        (
+            "evalkit sql runs/nightly",
+            "evalkit sql runs/nightly 'select agent, avg(score) from episodes where used group by agent'",
+        ),
+        options.sql,
+    ),
+    "compare": Command(
+        "read",
+        "what differs between two runs or agents, and how surely",
+        (
+            "evalkit compare runs/monday runs/tuesday",
+            "evalkit compare baselines --agents knuth random",
+            "evalkit compare runs/mine:gpt runs/other:claude --half-width 0.02",
+        ),
+        options.compare,
+    ),
+    "show": Command(
+        "read",
+        "one trajectory, readable",
+        (
+            "evalkit show runs/nightly 3f2a",
+            "evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3",
+        ),
+        options.show,
+    ),
+    "verify": Command(
+        "read",
+        "replay every episode and compare it with the log",
+        ("evalkit verify runs/nightly",),
+        options.on_run,
+    ),
+    "judge": Command(
+        "read",
+        "have a model count the paths that a run's plans enumerate",
+        ("evalkit judge runs/mine --model openai/gpt-5 --budget 2",),
+        options.judge,
+    ),
+    "generate": Command(
+        "make",
+        "make a suite of fresh instances",
+        ("evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",),
+        options.generate,
+    ),
+    "simulate": Command(
+        "make",
+        "serve the policies as models of a simulated provider",
+        (
+            "evalkit simulate --port 8080 --latency lognormal:200ms:0.5 --rpm 600",
+            "evalkit simulate --fault-429 0.02 --fault-reset 0.01 --bill bill.jsonl",
+        ),
+        options.nothing,
+    ),
+    "providers": Command(
+        "make",
+        "list providers, models, prices and keys; check that they answer",
+        (
+            "evalkit providers",
+            "evalkit providers openai",
+            "evalkit providers openai gpt-6-sol",
+            "evalkit providers check",
+            "evalkit providers check openai --model gpt-5-mini",
+        ),
+        options.providers,
+    ),
+    "prompts": Command(
+        "make",
+        "list prompt packs, or import one from a copy of the reference",
+        (
+            "evalkit prompts list",
+            "evalkit prompts import ~/src/econ-evals-paper --out paper.toml",
+        ),
+        options.prompts,
+    ),
+    "queries": Command(
+        "make",
+        "import CostBench's queries, or have a model check or write some",
+        (
+            "evalkit queries import data/queries.json --out instances/mine/test.jsonl",
+            "evalkit queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
+            "evalkit queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
+        ),
+        options.queries,
+    ),
+    "conform": Command(
+        "make",
+        "compare evalkit with golden files of the reference implementations",
+        ("evalkit conform ../shared/goldens --data ../shared/data",),
+        options.conform,
+    ),
+}
+"""All commands by name. Naming one imports nothing but argparse."""
+
+OWN_OPTIONS = frozenset({"generate", "simulate"})
+"""Commands that add to their options and help by `add_options`, from what they load."""
+
+TAKES_ANY = frozenset({"generate"})
+"""Commands that read words which the parser does not know: an environment's parameters."""

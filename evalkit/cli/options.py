@@ -1,0 +1,200 @@
+"""The options of each command, as functions that add them to its parser. Imports nothing but argparse."""
+
+import argparse
+import functools
+import shutil
+
+
+def whole_number(text: str) -> int:
+    """An option's value as an int; argparse says of which option it is."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Examples keep their lines; long options get room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26, width=min(100, shutil.get_terminal_size().columns - 1))
+
+
+def run(sub: argparse.ArgumentParser) -> None:
+    """Options of `run`."""
+    _sweep(sub)
+    sub.add_argument("--name", metavar="NAME", help="name of the run; its directory is runs/NAME (default: the spec's)")
+    sub.add_argument("--dir", metavar="DIR", help="the run's directory itself, instead of runs/NAME")
+    sub.add_argument(
+        "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
+    )
+    sub.add_argument("--limit", metavar="N", type=whole_number, help="end at most N episodes a lane, then stop")
+    sub.add_argument("--retry", metavar="ENDING", action="append", default=[], help="play episodes that ended so again")
+    sub.add_argument(
+        "--budget", metavar="USD", help="instead of the spec's: the ceiling of the whole run, not of this call"
+    )
+    sub.add_argument("--deadline", metavar="SPAN", help="instead of the spec's: stop after this time (90m, 8h)")
+    sub.add_argument(
+        "--width", metavar="N", type=whole_number, help="instead of the spec's: episodes in flight in each lane"
+    )
+    sub.add_argument("--repair", action="store_true", help="give up what a damaged log has lost, and go on")
+    sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
+
+
+def plan(sub: argparse.ArgumentParser) -> None:
+    """Options of `plan`."""
+    _sweep(sub)
+    sub.add_argument("--from", metavar="RUN", dest="basis", help="take figures from a run that has ended episodes")
+    sub.add_argument("--budget", metavar="USD", help="propose what to play for this much, at once or night by night")
+    sub.add_argument("--json", action="store_true", help="the same as JSON")
+    sub.add_argument(
+        "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
+    )
+
+
+def budget(sub: argparse.ArgumentParser) -> None:
+    """Options of `budget`."""
+    sub.usage = "evalkit budget [-h] [--json] RUN\n       evalkit budget reconcile RUN --usage FILE"
+    sub.usage += "\n       evalkit budget reconcile RUN --lane PROVIDER/MODEL --spent USD [--since WHEN] [--until WHEN]"
+    sub.add_argument("words", metavar="[reconcile] RUN", nargs="+", help="a run directory, or its name below runs/")
+    sub.add_argument("--usage", metavar="FILE", help="what the provider billed, a line a request: JSON lines or CSV")
+    sub.add_argument("--lane", metavar="LANE", help="instead: PROVIDER/MODEL, whose total is known")
+    sub.add_argument("--spent", metavar="USD", help="what the provider billed for the lane")
+    sub.add_argument("--since", metavar="WHEN", help="the total is of this time on: 2026-11-21, 2026-11-21T18:00Z")
+    sub.add_argument("--until", metavar="WHEN", help="the total is up to this time")
+    sub.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def report(sub: argparse.ArgumentParser) -> None:
+    """Options of `report`."""
+    on_run(sub)
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="Markdown tables")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
+
+
+def sql(sub: argparse.ArgumentParser) -> None:
+    """Options of `sql`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("query", metavar="QUERY", nargs="?", help="SQL as DuckDB speaks it; without one, the views")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the rows as JSON")
+    form.add_argument("--csv", action="store_true", help="the rows as CSV")
+
+
+def compare(sub: argparse.ArgumentParser) -> None:
+    """Options of `compare`."""
+    sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT")
+    sub.add_argument("second", metavar="B", nargs="?", help="another; agents of the same name are compared")
+    sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run")
+    sub.add_argument("--half-width", metavar="X", type=float, default=0.05, help="say what ± X takes (0.05: 5 points)")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
+    form.add_argument("--markdown", action="store_true", help="Markdown tables")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+
+
+def show(sub: argparse.ArgumentParser) -> None:
+    """Options of `show`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("episode", metavar="EPISODE", help="an id or the start of one, or agent:suite:instance:replicate")
+    sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, from 0")
+    sub.add_argument("--full", action="store_true", help="cut no text, and show what each tool says of itself")
+
+
+def nothing(sub: argparse.ArgumentParser) -> None:
+    """The command reads all its options itself."""
+
+
+def new(sub: argparse.ArgumentParser) -> None:
+    """Options of `new`."""
+    sub.add_argument("file", metavar="FILE", help="where to write it; must not exist yet")
+
+
+def generate(sub: argparse.ArgumentParser) -> None:
+    """Options of `generate`."""
+    sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
+    sub.add_argument("--instances", metavar="N", type=whole_number, default=12, help="how many (default: 12)")
+    sub.add_argument("--seed", metavar="SEED", type=whole_number, default=0, help="of the whole suite (default: 0)")
+    sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
+
+
+def providers(sub: argparse.ArgumentParser) -> None:
+    """Options of `providers`."""
+    sub.usage = "evalkit providers [-h] [PROVIDER [MODEL ...] | check [PROVIDER ...] [--model MODEL]]"
+    sub.add_argument("name", nargs="?", metavar="PROVIDER", help="only this one, with its models and prices")
+    sub.add_argument(
+        "names", nargs="*", metavar="MODEL", help="only these, also such as the provider's file leaves out"
+    )
+    sub.add_argument("--model", metavar="MODEL", help="after `check`: this one instead of the cheapest that is listed")
+
+
+def prompts(sub: argparse.ArgumentParser) -> None:
+    """Options of `prompts`."""
+    actions = sub.add_subparsers(metavar="ACTION", required=True)
+    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
+    action("list", help="the packs that can be named").set_defaults(call="list_packs")
+    bring = action("import", help="build a pack from a copy of the reference repository")
+    bring.add_argument("repository", metavar="DIR", help="the copy's top folder")
+    bring.add_argument("--out", metavar="FILE", required=True, help="the pack's file, ending in .toml")
+    bring.add_argument(
+        "--wording", metavar="NAME", help="another of procurement's prompts: known_horizon, known_horizon_goal"
+    )
+    bring.set_defaults(call="import_pack")
+
+
+def queries(sub: argparse.ArgumentParser) -> None:
+    """Options of `queries`."""
+    actions = sub.add_subparsers(metavar="ACTION", required=True)
+    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
+    bring = action("import", help="make a suite of the reference's queries.json")
+    bring.add_argument("files", metavar="FILE", nargs="+", help="a copy of queries.json; of several, one suite")
+    bring.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
+    bring.add_argument("--seed", metavar="SEED", type=whole_number, help="makes costs and alternatives (default: 42)")
+    bring.add_argument(
+        "--alternatives", metavar="N", type=whole_number, help="queries to change to, for each (default: 3)"
+    )
+    bring.set_defaults(call="import_queries")
+    ask = action("ask", help="have a model check a suite's queries, or write their texts")
+    ask.add_argument("suite", metavar="SUITE", help="a suite of costbench: its file, or its name")
+    ask.add_argument(
+        "--for", metavar="WHAT", required=True, dest="what", help="conflict: do wishes conflict? requirement: a text"
+    )
+    ask.add_argument("--name", metavar="NAME", required=True, help="name of the run; its sweep is runs/NAME.toml")
+    _asked(ask)
+    ask.set_defaults(call="ask")
+    use = action("apply", help="make the suite that the answers come to")
+    use.add_argument("run", metavar="RUN", help="the finished run of `queries ask`")
+    use.add_argument("suite", metavar="SUITE", help="the suite it was asked about")
+    use.set_defaults(call="apply")
+    for one in (bring, use):
+        one.add_argument("--out", metavar="FILE", required=True, help="the new suite's file, ending in .jsonl")
+
+
+def judge(sub: argparse.ArgumentParser) -> None:
+    """Options of `judge`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--name", metavar="NAME", help="name of the judge's run (default: RUN-judge)")
+    _asked(sub)
+
+
+def _asked(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--model", metavar="PROVIDER/MODEL", required=True, help="who is asked")
+    sub.add_argument("--budget", metavar="USD", help="hard ceiling of the run (default: none)")
+
+
+def conform(sub: argparse.ArgumentParser) -> None:
+    """Options of `conform`."""
+    sub.add_argument("goldens", metavar="DIR", help="a directory laid out like the golden data")
+    sub.add_argument("--data", metavar="DIR", help="the reference's own data set")
+
+
+def _sweep(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("sweep", metavar="SPEC", help="a sweep's TOML file, or its name below runs/")
+
+
+def on_run(sub: argparse.ArgumentParser) -> None:
+    """Options of `on_run`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
