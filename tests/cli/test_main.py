@@ -1,7 +1,7 @@
 import json
 import re
-import shlex
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
