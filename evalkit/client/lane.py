@@ -365,7 +365,10 @@ class Lane:
 
     def _give_up(self) -> None:
         why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
-        self._end, self._shut = LaneClosed(f"{why} Run again when the provider is back."), True
+        if not self._meter.requests:
+            why += " It has not answered once: check the url in the provider's file, and the network here."
+        why += " Run again when the provider is back."
+        self._end, self._shut = LaneClosed(why), True
         self._send_away(EpisodeUnavailable(why))
 
     def _send_away(self, error: EvalkitError) -> None:
