@@ -44,7 +44,7 @@ _QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_activ
 _QUOTA_TEXTS = ("credit balance is too low",)
 _DAILY = ("perday", "per_day")
 """In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
-_KEY_CODES = ("api_key_invalid", "failed_precondition")
+_KEY_CODES = ("api_key_invalid", "failed_precondition", "no_db_connection")
 """With status 400: a key that is none, or one that may not be used here (Google: the place, no billing account)."""
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
 _CONTEXT_TEXTS = (
@@ -68,7 +68,7 @@ _FILTER_TEXTS = (
     "moderation",
 )
 _MODEL_CODES = ("model_not_found", "unknown_model", "invalid_model")
-_MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model", "unexpected model name format")
+_MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model", "unexpected model name format", "invalid model name")
 
 _FAILURES: Mapping[str, Verdict] = {
     "reset": Verdict(action="retry", kind="reset", billable=True),

@@ -38,6 +38,8 @@ def error(message: str = "", code: str = "", kind: str = "") -> str:
         (403, error("input was flagged"), "end_episode", "content_filter"),
         (400, error("the limit", "billing_hard_limit_reached"), "end_lane", "no_credit"),
         (400, error("foo is not a valid model ID"), "end_lane", "unknown_model"),
+        (400, error("Invalid model name passed in model=nope", "400"), "end_lane", "unknown_model"),
+        (400, error("No connected db.", kind="no_db_connection"), "end_lane", "bad_key"),
         (401, error("Incorrect API key"), "end_lane", "bad_key"),
         (402, "", "end_lane", "no_credit"),
         (403, error("forbidden"), "end_lane", "bad_key"),
