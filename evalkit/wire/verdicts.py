@@ -68,7 +68,13 @@ _FILTER_TEXTS = (
     "moderation",
 )
 _MODEL_CODES = ("model_not_found", "unknown_model", "invalid_model")
-_MODEL_TEXTS = ("model not found", "is not a valid model", "unknown model", "unexpected model name format", "invalid model name")
+_MODEL_TEXTS = (
+    "model not found",
+    "is not a valid model",
+    "unknown model",
+    "unexpected model name format",
+    "invalid model name",
+)
 
 _FAILURES: Mapping[str, Verdict] = {
     "reset": Verdict(action="retry", kind="reset", billable=True),
