@@ -1,0 +1,113 @@
+"use strict";
+(() => {
+  const all = (selector, inside = document) => Array.from(inside.querySelectorAll(selector));
+
+  // Tables: sort by the values behind what is shown, filter by what is shown.
+  const value = (row, place) => {
+    const cell = row.cells[place];
+    const given = cell.dataset.v;
+    if (given === undefined) return { text: cell.textContent.trim(), number: NaN };
+    return { text: given, number: given === "" ? NaN : Number(given) };
+  };
+  const compare = (a, b) => {
+    const missing = Number.isNaN(a.number) - Number.isNaN(b.number);
+    if (!Number.isNaN(a.number) && !Number.isNaN(b.number)) return a.number - b.number;
+    return missing || a.text.localeCompare(b.text, undefined, { numeric: true });
+  };
+  for (const button of all("th .sort")) {
+    button.addEventListener("click", () => {
+      const head = button.closest("th");
+      const table = button.closest("table");
+      const place = head.cellIndex;
+      const before = head.getAttribute("aria-sort");
+      const numeric = head.classList.contains("num");
+      const direction = before === null ? (numeric ? "descending" : "ascending")
+        : before === "ascending" ? "descending" : "ascending";
+      for (const other of all("th", table)) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", direction);
+      table.classList.add("sorted");
+      const rows = all("tbody tr", table);
+      const sign = direction === "ascending" ? 1 : -1;
+      rows.sort((a, b) => sign * compare(value(a, place), value(b, place)));
+      table.tBodies[0].append(...rows);
+    });
+  }
+  for (const input of all("input[data-filter]")) {
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const rows = all(`#${CSS.escape(input.dataset.filter)} tbody tr`);
+      let shown = 0;
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += !row.hidden;
+      }
+      document.getElementById(input.dataset.filter).classList.toggle("sorted", words.length > 0);
+      const found = input.closest(".tools").querySelector(".found");
+      found.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
+    });
+  }
+
+  for (const button of all("[data-copy]")) {
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(button.dataset.copy);
+        button.textContent = "Copied";
+      } catch {
+        const range = document.createRange();
+        range.selectNodeContents(button.parentElement.querySelector("code"));
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+      }
+    });
+  }
+
+  // A text that was cut is shown whole on request.
+  for (const button of all("[data-more]")) {
+    button.addEventListener("click", () => {
+      document.getElementById(button.dataset.more).hidden = false;
+      button.remove();
+    });
+  }
+
+  // The section in view is marked in the navigation.
+  const marks = new Map(all(".sections a").map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
+  if (marks.size) {
+    const seen = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting || !marks.has(entry.target.id)) continue;
+        for (const link of marks.values()) link.removeAttribute("aria-current");
+        marks.get(entry.target.id).setAttribute("aria-current", "true");
+      }
+    }, { rootMargin: "-15% 0px -75% 0px" });
+    for (const id of marks.keys()) {
+      const section = document.getElementById(id);
+      if (section) seen.observe(section);
+    }
+  }
+
+  // Figures: drawn when they come near; expressions are interpreted, so that no text becomes code.
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const draw = (plot) => {
+    const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
+    const chosen = dark.matches && spec.usermeta && spec.usermeta.dark ? spec.usermeta.dark : {};
+    vegaEmbed(plot, spec, {
+      actions: false, ast: true, renderer: "canvas", defaultStyle: false, config: chosen,
+      loader: { load: () => Promise.reject(new Error("nothing is loaded from anywhere")) },
+      tooltip: { disableDefaultStyle: true },
+    }).then((result) => { plot.dataset.drawn = "yes"; return result; })
+      .catch((flaw) => { plot.textContent = `This figure cannot be drawn: ${flaw.message}`; console.error(flaw); });
+  };
+  const plots = all(".plot[data-spec]");
+  if (plots.length && typeof vegaEmbed !== "undefined") {
+    const near = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        near.unobserve(entry.target);
+        draw(entry.target);
+      }
+    }, { rootMargin: "600px 0px" });
+    for (const plot of plots) near.observe(plot);
+    dark.addEventListener("change", () => plots.filter((plot) => plot.dataset.drawn).forEach(draw));
+  }
+})();
