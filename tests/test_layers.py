@@ -34,6 +34,8 @@ PLACES = {
     "uvloop": ("run/", "serve/", "cli/"),
     "pyarrow": ("store/", "report/"),
     "duckdb": ("report/", "view/", "cli/"),
+    "altair": ("report/figures/",),
+    "vl_convert": ("report/figures/",),
     "pandas": (),
     "rich": ("run/", "report/", "cli/"),
     "numba": ("env/", "report/"),

@@ -1,0 +1,11 @@
+"""All figures of a run: each appears only where the run has what it shows."""
+
+from evalkit.report.figures.figure import Figure
+from evalkit.report.figures.scores import score_figures
+from evalkit.report.report import Report
+
+
+def figures(report: Report) -> tuple[Figure, ...]:
+    """The figures that stand on a report alone, in reading order."""
+    agents = tuple(report.manifest.agents)
+    return (*score_figures(agents, report.table("scores")),)

@@ -1,0 +1,166 @@
+"""Figures as files: SVG, PNG, the numbers as CSV, and a page that opens offline. Nothing is fetched."""
+
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evalkit.report.figures.figure import Figure
+from evalkit.report.figures.theme import config
+from evalkit.report.tables import as_csv
+from evalkit.report.visible import visible
+
+VEGALITE = "6.4"
+"""The version of Vega-Lite that draws; the specs are of its major version."""
+
+PNG_SCALE = 2.0
+
+EMBED: Mapping[str, Any] = {
+    "mode": "vega-lite",
+    "renderer": "svg",
+    "ast": True,
+    "actions": {"export": True, "source": False, "compiled": False, "editor": False},
+}
+"""Options of `vegaEmbed`. With `ast` expressions are interpreted, so that a page may forbid `eval`; nothing leads away
+from the page."""
+
+
+def svg(figure: Figure, *, dark: bool = False) -> str:
+    """The figure as an SVG document."""
+    import vl_convert
+
+    return str(
+        vl_convert.vegalite_to_svg(
+            dict(figure.spec), vl_version=VEGALITE, config=config(dark=dark), allowed_base_urls=[]
+        )
+    )
+
+
+def png(figure: Figure, *, dark: bool = False) -> bytes:
+    """The figure as a PNG of twice its size."""
+    import vl_convert
+
+    return bytes(
+        vl_convert.vegalite_to_png(
+            dict(figure.spec),
+            vl_version=VEGALITE,
+            scale=PNG_SCALE,
+            config=config(dark=dark),
+            allowed_base_urls=[],
+        )
+    )
+
+
+_GLOBALS = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def bundle() -> str:
+    """JavaScript that defines `vegaEmbed`; it stands in a page once and loads nothing else."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle(_GLOBALS, vl_version=VEGALITE)).replace("</script", "<\\/script")
+
+
+def script_json(value: Any) -> str:
+    """A value as JSON that may stand inside a `<script>` element."""
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #222; --quiet: #5f5f5f; --ground: #fff; --line: #e6e6e6; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --quiet: #a8a8a8; --ground: #16181c; --line: #34373c; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
+  max-width: 60rem; padding: 1rem; }
+figure { margin: 0 0 2.5rem; }
+figure svg { max-width: 100%; height: auto; }
+figcaption, details { color: var(--quiet); font-size: .87rem; max-width: 46rem; }
+figcaption p { margin: .2rem 0; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 2px solid var(--line); padding-left: .8rem; }
+nav a, p a { color: inherit; margin-right: 1rem; }
+"""
+
+_SHOW = """
+const dark = matchMedia('(prefers-color-scheme: dark)');
+function show() {
+  for (const [name, spec] of Object.entries(SPECS)) {
+    vegaEmbed('#' + name + ' .drawn', spec, {...EMBED, config: dark.matches ? CONFIGS[1] : CONFIGS[0]});
+  }
+}
+dark.addEventListener('change', show);
+show();
+"""
+
+
+def page(title: str, figures: Sequence[Figure]) -> str:
+    """One HTML page with these figures, interactive, and the library inline: it opens offline."""
+    parts = [
+        f'<figure id="{one.name}"><div class="drawn"></div><figcaption>{_notes(one)}</figcaption>'
+        f"<details><summary>query</summary><pre>{html.escape(one.query)}</pre></details></figure>"
+        for one in figures
+    ]
+    values = {
+        "SPECS": {one.name: one.spec for one in figures},
+        "EMBED": EMBED,
+        "CONFIGS": [config(), config(dark=True)],
+    }
+    constants = "".join(f"const {name} = {script_json(value)};\n" for name, value in values.items())
+    return _document(
+        title,
+        f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts),
+        f"<script type=module>{bundle()}</script>\n<script type=module>{constants}{_SHOW}</script>",
+    )
+
+
+def _notes(figure: Figure) -> str:
+    return "".join(f"<p>{html.escape(visible(note))}</p>" for note in figure.notes)
+
+
+def _document(title: str, body: str, scripts: str = "") -> str:
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(visible(title))}</title><style>{_STYLE}</style></head>\n"
+        f"<body>{body}\n{scripts}</body></html>\n"
+    )
+
+
+def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> list[Path]:
+    """Write each figure as NAME.svg, NAME.png, NAME.csv (its numbers) and NAME.html, and an index.html of all.
+
+    `run`: what the index is titled. Returns the paths written. Raises OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    found = list(figures)
+    written = []
+    for one in found:
+        contents = {
+            "svg": svg(one).encode(),
+            "png": png(one),
+            "csv": as_csv(one.table).encode(),
+            "html": page(one.title, [one]).encode(),
+        }
+        for ending, content in contents.items():
+            written.append(folder / f"{one.name}.{ending}")
+            written[-1].write_bytes(content)
+    written.append(folder / "index.html")
+    written[-1].write_text(_index(run, found), encoding="utf-8", newline="")
+    return written
+
+
+def _index(run: str, figures: Sequence[Figure]) -> str:
+    parts = [
+        f'<figure><a href="{one.name}.html"><img src="{one.name}.svg" alt="{html.escape(visible(one.title))}"'
+        f' style="max-width:100%"></a><figcaption>{_notes(one)}'
+        f"<p>{' '.join(_link(one.name, kind) for kind in ('html', 'svg', 'png', 'csv'))}</p></figcaption></figure>"
+        for one in figures
+    ]
+    title = f"Figures of {run}"
+    return _document(title, f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts))
+
+
+def _link(name: str, kind: str) -> str:
+    return f'<a href="{name}.{kind}">{kind.upper()}</a>'

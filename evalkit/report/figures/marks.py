@@ -1,0 +1,97 @@
+"""What figures share: colours and shapes of agents, axes, tooltips, and a chart as plain values."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalkit.report.figures.theme import LIGHT, SHAPES
+from evalkit.report.visible import visible
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    Drawing = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
+
+MOST_BESIDE = 4
+"""Entries of a legend in one row."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def data(rows: Rows) -> "alt.InlineData":
+    """Rows as the data of a chart: texts made visible, numbers and None as they are."""
+    import altair as alt
+
+    return alt.InlineData(
+        values=[
+            {name: visible(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows
+        ]
+    )
+
+
+def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True) -> dict[str, Any]:
+    """Colour and shape of the field `agent`.
+
+    agents  all of the run, in the manifest's order: it fixes the colours
+    shown   those that the figure holds: the legend's
+    """
+    import altair as alt
+
+    everyone, present = [visible(one) for one in agents], {visible(one) for one in shown}
+    place = alt.Legend(
+        title=None, values=[one for one in everyone if one in present], columns=min(MOST_BESIDE, len(present))
+    )
+    colours = alt.Scale(domain=everyone)
+    shapes = alt.Scale(domain=everyone, range=[SHAPES[i // len(LIGHT) % len(SHAPES)] for i in range(len(everyone))])
+    return {
+        "color": alt.Color("agent:N", scale=colours, legend=place if legend else None),
+        "shape": alt.Shape("agent:N", scale=shapes, legend=place if legend else None),
+    }
+
+
+def tooltip(**titles: str) -> "list[alt.Tooltip]":
+    """Fields by their titles, in order: `name="Title"` shows a text, `name="Title|.1f"` a number in that format."""
+    import altair as alt
+
+    found = []
+    for name, words in titles.items():
+        title, _, digits = words.partition("|")
+        if digits:
+            found.append(alt.Tooltip(field=name, type="quantitative", title=title, format=digits))
+        else:
+            found.append(alt.Tooltip(field=name, type="nominal", title=title))
+    return found
+
+
+def reach(rows: Rows, names: Sequence[str], least: float, most: float, room: float = 0.04) -> list[float]:
+    """The ends of an axis: from `least` to `most`, and beyond where values are, with a little room there."""
+    values = [row[name] for row in rows for name in names if row.get(name) is not None]
+    low, high = min([least, *values]), max([most, *values])
+    spare = room * (high - low)
+    return [low - spare if low < least else low, high + spare if high > most else high]
+
+
+def spec_of(chart: "Drawing", title: str, subtitle: Sequence[str] = ()) -> dict[str, Any]:
+    """A chart as plain values under its title; the theme comes when it is drawn."""
+    import altair as alt
+
+    words = alt.TitleParams(text=title, subtitle=list(subtitle)) if subtitle else alt.TitleParams(text=title)
+    found: dict[str, Any] = chart.properties(title=words).to_dict()
+    found.pop("config", None)
+    return found
+
+
+def suite_of(row: Mapping[str, Any]) -> str:
+    """What a row of a report's table is about: its suite with the parameters that were varied."""
+    axes = [f"{axis}={row[key]}" for key, axis in axes_in(row).items()]
+    return " ".join([str(row["suite"]), *axes])
+
+
+def axes_in(row: Mapping[str, Any]) -> dict[str, str]:
+    """Keys of the varied parameters that a row has a value of, with the parameters' names."""
+    return {key: key.removeprefix("axis:") for key in row if key.startswith("axis:") and row[key] is not None}
+
+
+def bounds(interval: tuple[float, float] | None) -> dict[str, float | None]:
+    """An interval as the fields `low` and `high`."""
+    low, high = interval or (None, None)
+    return {"low": low, "high": high}

@@ -1,0 +1,106 @@
+"""Scores of agents by suite: a dot for the mean, a line for its 95 % interval."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalkit.report.figures.figure import Figure
+from evalkit.report.figures.marks import Rows, bounds, by_agent, data, reach, spec_of, suite_of, tooltip
+from evalkit.report.figures.theme import WIDTH
+from evalkit.report.tables import Table, shown
+
+if TYPE_CHECKING:
+    from evalkit.report.figures.marks import Drawing
+
+MOST_ROWS = 120
+"""Dots in one column; more suites are left to the table."""
+
+ROW_HEIGHT = 17
+
+TIPS = {
+    "suite": "Suite",
+    "agent": "Agent",
+    "value": "Score|.2f",
+    "low": "95 % low|.2f",
+    "high": "95 % high|.2f",
+    "instances": "Instances|,",
+    "episodes": "Episodes|,",
+}
+
+
+def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
+    """The report's table `scores` drawn; nothing where nobody has a score. `agents`: all, in the manifest's order."""
+    score = next(column for column in table.columns if column.key == "score")
+    rows = [
+        {
+            "suite": suite_of(row),
+            "agent": row["agent"],
+            "value": row["score"],
+            **bounds(row["interval"]),
+            "instances": row["instances"],
+            "episodes": row["episodes"],
+            "words": shown(score, row["score"]),
+        }
+        for row in table.rows
+        if row["score"] is not None
+    ]
+    if not rows:
+        return ()
+    kept, note = at_most(rows, MOST_ROWS, "suite")
+    spec = spec_of(_chart(agents, kept), "Scores", ["Mean over instances with its 95 % interval; 100 = optimum"])
+    return (
+        Figure(
+            name="figure_scores",
+            title="Scores",
+            spec=spec,
+            table=table,
+            query=table.query,
+            notes=(*note, *table.notes),
+        ),
+    )
+
+
+def at_most(rows: Rows, most: int, group: str) -> tuple[Rows, tuple[str, ...]]:
+    """The first groups whose rows are at most `most` together (at least one group), and a note on what is left out."""
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row[group]] = sizes.get(row[group], 0) + 1
+    kept: list[str] = []
+    total = 0
+    for name, size in sizes.items():
+        if kept and total + size > most:
+            break
+        kept.append(name)
+        total += size
+    if len(kept) == len(sizes):
+        return rows, ()
+    note = f"drawn: the first {len(kept):,} of {len(sizes):,} ({group}); all are in the table"
+    return [row for row in rows if row[group] in set(kept)], (note,)
+
+
+def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
+    import altair as alt
+
+    suites, played = dict.fromkeys(row["suite"] for row in rows), dict.fromkeys(row["agent"] for row in rows)
+    by = "agent" if len(played) > 1 else "suite"
+    y = alt.Y(f"{by}:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, grid=False))
+    x = alt.X(
+        "value:Q",
+        title="Score (100 = optimum)",
+        scale=alt.Scale(domain=reach(rows, ("value", "low", "high"), 0, 100), nice=False),
+    )
+    look = by_agent(agents, list(played), legend=False)
+    base = alt.Chart().encode(y=y, tooltip=tooltip(**TIPS))
+    layers = alt.layer(
+        base.mark_rule(strokeWidth=2, opacity=0.55)
+        .encode(x=x.copy(), x2="high:Q", color=look["color"])
+        .transform_calculate(value="datum.low"),
+        base.mark_point(filled=True, size=55, opacity=1).encode(x=x, **look),
+        base.mark_text(align="left", dx=8, style="quiet-text").encode(x=alt.value(WIDTH), text="words:N"),
+    ).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT))
+    if by == "suite":
+        return layers.properties(data=data(rows))
+    facet: Any = alt.Row(
+        "suite:N", sort=list(suites), header=alt.Header(title=None, labelOrient="top", labelAnchor="start")
+    )
+    panels: alt.FacetChart = layers.facet(data=data(rows), row=facet, spacing=14).resolve_scale(y="independent")
+    return panels
