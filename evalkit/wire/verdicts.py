@@ -45,7 +45,8 @@ _QUOTA_TEXTS = ("credit balance is too low",)
 _DAILY = ("perday", "per_day")
 """In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
 _KEY_CODES = ("api_key_invalid", "failed_precondition", "no_db_connection")
-"""With status 400: a key that is none, or one that may not be used here (Google: the place, no billing account)."""
+"""With status 400: a key that is none, or one that may not be used here (Google: the place, no billing account; a
+LiteLLM proxy looks unknown keys up in a database that it may not have)."""
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
 _CONTEXT_TEXTS = (
     "maximum context length",
