@@ -10,7 +10,7 @@ DOWN_FEW = 4
 """... or so many, if nothing has succeeded for `DOWN_S`: a lane of few episodes would use up their attempts first."""
 DOWN_S = 5.0
 FIRST_PROBE_S = 1.0
-LAST_PROBE_S = 5.0
+LAST_PROBE_S = 2.0
 """A refused probe costs nothing, and an outage's end should not wait for it."""
 GIVE_UP_S = 900.0
 

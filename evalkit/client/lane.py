@@ -156,6 +156,8 @@ class Lane:
         """A reply came. Returns the seconds it took."""
         now = self._loop.time()
         self.unread = 0
+        if self._health.answered():
+            self._recover(now)
         # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
         full = self._in_flight >= int(self._window.size) or (
             bool(self._hall) and not self._line and not self._hall.canary
@@ -163,8 +165,6 @@ class Lane:
         self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
         if self._hall:
             self._hall.usher()
-        if self._health.answered():
-            self._recover(now)
         self._meter.count(now, usage.input, usage.output)
         if usage.input and (self._buckets or self._pools):
             used = self._estimate.learn(ticket.body_bytes, usage)
@@ -358,7 +358,7 @@ class Lane:
 
     def _recover(self, now: float) -> None:
         """An outage is over: whoever rests because of it need rest no longer."""
-        self._window.restart()
+        self._window.restart(now, paced=bool(self._buckets or self._pools))
         self._reopen(now)
         for woken in self._resting:
             _wake(woken)

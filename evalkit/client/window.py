@@ -1,9 +1,10 @@
 """How many requests a lane keeps in flight: found by trying, without being told. Arithmetic only, no clock.
 
-It begins modestly and doubles each round trip while it is full and more requests in flight bring more replies a second.
-Where replies only become slower the server is full: the window goes back to what kept it busy, and from then on tries
-a little more now and then. A 429, an overload or a timeout cuts it, at most once a round trip: what was sent before the
-last cut cuts no more. A server that never refuses, and only slows down, is so met before its requests time out.
+It begins modestly and grows by half or more each round trip while it is full and more requests in flight bring more
+replies a second. Where replies only become slower the server is full: the window goes back to what kept it busy, and
+from then on tries a little more now and then. A 429, an overload or a timeout cuts it, at most once a round trip: what
+was sent before the last cut cuts no more. A server that never refuses, and only slows down, is so met before its
+requests time out.
 """
 
 from statistics import median
@@ -14,12 +15,15 @@ FIRST_SAMPLE = 16
 """Replies that the first median is taken of."""
 CUT = 0.7
 """What a cut leaves of it."""
+MODEST = 32
+GENTLE = 0.5
+"""From `MODEST` on it grows by this part of itself each round trip: replies tell of a width that is one trip old."""
 AGAIN = 0.25
 """Where room is found later: growth of a round trip."""
 SLOW_PART = 32
 """Once the way is known it grows each round trip by one, or by this part of itself."""
 SLOWER = 1.25
-"""While it doubles, a reply that took so many times the median of those before it lets nobody else in."""
+"""While it grows fast, a reply that took so many times the median of those before it lets nobody else in."""
 PATIENCE = 0.5
 """Once a request has timed out: replies that took more than this part of its time let nobody else in ..."""
 AS_BEST = 1.15
@@ -27,7 +31,7 @@ AS_BEST = 1.15
 RISEN = 1.08
 RISEN_FAST = 1.25
 """Replies have become slower; what that brought must be worth it: throughput up by its square root at least. While it
-doubles the samples are small, and a full server shows clearly."""
+grows fast the samples are small, and a full server shows clearly."""
 STRAY = 1 / 3
 STRAYS = 0.05
 """A request that times out while the median is below `STRAY` of its time is no sign of too many, unless it is one of
@@ -45,7 +49,7 @@ DOUBLED = 2.0
 HELPED = 0.9
 """Such a cut helped if it brought the median below this part of what it was."""
 LEAST_SAMPLES = 32
-"""Replies that a median is taken of, once the window no longer doubles."""
+"""Replies that a median is taken of, once the window grows slowly."""
 
 
 class Window:
@@ -82,7 +86,7 @@ class Window:
         self.median_s = 0.0
         """Median latency of the last full sample; 0 before the first."""
         self._best_s = 0.0
-        """Lowest median since the window stopped to double, or what it was just before."""
+        """Lowest median since the window grew fast, or what it was just before."""
         self._least_s = float("inf")
         """Lowest median of all."""
         self._growing_fast = True
@@ -110,8 +114,7 @@ class Window:
             return  # it tells of a width that is no more
         latency_s = now - sent_at
         if full and self.size < self._ceiling and self._lets_in(latency_s):
-            step = self._pace if self._growing_fast else max(1.0, self.size / SLOW_PART) / self.size
-            self.size = min(self._ceiling, self.size + step)
+            self.size = min(self._ceiling, self.size + self._step())
         self._healthy = self.size
         if not self._latencies and not self._looked_at:
             self._looked_at = sent_at
@@ -131,14 +134,21 @@ class Window:
         self._cut(self.size * CUT, now)
         return True
 
-    def restart(self) -> None:
-        """After an outage: feel the way again, from half of what was well before it. Where requests time out it is no
-        outage, or no clean one: the window stays as it was cut."""
+    def restart(self, now: float, *, paced: bool) -> None:
+        """After an outage: feel the way again, from half of what was well before it, or from all of it where a rate
+        paces what goes. Where requests time out it was no clean outage: the window stays as it was cut."""
         if self._patience_s == float("inf"):
-            self.size = min(self.most, max(float(FIRST), self._healthy / 2))
+            self.size = min(self.most, max(float(FIRST), self._healthy if paced else self._healthy / 2))
             self._growing_fast, self._pace, self._best_s = True, 1.0, 0.0
+            self._cut_at = now  # what was sent before is no measure
         self._before_s = 0.0
-        self._begin_sample(0.0)
+        self._begin_sample(now)
+
+    def _step(self) -> float:
+        """What one reply adds."""
+        if not self._growing_fast:
+            return max(1.0, self.size / SLOW_PART) / self.size
+        return min(self._pace, 1.0 if self.size < MODEST else GENTLE)
 
     def _is_stray(self, patience_s: float) -> bool:
         self._strays += 1
@@ -151,6 +161,8 @@ class Window:
 
     def _lets_in(self, latency_s: float) -> bool:
         if latency_s > PATIENCE * self._patience_s and latency_s > AS_BEST * self._least_s:
+            return False
+        if self._best_s and latency_s > DOUBLED * self._best_s:
             return False
         return not (self._growing_fast and self.median_s and latency_s > SLOWER * self.median_s)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from evalkit.client.health import DOWN_AFTER, FIRST_PROBE_S, GIVE_UP_S, LAST_PROBE_S, Health
+from evalkit.client.health import DOWN_AFTER, DOWN_FEW, DOWN_S, FIRST_PROBE_S, GIVE_UP_S, LAST_PROBE_S, Health
 
 
 def fallen(now: float = 0.0) -> Health:
@@ -45,3 +45,16 @@ def test_it_gives_up_only_after_its_bound() -> None:
     assert health.given_up(100.0 + GIVE_UP_S)
     health.answered()
     assert not health.given_up(1e9)
+
+
+def test_a_few_failures_are_enough_where_nothing_succeeds_for_long_and_refusals_count_only_so() -> None:
+    for refusal in (True, False):
+        health = Health()
+        for i in range(DOWN_FEW):
+            assert not health.down
+            health.failed(probe=False, now=i * DOWN_S / (DOWN_FEW - 1), words="no", refusal=refusal)
+        assert health.down
+    busy = Health()
+    for i in range(5 * DOWN_AFTER):
+        busy.failed(probe=False, now=i * 0.01, words="429", refusal=True)
+    assert not busy.down

@@ -322,8 +322,8 @@ def test_episodes_begin_as_the_window_opens_and_none_has_to_stand_in_line() -> N
                 assert ticket is not None
                 lane.succeeded(ticket, USAGE)
             await asyncio.sleep(0)
-        assert counts == [FIRST * 2**i for i in range(6)]
-        assert joined(tasks) == 400
+        assert counts == [8, 16, 32, 48, 72, 108]
+        assert joined(tasks) == 162
 
     run_virtual(main())
 

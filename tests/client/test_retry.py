@@ -1,6 +1,8 @@
+import asyncio
+
 import pytest
 
-from evalkit.client.retry import ATTEMPTS, LONGEST_S, TOTAL_S, Tries, backoff_s, exhausted
+from evalkit.client.retry import ATTEMPTS, FIRST_S, LONGEST_S, TOTAL_S, Retryable, Tries, backoff_s, exhausted, retrying
 from evalkit.wire.http import Verdict
 
 AGAIN = Verdict(action="retry", kind="server_error")
@@ -38,3 +40,24 @@ def test_attempts_and_time_bound_retries(counted: int, now: float, upcoming: flo
     tries = Tries(0.0)
     tries.counted = counted
     assert exhausted(tries, now, upcoming) is over
+
+
+def test_whoever_probed_rests_no_longer_than_others() -> None:
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+
+    async def main() -> None:
+        tries = Tries(0.0)
+        tries.counted = 1  # further attempts were probes
+        failures = 0
+        async for attempt in retrying(tries, place="e/1", clock=lambda: 0.0, sleep=sleep):
+            with attempt:
+                failures += 1
+                if failures < 20:
+                    raise Retryable(AGAIN)
+
+    asyncio.run(main())
+    assert len(rests) == 19
+    assert max(rests) <= 2 * FIRST_S

@@ -8,13 +8,13 @@ def round_trip(window: Window, *, start: float, latency_s: float, full: bool = T
     return start + latency_s
 
 
-def test_a_full_window_doubles_each_round_trip_up_to_its_bound() -> None:
-    window, now = Window(500), 0.0
+def test_a_full_window_grows_fast_up_to_its_bound() -> None:
+    window, now = Window(120), 0.0
     sizes = []
-    for _ in range(5):
+    for _ in range(6):
         now = round_trip(window, start=now, latency_s=1.0)
         sizes.append(window.size)
-    assert sizes == [16, 32, 64, 128, 256]
+    assert sizes == [16, 32, 48, 72, 108, 120]
 
 
 def test_a_window_that_is_not_full_does_not_grow() -> None:
@@ -112,3 +112,44 @@ def test_requests_that_a_quick_server_loses_cut_the_window_for_a_while_and_not_f
     for _ in range(40):
         now = round_trip(window, start=now, latency_s=0.05)
     assert window.size > 32
+
+
+def test_a_server_that_only_becomes_slower_is_met_before_its_requests_take_long() -> None:
+    window, now = Window(500), 0.0
+    for _ in range(60):
+        latency_s = max(1.0, window.size / 40)
+        now = round_trip(window, start=now, latency_s=latency_s)
+    assert 40 <= window.size <= 100
+
+
+def test_a_stray_timeout_cuts_nothing_and_several_do() -> None:
+    window = Window(500)
+    now = grown(window, 1.0)
+    before = window.size
+    assert not window.refused(sent_at=now, now=now + 60.0, timed_out=True)
+    assert window.size == before
+    assert any(window.refused(sent_at=now, now=now + 60.0, timed_out=True) for _ in range(30))
+
+
+def test_where_requests_time_out_the_window_does_not_grow_up_to_there_again() -> None:
+    window, now = Window(500), 0.0
+    while window.size < 100:
+        now = round_trip(window, start=now, latency_s=1.0)
+    wide = window.size
+    for _ in range(30):
+        window.refused(sent_at=now, now=now + 2.0, timed_out=True)
+    now += 2.0
+    for _ in range(100):
+        now = round_trip(window, start=now, latency_s=0.9)
+    assert wide * CUT < window.size < wide
+
+
+def test_after_an_outage_it_goes_on_from_half_or_from_all_where_a_rate_paces_it() -> None:
+    for paced, part in ((False, 0.5), (True, 1.0)):
+        window = Window(500)
+        now = grown(window, 1.0)
+        before = window.size
+        for i in range(20):
+            window.refused(sent_at=now + i, now=now + i)
+        window.restart(now + 30.0, paced=paced)
+        assert window.size == before * part

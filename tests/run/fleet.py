@@ -10,6 +10,7 @@ from typing import Any
 from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane
 from evalkit.client.open import open_asker
+from evalkit.client.shared import Pool
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.env.environment import Environment, Kit, Observation, Opening, Pack, Score
 from evalkit.money import PicoUsd, Price
@@ -18,7 +19,7 @@ from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Cell, Episode
 from evalkit.spec.identity import episode_id
-from evalkit.spec.model import Limits, Model, Provider
+from evalkit.spec.model import Limits, Model, Provider, SharedLimits
 from evalkit.store.manifest import ManifestInstance, ManifestSuite
 from evalkit.store.record import StepRecord
 from evalkit.store.writer import Store, open_store
@@ -29,9 +30,15 @@ from tests.playing import an_agent
 
 LATENCY_S = 0.2
 USAGE = Usage(input=60, output=5)
-OK = HttpResponse(
-    status=200, headers={}, body=OPENAI_CHAT.encode_reply(Reply(text="on", usage=USAGE, model="m", response_id="r"))
-)
+
+
+def says(text: str) -> HttpResponse:
+    """A reply; `on` is a valid action."""
+    reply = Reply(text=text, usage=USAGE, model="m", response_id="r")
+    return HttpResponse(status=200, headers={}, body=OPENAI_CHAT.encode_reply(reply))
+
+
+OK = says("on")
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
 SAMPLING = Sampling(max_tokens=8192)
 
@@ -45,9 +52,8 @@ class Climb:
 
 
 def _step(state: Climb, reply: Reply) -> tuple[Climb, Observation]:
-    del reply
-    over = state.height + 1 == state.length
-    return replace(state, height=state.height + 1), Observation(messages=(), facts={}, new_chat=not over)
+    over, acted = state.height + 1 == state.length, reply.text == "on"
+    return replace(state, height=state.height + 1), Observation(messages=(), facts={}, new_chat=not over, acted=acted)
 
 
 LADDER: Environment[int, Climb] = Environment(
@@ -101,6 +107,8 @@ class Fleet:
     length: int
     provides: Provides = steady
     limits: Limits = field(default_factory=Limits)
+    shared: tuple[SharedLimits, ...] = ()
+    canary: bool = False
     sent: list[float] = field(default_factory=list)
     """When each request was sent; all times in virtual seconds."""
     answered: list[float] = field(default_factory=list)
@@ -113,6 +121,7 @@ class Fleet:
     most_at_once: int = 0
     """Episodes that were taken from the list and had not ended, at the worst moment."""
     table: Table | None = None
+    lane: Lane | None = None
 
     @property
     def durations(self) -> list[float]:
@@ -152,11 +161,14 @@ async def _sail(run: Path, fleets: tuple[Fleet, ...], limit: int | None) -> None
         budget = Budget(budget=None if limit is None else PicoUsd(limit), spent=PicoUsd(0), ledger=store, session="s")
         store.pace(LATENCY_S)
         stop = Stop()
-        await play_lanes([_job(fleet, store, budget, stop) for fleet in fleets])
+        pools = {one.name: Pool(one.name, limits=one.limits) for fleet in fleets for one in fleet.shared}
+        await play_lanes([_job(fleet, store, budget, stop, pools) for fleet in fleets])
 
 
-def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop) -> LaneJob:
-    lane = Lane(fleet.name, limits=fleet.limits, width=fleet.width)
+def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str, Pool]) -> LaneJob:
+    shared = [pools[one.name] for one in fleet.shared]
+    lane = Lane(fleet.name, limits=fleet.limits, width=fleet.width, shared=shared, canary=fleet.canary)
+    fleet.lane = lane
     asker = open_asker(
         fleet.name,
         provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
@@ -167,7 +179,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop) -> LaneJob:
         budget=budget,
         transport=fleet,
     )
-    table = Table(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop())
+    table = Table(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop(), lane=lane)
     fleet.table = table
     nothing = Holdings(episodes={}, rows={})
 
