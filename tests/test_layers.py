@@ -37,6 +37,8 @@ PLACES = {
     "altair": ("report/figures/",),
     "vl_convert": ("report/figures/",),
     "pandas": (),
+    "jinja2": ("view/",),
+    "markupsafe": ("view/",),
     "rich": ("run/", "report/", "cli/"),
     "numba": ("env/", "report/"),
     "scipy": ("env/", "report/"),

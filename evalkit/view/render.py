@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from evalkit.report.figures.draw import bundle, script_json
+from evalkit.report.figures.theme import config
 from evalkit.report.visible import visible
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def environment() -> "jinja2.Environment":
         lstrip_blocks=True,
     )
     made.filters["json"] = json_inside
-    made.globals.update(inline_style=_inline_style, inline_script=_inline_script, policy=offline_policy)
+    made.globals.update(inline=_inline, policy=offline_policy, theme=[config(), config(dark=True)])
     return made
 
 
@@ -80,57 +80,36 @@ def _shown(value: Any) -> Any:
 
 
 def json_inside(value: Any) -> "Markup":
-    """A value as JSON that can stand inside a `<script type="application/json">`: no text in it can close the element."""
+    """A value as JSON that can stand inside a `<script type="application/json">`: no text in it closes the element."""
     from markupsafe import Markup
 
-    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return Markup(text)  # noqa: S704: every character that HTML knows is an escape now
+    return Markup(script_json(value))  # noqa: S704 - whatever HTML knows is written as an escape
 
 
 @functools.cache
-def asset(name: str) -> bytes:
-    """A file of `static/`, or Vega's bundle. Raises KeyError for any other name."""
+def asset(name: str) -> str:
+    """A file of `static/`, or Vega's bundle, which takes seconds the first time. Raises KeyError for any other name."""
     if name == VEGA:
-        return _vega()
+        return bundle()
     if name not in (STYLE, SCRIPT):
         raise KeyError(name)
-    return (files("evalkit.view") / "static" / name).read_bytes()
+    return (files("evalkit.view") / "static" / name).read_text(encoding="utf-8")
 
 
-def _vega() -> bytes:
-    """Vega, Vega-Lite and Vega-Embed as one script, which vl-convert carries: making it takes seconds."""
-    import vl_convert
-
-    return vl_convert.javascript_bundle().encode()
-
-
-def _inline_style() -> "Markup":
+def _inline(name: str) -> "Markup":
     from markupsafe import Markup
 
-    return Markup(asset(STYLE).decode())  # noqa: S704: our own file
-
-
-def _inline_script(name: str) -> "Markup":
-    from markupsafe import Markup
-
-    return Markup(_script_text(name))  # noqa: S704: our own file, and Vega's with its closing tags written otherwise
-
-
-def _script_text(name: str) -> str:
-    return asset(name).decode().replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return Markup(asset(name))  # noqa: S704 - our own files, and Vega's
 
 
 def offline_policy(*, figures: bool) -> str:
-    """The content security policy of a page in one file: nothing from anywhere, only the scripts it was written with."""
-    scripts = [_script_text(name) for name in ([VEGA, SCRIPT] if figures else [SCRIPT])]
-    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
+    """The content security policy of a page in one file: nothing from anywhere, only its own scripts."""
+    scripts = " ".join(_hashed(name) for name in ((VEGA, SCRIPT) if figures else (SCRIPT,)))
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'sha256-{_digest(asset(STYLE).decode())}'; "
+        f"default-src 'none'; script-src {scripts}; style-src {_hashed(STYLE)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _hashed(name: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode()}'"

@@ -88,11 +88,12 @@
 
   // Figures: drawn when they come near; expressions are interpreted, so that no text becomes code.
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const theme = document.getElementById("theme");
   const draw = (plot) => {
+    const config = JSON.parse(theme.textContent)[dark.matches ? 1 : 0];
     const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
-    const chosen = dark.matches && spec.usermeta && spec.usermeta.dark ? spec.usermeta.dark : {};
     vegaEmbed(plot, spec, {
-      actions: false, ast: true, renderer: "canvas", defaultStyle: false, config: chosen,
+      mode: "vega-lite", actions: false, ast: true, renderer: "canvas", defaultStyle: false, config,
       loader: { load: () => Promise.reject(new Error("nothing is loaded from anywhere")) },
       tooltip: { disableDefaultStyle: true },
     }).then((result) => { plot.dataset.drawn = "yes"; return result; })

@@ -1,0 +1,200 @@
+"""A table as a page shows it: cells with their texts, what they are sorted by, and intervals as small ranges."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from evalkit.report.figures.figure import Figure
+from evalkit.report.tables import MISSING, PROMPTS, Column, Table, as_csv, shown
+
+RANGE_WIDTH = 120.0
+"""Of a drawn interval, in pixels; its ends keep clear of the border."""
+MARGIN = 4.0
+
+Href = Callable[[Mapping[str, Any], str], str]
+"""Where a cell leads, from its row and its column's key; empty: nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """An interval, drawn: places in pixels from 0 to `RANGE_WIDTH`."""
+
+    low: float
+    high: float
+    point: float | None
+    """The estimate; None: the table has no column for it."""
+    zero: float | None
+    """Where 0 lies, if it lies within."""
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCell:
+    """One value."""
+
+    text: str
+    sort: str | None
+    """What it is sorted by; None: its text."""
+    style: str
+    range: Span | None = None
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRow:
+    """One row."""
+
+    cells: Sequence[GridCell]
+    begins: bool
+    """Whether a group of rows begins with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridHead:
+    """One column's head."""
+
+    title: str
+    unit: str
+    numeric: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table, ready for its template."""
+
+    name: str
+    title: str
+    heads: Sequence[GridHead]
+    rows: Sequence[GridRow]
+    notes: Sequence[str]
+    query: str
+    command: str
+    """The `evalkit sql` command that asks it."""
+    csv: str
+    """Where the rows lie as CSV."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A figure, ready for its template."""
+
+    name: str
+    title: str
+    spec: Mapping[str, Any]
+    notes: Sequence[str]
+    query: str
+    command: str
+    grid: Grid
+
+
+def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> Grid:
+    """A table for a page. `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along."""
+    hidden = {PROMPTS} if len(table.packs) == 1 else set()
+    columns = [column for column in table.columns if column.key not in hidden]
+    spans = {column.key: _spans(table, column) for column in columns if column.kind == "interval"}
+    rows: list[GridRow] = []
+    above: Mapping[str, Any] = {}
+    for place, row in enumerate(table.rows):
+        cells, same = [], bool(above)
+        for column in columns:
+            same = same and column.group and above.get(column.key) == row.get(column.key)
+            span = spans[column.key][place] if column.key in spans else None
+            cells.append(_cell(column, row, span, same=same, href=href))
+        groups = [column.key for column in columns if column.group][:1]
+        begins = bool(above) and any(above.get(key) != row.get(key) for key in groups)
+        rows.append(GridRow(cells=cells, begins=begins))
+        above = row
+    return Grid(
+        name=table.name,
+        title=table.title,
+        heads=[GridHead(title=one.title, unit=one.unit, numeric=one.numeric) for one in columns],
+        rows=rows,
+        notes=[line for line in table.lines_below if not line.endswith(MISSING)],
+        query=table.query,
+        command=sql_command(run, table.query),
+        csv=csv or f"data:text/csv;charset=utf-8,{quote(as_csv(table), safe='')}",
+    )
+
+
+def plot(figure: Figure, run: str, *, csv: str = "") -> Plot:
+    """A figure for a page; `run`, `csv` as of `grid`."""
+    return Plot(
+        name=figure.name,
+        title=figure.title,
+        spec=figure.spec,
+        notes=figure.notes,
+        query=figure.query,
+        command=sql_command(run, figure.query),
+        grid=grid(figure.table, run, csv=csv),
+    )
+
+
+def sql_command(run: str, query: str) -> str:
+    """The command that asks a query of a run; empty if there is no query."""
+    return f"evalkit sql {shlex.quote(run)} {shlex.quote(query)}" if query else ""
+
+
+def _cell(column: Column, row: Mapping[str, Any], span: Span | None, *, same: bool, href: Href | None) -> GridCell:
+    value = row.get(column.key)
+    text = shown(column, value)
+    kind = "text" if column.kind == "text" else "counts" if column.kind == "counts" else "number"
+    styles = [kind]
+    if value is None:
+        styles.append("missing")
+    elif column.kind == "score":
+        styles.append("strong")
+    if same:
+        styles.append("same")
+    return GridCell(
+        text=text,
+        sort=_sort(column, value),
+        style=" ".join(styles),
+        range=span,
+        href=href(row, column.key) if href is not None and value is not None else "",
+    )
+
+
+def _sort(column: Column, value: Any) -> str | None:
+    if column.kind == "text":
+        return None
+    if value is None:
+        return ""
+    if column.kind == "interval":
+        return repr(float(value[0]))
+    if column.kind == "counts":
+        return str(sum(value.values()))
+    return repr(value)
+
+
+def _spans(table: Table, column: Column) -> list[Span | None]:
+    """The intervals of a column, on one scale."""
+    found = [row.get(column.key) for row in table.rows]
+    ends = [float(end) for one in found if one is not None for end in one]
+    if not ends:
+        return [None] * len(found)
+    least, most = min(0.0, *ends), max(100.0, *ends)
+    estimate = _estimate(table, column)
+
+    def at(value: float) -> float:
+        return round(MARGIN + (value - least) / (most - least) * (RANGE_WIDTH - 2 * MARGIN), 2)
+
+    zero = at(0.0) if least < 0 else None
+    return [
+        None
+        if one is None
+        else Span(low=at(one[0]), high=at(one[1]), point=_point(row, estimate, at), zero=zero, label=shown(column, one))
+        for row, one in zip(table.rows, found, strict=True)
+    ]
+
+
+def _point(row: Mapping[str, Any], estimate: Column | None, at: Callable[[float], float]) -> float | None:
+    value = None if estimate is None else row.get(estimate.key)
+    return None if value is None else at(value)
+
+
+def _estimate(table: Table, interval: Column) -> Column | None:
+    """The column that an interval is of: the one before it, if it is on the same scale."""
+    before = table.columns[table.columns.index(interval) - 1]
+    return before if before.kind in {"score", "percent"} else None

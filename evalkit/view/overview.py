@@ -1,0 +1,188 @@
+"""A run on one page: how far it is, what it cost, every table and figure, and the query behind each number."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from evalkit.money import show_usd
+from evalkit.report.cells import Cell
+from evalkit.report.tables import Table
+from evalkit.view.grid import Grid, Href, Plot, grid, plot, sql_command
+from evalkit.view.reading import Reading
+from evalkit.view.render import Frame, Link
+
+EPISODES = "episodes"
+"""The column whose numbers lead to the episodes they count."""
+
+WHY = {
+    "budget": "the budget was reached",
+    "deadline": "the deadline has passed",
+    "interrupt": "interrupted",
+    "limit": "--limit was reached",
+    "lane": "a provider could not go on",
+    "parked": "a provider did not answer",
+    "errors": "too many internal errors",
+    "storage": "the disk refused a write",
+    "corrupt": "the log is not as it was written",
+}
+"""By the reason of an outcome: why episodes are owed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number of a run at a glance."""
+
+    title: str
+    value: str
+    note: str = ""
+    share: float | None = None
+    """From 0 to 1, drawn as a bar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What the page's template shows."""
+
+    name: str
+    word: str
+    """The run's state."""
+    began: str
+    facts: Sequence[Fact]
+    query: str
+    """Of the facts."""
+    command: str
+    warnings: Sequence[str]
+    figures: Sequence[Plot]
+    tables: Sequence[Grid]
+
+
+def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
+    """The page of a run. `name`: how the shelf calls it; `offline`: nothing leads to other pages."""
+    run = str(reading.directory)
+    where = f"/run/{quote(name, safe='')}"
+
+    def csv(table: Table) -> str:
+        return "" if offline else f"{where}/table/{quote(table.name, safe='')}.csv"
+
+    return Overview(
+        name=reading.report.manifest.name,
+        word=reading.word,
+        began=datetime.fromtimestamp(reading.report.manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        facts=_facts(reading),
+        query=FACTS,
+        command=sql_command(run, FACTS),
+        warnings=warnings(reading),
+        figures=[plot(one, run) for one in reading.figures],
+        tables=[
+            grid(one, run, csv=csv(one), href=None if offline else _to_episodes(one, reading.report.cells, where))
+            for one in reading.report.tables
+        ],
+    )
+
+
+FACTS = """\
+select (select count(*) from episodes where finished) as ended,
+    (select count(*) from steps) as steps,
+    (select sum(tokens_in + tokens_out) from steps) as tokens,
+    (select coalesce(sum(cost), 0) from steps)
+        + (select coalesce(sum(case when kind in ('charge', 'crash') then amount
+                                    when kind = 'release' then -amount else 0 end), 0) from ledger) as spent_pico_usd
+-- planned: agents x instances x replicates, from run.json; budget: the last start in events.jsonl
+-- spent: `evalkit budget` adds the steps of takes that were played again, which the view steps leaves out"""
+
+
+def _facts(reading: Reading) -> list[Fact]:
+    report, status = reading.report, reading.status
+    steps = sum(cell.steps for cell in status.cells)
+    tokens = [sum(row[key] for row in report.table("money").rows[:-1] or ()) for key in ("tokens_in", "tokens_out")]
+    budget = reading.budget
+    facts = [
+        Fact(
+            title="Episodes ended",
+            value=f"{report.ended:,}",
+            note=f"of {report.planned:,}",
+            share=report.ended / report.planned if report.planned else None,
+        ),
+        Fact(title="Owed", value=f"{report.planned - report.ended:,}", note=_begun(reading)),
+        Fact(
+            title="Spent",
+            value=show_usd(status.spent),
+            note="no budget" if budget is None else f"of {show_usd(budget)}",
+            share=min(1.0, status.spent / budget) if budget else None,
+        ),
+        Fact(title="Steps", value=f"{steps:,}"),
+        Fact(title="Tokens", value=f"{sum(tokens):,}", note=f"{tokens[0]:,} in, {tokens[1]:,} out"),
+        Fact(title="Agents", value=f"{len(report.manifest.agents):,}", note=_count(report.manifest.suites, "suite")),
+    ]
+    if report.planned > report.ended and status.to_finish.expected:
+        low, high = (show_usd(round(end)) for end in (status.to_finish.low, status.to_finish.high))
+        facts.insert(
+            3, Fact(title="To finish", value=show_usd(round(status.to_finish.expected)), note=f"{low} to {high}")
+        )
+    return facts
+
+
+def _begun(reading: Reading) -> str:
+    begun = sum(cell.started for cell in reading.status.cells)
+    return f"{begun:,} begun" if begun else ""
+
+
+def _count(things: Mapping[str, Any], word: str) -> str:
+    return f"{len(things):,} {word}{'' if len(things) == 1 else 's'}"
+
+
+def warnings(reading: Reading) -> list[str]:
+    """What a reader must know before he trusts a number of the run."""
+    report, status = reading.report, reading.status
+    found = []
+    if report.planned > report.ended:
+        why = WHY.get(reading.stopped, "")
+        because = f": {why}" if why and reading.word != "running" else ""
+        cells = f"{sum(not cell.complete for cell in report.cells):,} of {len(report.cells):,} cells"
+        found.append(
+            f"Partial{because}. {report.planned - report.ended:,} episodes are owed in {cells}; each cell is estimated "
+            "from its longest prefix of ended episodes, as Completeness says."
+        )
+        found += [] if reading.word == "running" else reading.messages
+    if status.crash_charges:
+        found.append(f"{show_usd(status.crash_charges)} of the money are crash charges that nobody has confirmed.")
+    for table in report.tables:
+        found += [note for note in table.notes if note.startswith(("drift:", "void"))]
+    return list(dict.fromkeys(found))
+
+
+def _to_episodes(table: Table, cells: Sequence[Cell], where: str) -> Href | None:
+    """From a row that is a cell's to its episodes; None where rows are not those of cells."""
+    if len(table.rows) != len(cells) or any(
+        row.get("agent") != cell.agent for row, cell in zip(table.rows, cells, strict=True)
+    ):
+        return None
+    links = {
+        id(row): f"{where}/episodes?{urlencode({'agent': cell.agent, 'suite': cell.suite.name})}"
+        for row, cell in zip(table.rows, cells, strict=True)
+    }
+    return lambda row, key: links[id(row)] if key == EPISODES else ""
+
+
+def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame:
+    """What surrounds it."""
+    plots = [Link(title="Figures", href="#figures")] if page.figures else []
+    tables = [Link(title=one.title, href=f"#{one.name}") for one in page.tables]
+    return Frame(
+        title=page.name,
+        run=page.name,
+        links=() if offline else run_links(name, "overview"),
+        sections=[Link(title="Summary", href="#summary"), *plots, *tables],
+        figures=bool(page.figures),
+        offline=offline,
+    )
+
+
+def run_links(name: str, active: str) -> list[Link]:
+    """The pages of a run. `active`: the key of the one that is shown."""
+    where = f"/run/{quote(name, safe='')}"
+    places = {"overview": ("Overview", "/"), "episodes": ("Episodes", "/episodes"), "live": ("Live", "/live")}
+    links = [Link(title=title, href=where + path, active=key == active) for key, (title, path) in places.items()]
+    return [*links, Link(title="Compare", href=f"/compare?{urlencode({'first': name})}")]

@@ -1,0 +1,114 @@
+"""What a page needs of one run: its report, figures, money and how it stopped, as its log stood at one moment."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalkit.report.figures.build import figures
+from evalkit.report.figures.figure import Figure
+from evalkit.report.report import Report, report
+from evalkit.run.status import Status, read_status
+from evalkit.store.lock import holder
+from evalkit.store.manifest import FILE as MANIFEST
+
+FOLDERS = ("steps", "tail", "ledger")
+FILES = (MANIFEST, "voids.jsonl")
+"""What a report depends on: files of the folders are never touched again, so their names say it all."""
+
+EVENTS = "events.jsonl"
+
+LogState = tuple[tuple[str, ...], tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A run at one moment."""
+
+    directory: Path
+    report: Report
+    figures: tuple[Figure, ...]
+    status: Status
+    budget: int | None
+    """In pico-dollars, of the last session; None: it had none."""
+    stopped: str
+    """Why the last session ended, in one word; empty: it has not, or its process was killed."""
+    messages: tuple[str, ...]
+    """What that session said of it."""
+    state: LogState
+    at: float
+    """When it was read, seconds since 1970."""
+    took_s: float
+
+    @property
+    def word(self) -> str:
+        """The run's state in one word: `running`, `complete` or `partial`."""
+        if holder(self.directory) is not None:
+            return "running"
+        return "complete" if self.report.planned == self.report.ended else "partial"
+
+
+def read_run(directory: Path) -> Reading:
+    """Everything, from the run's directory. Raises RunError if it is none, CorruptLogError if its log is damaged."""
+    began, state = time.time(), log_state(directory)
+    made = report(directory)
+    started, ended = _last_session(directory)
+    budget = started.get("budget_pico_usd")
+    return Reading(
+        directory=directory,
+        report=made,
+        figures=figures(made),
+        status=read_status(directory),
+        budget=budget if isinstance(budget, int) else None,
+        stopped=str(ended.get("reason", "")),
+        messages=tuple(str(line) for line in ended.get("messages", ())),
+        state=state,
+        at=began,
+        took_s=time.time() - began,
+    )
+
+
+def log_state(directory: Path) -> LogState:
+    """Changes whenever a report of the run may."""
+    names = [f"{folder}/{path.name}" for folder in FOLDERS for path in (directory / folder).glob("*.parquet")]
+    return tuple(sorted(names)), tuple(_stamp(directory / name) for name in FILES)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def _last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(how the last session started, how it ended); empty where the events do not say."""
+    started: dict[str, Any] = {}
+    ended: dict[str, Any] = {}
+    for event in _events(directory / EVENTS):
+        if event.get("kind") == "started":
+            started, ended = event, {}
+        elif event.get("kind") == "ended":
+            ended = event
+    return started, ended
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """Starts and ends among a run's events; a line that is no JSON is passed over, since a kill may have cut it."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if b'"kind":"started"' not in line and b'"kind":"ended"' not in line:
+            continue
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(event, dict):
+            yield event

@@ -1,0 +1,173 @@
+"""`evalkit view`: pages of runs on the loopback alone. Only GET, only its own host name, nothing from anywhere else.
+
+Whoever can reach the loopback can read the pages: they show what the run directories hold, and change nothing.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from evalkit.errors import EvalkitError, RunError, UsageError
+from evalkit.report.tables import as_csv
+from evalkit.view.listing import listing, read_wanted
+from evalkit.view.overview import overview, overview_frame, run_links
+from evalkit.view.reading import Reading
+from evalkit.view.render import SCRIPT, STYLE, VEGA, Frame, asset, render
+from evalkit.view.shelf import Shelf
+
+HOST = "127.0.0.1"
+SHELF = web.AppKey("shelf", Shelf)
+RETRY_S = 1
+"""Seconds after which a page that is being computed is asked for again."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+TYPES = {STYLE: "text/css", SCRIPT: "text/javascript", VEGA: "text/javascript"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(shelf: Shelf, *, port: int = 0) -> AsyncIterator[str]:
+    """Serve the pages; gives their address. `port` 0: any that is free. Raises UsageError if it is taken."""
+    app = web.Application(middlewares=[_guard])
+    app[SHELF] = shelf
+    app.add_routes([web.get(path, handler) for path, handler in ROUTES.items()])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port)
+        try:
+            await site.start()
+        except OSError as flaw:
+            raise UsageError(f"--port: {port} cannot be listened on: {flaw.strerror}. Choose another.") from flaw
+        yield f"http://{HOST}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+        shelf.close()
+
+
+async def serve_until_signal(shelf: Shelf, *, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM. `ready` is told the address. Raises as `serving`."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with serving(shelf, port=port) as url:
+        ready(url)
+        await stop.wait()
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse foreign host names and anything but reading; put the headers on every answer."""
+    try:
+        response = await _guarded(request, handler)
+    except _Computing as wait:
+        frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
+        text = "The run's log is being read and its results computed. This page will show them when they are there."
+        response = _page("message.html", frame, status=202, heading="Computing", text=text)
+    except web.HTTPException as left:
+        response = _message(left.status, left.reason, "")
+    except RunError as flaw:
+        response = _message(404, "Not found", str(flaw))
+    except UsageError as flaw:
+        response = _message(400, "That cannot be shown", str(flaw))
+    except EvalkitError as flaw:
+        response = _message(500, "That cannot be shown", str(flaw))
+    response.headers.update(HEADERS)
+    return response
+
+
+async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+    # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
+    name, _, _ = request.host.rpartition(":") if ":" in request.host else (request.host, "", "")
+    if name not in (HOST, "localhost"):
+        return _message(403, "Refused", f"This server answers to {HOST} and localhost alone.")
+    if request.method not in ("GET", "HEAD"):
+        return _message(405, "Refused", "Pages are read, never written.")
+    return await handler(request)
+
+
+def _message(status: int, heading: str, text: str) -> web.Response:
+    return _page("message.html", Frame(title=heading), status=status, heading=heading, text=text)
+
+
+def _page(template: str, frame: Frame, *, status: int = 200, **values: object) -> web.Response:
+    return web.Response(status=status, text=render(template, frame, **values), content_type="text/html")
+
+
+async def _static(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name not in TYPES:
+        raise web.HTTPNotFound
+    return web.Response(text=await asyncio.to_thread(asset, name), content_type=TYPES[name])
+
+
+def _place(request: web.Request) -> tuple[str, Path]:
+    """(the run's name, its directory) of an address. Raises RunError."""
+    name = request.match_info["run"]
+    return name, request.app[SHELF].directory(name)
+
+
+async def _reading(request: web.Request) -> tuple[str, Reading]:
+    """The run of an address. Raises `_Computing` while it is read for the first time."""
+    name, directory = _place(request)
+    found = await request.app[SHELF].reading(directory)
+    if found is None:
+        raise _Computing(name)
+    return name, found
+
+
+class _Computing(Exception):
+    """The run is being read for the first time: the page is asked for again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+async def _run(request: web.Request) -> web.Response:
+    name, reading = await _reading(request)
+    page = overview(reading, name)
+    return _page("run.html", overview_frame(page, name), page=page)
+
+
+async def _table(request: web.Request) -> web.Response:
+    _, reading = await _reading(request)
+    try:
+        table = reading.report.table(request.match_info["table"])
+    except KeyError:
+        raise web.HTTPNotFound from None
+    return web.Response(text=as_csv(table), content_type="text/csv")
+
+
+async def _episodes(request: web.Request) -> web.Response:
+    wanted = read_wanted(request.query)
+    name, reading = await _reading(request)
+    where = f"/run/{request.match_info['run']}"
+    page = listing(reading.report.cells, wanted, str(reading.directory), where)
+    frame = Frame(title="Episodes", run=reading.report.manifest.name, links=run_links(name, "episodes"))
+    return _page("episodes.html", frame, page=page)
+
+
+ROUTES: Mapping[str, Handler] = {
+    "/static/{name}": _static,
+    "/run/{run}/": _run,
+    "/run/{run}/episodes": _episodes,
+    "/run/{run}/table/{table}.csv": _table,
+}

@@ -1,0 +1,125 @@
+"""The runs that are shown, and what has been read of each: read once a state of its log, in the background.
+
+A page never waits long: what is not read yet is said to be computed, and what has changed since is shown as it was
+until the new is there.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalkit.errors import RunError, nearest
+from evalkit.store.manifest import FILE as MANIFEST
+from evalkit.view.reading import Reading, log_state, read_run
+
+PATIENCE_S = 0.6
+"""How long a page waits for what is being read before it says so."""
+REST = 4.0
+"""A run that is being written is read again when this many times the last reading's time has passed."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One run's readings."""
+
+    done: Reading | None = None
+    flaw: BaseException | None = None
+    """Why the last reading failed."""
+    coming: "Future[Reading] | None" = None
+    in_front: bool = False
+    """Whether somebody waits for what is coming."""
+
+
+class Shelf:
+    """Some runs, by name."""
+
+    def __init__(self, runs: Sequence[Path], folder: Path | None = None) -> None:
+        """`runs`: these; or, where there are none, whatever runs lie in `folder` at the time."""
+        self._fixed, self._folder = _named(runs), folder
+        self._slots: dict[Path, _Slot] = {}
+        self._front = ThreadPoolExecutor(1, thread_name_prefix="reading")
+        self._back = ThreadPoolExecutor(1, thread_name_prefix="reading")
+
+    def close(self) -> None:
+        """Begin no further reading."""
+        for pool in (self._front, self._back):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def runs(self) -> Mapping[str, Path]:
+        """The runs by name, newest first where they are those of a folder."""
+        if self._folder is None:
+            return self._fixed
+        found = sorted(self._folder.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        return _named([path.parent for path in found])
+
+    def directory(self, name: str) -> Path:
+        """Where a run lies. Raises RunError."""
+        runs = self.runs()
+        if name not in runs:
+            raise RunError(f"There is no run {name!r} here.{nearest(name, list(runs))}")
+        return runs[name]
+
+    async def reading(self, directory: Path) -> Reading | None:
+        """What the run's log holds, or None while that is read for the first time.
+
+        Raises what `read_run` raises.
+        """
+        slot = self._slots.setdefault(directory, _Slot())
+        self._look(slot, directory, front=True)
+        if slot.done is None and slot.coming is not None:
+            await asyncio.wait([asyncio.wrap_future(slot.coming)], timeout=PATIENCE_S)
+            self._take(slot)
+        if slot.done is None and slot.flaw is not None:
+            raise slot.flaw
+        return slot.done
+
+    def known(self, directory: Path) -> Reading | None:
+        """What has been read so far; what has not is read when nobody waits for anything else."""
+        slot = self._slots.setdefault(directory, _Slot())
+        self._look(slot, directory, front=False)
+        return slot.done
+
+    def _look(self, slot: _Slot, directory: Path, *, front: bool) -> None:
+        """Start a reading if the last is not of the log as it is; one that waits behind others comes to the front."""
+        self._take(slot)
+        if slot.coming is not None:
+            if not front or slot.in_front or not slot.coming.cancel():
+                return
+            slot.coming = None
+        if slot.done is not None and not _stale(slot.done):
+            return
+        slot.in_front = front
+        slot.coming = (self._front if front else self._back).submit(read_run, directory)
+
+    def _take(self, slot: _Slot) -> None:
+        """Keep what has come."""
+        if slot.coming is None or not slot.coming.done():
+            return
+        coming, slot.coming = slot.coming, None
+        if coming.cancelled():
+            return
+        slot.flaw = coming.exception()
+        if slot.flaw is None:
+            slot.done = coming.result()
+
+
+def _stale(done: Reading) -> bool:
+    if time.time() < done.at + (1 + REST) * done.took_s:
+        return False
+    return log_state(done.directory) != done.state
+
+
+def _named(runs: Sequence[Path]) -> dict[str, Path]:
+    """By the directory's name; of two that share it, the second has a number behind."""
+    found: dict[str, Path] = {}
+    for path in runs:
+        base = path.resolve().name
+        name, number = base, 1
+        while name in found:
+            number += 1
+            name = f"{base}-{number}"
+        found[name] = path
+    return found
