@@ -110,6 +110,12 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.show,
     ),
+    "view": Command(
+        "read",
+        "pages of runs in the browser, live while they run",
+        ("evalkit view", "evalkit view runs/nightly", "evalkit view runs/monday runs/tuesday --port 8000"),
+        options.view,
+    ),
     "verify": Command(
         "read",
         "replay every episode and compare it with the log",

@@ -103,6 +103,12 @@ def show(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--full", action="store_true", help="cut no text, and show what each tool says of itself")
 
 
+def view(sub: argparse.ArgumentParser) -> None:
+    """Options of `view`."""
+    sub.add_argument("runs", metavar="RUN", nargs="*", help="run directories, or names below runs/ (default: all there)")
+    sub.add_argument("--port", metavar="N", type=whole_number, default=0, help="on 127.0.0.1 (default: any that is free)")
+
+
 def nothing(sub: argparse.ArgumentParser) -> None:
     """The command reads all its options itself."""
 
