@@ -2,10 +2,12 @@
 
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.scores import score_figures
+from evalkit.report.figures.varied import varied_figures
 from evalkit.report.report import Report
 
 
 def figures(report: Report) -> tuple[Figure, ...]:
     """The figures that stand on a report alone, in reading order."""
     agents = tuple(report.manifest.agents)
-    return (*score_figures(agents, report.table("scores")),)
+    tables = {table.name: table for table in report.tables}
+    return (*score_figures(agents, tables["scores"]), *varied_figures(agents, tables))

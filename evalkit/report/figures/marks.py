@@ -38,7 +38,10 @@ def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True
 
     everyone, present = [visible(one) for one in agents], {visible(one) for one in shown}
     place = alt.Legend(
-        title=None, values=[one for one in everyone if one in present], columns=min(MOST_BESIDE, len(present))
+        title=None,
+        values=[one for one in everyone if one in present],
+        columns=min(MOST_BESIDE, len(present)),
+        symbolOpacity=1,
     )
     colours = alt.Scale(domain=everyone)
     shapes = alt.Scale(domain=everyone, range=[SHAPES[i // len(LIGHT) % len(SHAPES)] for i in range(len(everyone))])
@@ -95,3 +98,18 @@ def bounds(interval: tuple[float, float] | None) -> dict[str, float | None]:
     """An interval as the fields `low` and `high`."""
     low, high = interval or (None, None)
     return {"low": low, "high": high}
+
+
+def apart(values: Sequence[float], least: float, ends: Sequence[float]) -> list[float]:
+    """The values moved as little as it takes to lie `least` apart and between `ends`, in the order they came in."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    placed = [0.0] * len(values)
+    floor = ends[0]
+    for i in order:
+        placed[i] = max(values[i], floor)
+        floor = placed[i] + least
+    ceiling = ends[1]
+    for i in reversed(order):
+        placed[i] = min(placed[i], ceiling)
+        ceiling = placed[i] - least
+    return placed

@@ -53,6 +53,7 @@ def config(*, dark: bool = False) -> dict[str, Any]:
             "tickColor": quiet,
             "gridColor": grid,
             "tickSize": 4,
+            "labelFlush": False,
         },
         "axisBand": {"grid": False},
         "legend": {
