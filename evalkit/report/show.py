@@ -2,15 +2,16 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalkit.env.environment import Kit, Pack
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.report.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.report.episodes import Environments, EpisodeResult, episode_results
+from evalkit.report.moves import Move, moves
 from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Trajectory, trajectory_parts
 from evalkit.report.visible import BOUND, visible
@@ -42,12 +43,29 @@ class EpisodeKey:
         return f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One episode of a run with all of its moves."""
+
+    result: EpisodeResult
+    target: Any = field(repr=False)
+    """The instance that it was played on."""
+    pack: str
+    """The name of its prompt pack."""
+    moves: tuple[Move, ...] = field(repr=False)
+
+
 def show(run: Path, episode: str, *, period: int | None = None, full: bool = False) -> Trajectory:
     """One episode of a run, or one period of it; `full`: no text is cut, and tools say what they are.
 
     `episode` is its id, the beginning of one, or `agent:suite:instance:replicate`. Raises RunError if no episode, or
     more than one, is meant by it, or if it has no such period; CorruptLogError if its rows cannot be read.
     """
+    return trajectory_of(open_episode(run, episode), period=period, full=full)
+
+
+def open_episode(run: Path, episode: str) -> Episode:
+    """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
     from pyarrow import compute
 
     from evalkit.env.table import ENVIRONMENTS
@@ -58,7 +76,7 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
     key = find_episode(_keys(log.select(KEYS)), episode)
     steps = log.filter(compute.equal(log.column("episode"), key.id))
     # Replies are read of this one episode alone: a run may hold gigabytes of them.
-    return build_trajectory(manifest, steps, replay_rows(run, {key.id})[key.id], ENVIRONMENTS, period=period, full=full)
+    return replayed(manifest, steps, replay_rows(run, {key.id})[key.id], ENVIRONMENTS)
 
 
 def _keys(table: "pa.Table") -> list[EpisodeKey]:
@@ -87,32 +105,32 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
     raise RunError(f"The run holds no episode {wanted!r}.{hint or f' {form}'}")
 
 
-def build_trajectory(
-    manifest: Manifest,
-    steps: "pa.Table",
-    replay: "Sequence[ReplayRow]",
-    environments: Environments,
-    *,
-    period: int | None = None,
-    full: bool = False,
-) -> Trajectory:
-    """The trajectory of one episode's rows in effect. Raises RunError if it has no such period.
+def replayed(
+    manifest: Manifest, steps: "pa.Table", replay: "Sequence[ReplayRow]", environments: Environments
+) -> Episode:
+    """The episode of these rows in effect.
 
     `steps` holds the columns that its result is made of, `replay` the rest of the same rows in step order.
     """
     (result,) = episode_results(steps, manifest, environments)
-    if period is not None and not 0 <= period < result.periods:
-        raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {period} to show.")
     numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s"]).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
     pack = manifest.packs[agent.packs[suite.environment]]
     kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
     env = environments[suite.environment]
-    target = next(one for one in suite.instances if one.id == result.instance)
-    most = sys.maxsize if full else BOUND
-    parts = tuple(trajectory_parts(env, env.load(target.line), kit, rows, period=period, most=most))
-    return Trajectory(header=_header(result, pack.name), parts=parts)
+    line = next(one.line for one in suite.instances if one.id == result.instance)
+    target = env.load(line)
+    return Episode(result=result, target=target, pack=pack.name, moves=tuple(moves(env, target, kit, rows)))
+
+
+def trajectory_of(episode: Episode, *, period: int | None = None, full: bool = False) -> Trajectory:
+    """An episode rendered, as `show` gives it. Raises RunError if it has no such period."""
+    last = episode.result.periods - 1
+    if period is not None and not 0 <= period <= last:
+        raise RunError(f"The episode has periods 0 to {last}, so there is no period {period} to show.")
+    parts = tuple(trajectory_parts(episode.moves, period=period, most=sys.maxsize if full else BOUND))
+    return Trajectory(header=_header(episode.result, episode.pack), parts=parts)
 
 
 def _header(result: EpisodeResult, pack: str) -> dict[str, str]:

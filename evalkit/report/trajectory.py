@@ -10,21 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
-from evalkit.env.environment import Environment, Kit
-from evalkit.env.replay import Position, Turn, advance, begin
-from evalkit.errors import CorruptLogError
 from evalkit.money import show_usd
+from evalkit.report.moves import Move
 from evalkit.report.tables import seconds
 from evalkit.report.visible import BOUND, bounded, visible
-from evalkit.store.replies import decode_reply
 
 Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
-
-ROW = (
-    *("step", "period", "turn", "reply", "facts", "step_digest", "ending"),
-    *("tokens_in", "tokens_out", "cost", "latency_s"),
-)
-"""What of the log a trajectory reads."""
 
 FACTS_BOUND = 400
 
@@ -39,6 +30,8 @@ class Part:
     kind: Kind
     title: str
     text: str = ""
+    move: Move | None = field(default=None, repr=False, compare=False)
+    """Of a turn, and of the first turn of a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,35 +64,23 @@ def _plain(part: Part) -> Iterator[str]:
         yield f"  {line}"
 
 
-def trajectory_parts(
-    env: Environment[Any, Any],
-    instance: Any,
-    kit: Kit,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    period: int | None = None,
-    most: int = BOUND,
-) -> Iterator[Part]:
-    """The parts of an episode from its rows in effect, in order; `period`: only those of one period.
+def trajectory_parts(played: Iterable[Move], *, period: int | None = None, most: int = BOUND) -> Iterator[Part]:
+    """The parts of an episode from its moves, in order; `period`: only those of one period, and all warnings.
 
     Texts are cut to `most` characters; where that is more than usual, tools are shown with what they say of themselves.
-
-    A row has the columns `ROW`. Raises CorruptLogError if a reply cannot be read or follows the episode's end.
     """
-    position = begin(env, instance, kit)
-    system = ""
-    for row in rows:
-        wanted = period is None or position.period == period
-        if wanted:
-            if position.turn == 0:
-                yield from _opening(position, system, most)
-                system = _system(position)
-            yield Part(kind="turn", title=_titled(row))
-        yield from _turn(env, position, row, wanted, most)
-    if position.ending or (rows and rows[-1]["ending"]):
-        yield Part(kind="end", title=f"ended: {visible(position.ending or rows[-1]['ending'])}")
-    else:
-        yield Part(kind="end", title="not ended: it is owed")
+    system, ending = "", ""
+    for move in played:
+        ending = move.ending
+        if period is None or move.period == period:
+            if move.opening:
+                yield from _opening(move, system, most)
+                system = _system(move)
+            yield Part(kind="turn", title=_titled(move.row), move=move)
+            yield from _turn(move, most)
+        if not move.reproduced:
+            yield Part(kind="warning", title="replay differs", text=_difference(move.row))
+    yield Part(kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it is owed")
 
 
 def _titled(row: Mapping[str, Any]) -> str:
@@ -110,17 +91,17 @@ def _titled(row: Mapping[str, Any]) -> str:
     )
 
 
-def _system(position: Position) -> str:
-    return "".join(message.text for message in position.messages if message.role == "system")
+def _system(move: Move) -> str:
+    return "".join(message.text for message in move.opening if message.role == "system")
 
 
-def _opening(position: Position, system_before: str, most: int) -> Iterator[Part]:
-    yield Part(kind="period", title=f"period {position.period}")
-    tools = ", ".join(tool.name for tool in position.tools)
+def _opening(move: Move, system_before: str, most: int) -> Iterator[Part]:
+    yield Part(kind="period", title=f"period {move.period}", move=move)
+    tools = ", ".join(tool.name for tool in move.offered)
     if most > BOUND:
-        tools = "\n".join(map(_tool, position.tools))
-    for message in position.messages:
-        if message.role == "system" and _system(position) == system_before:
+        tools = "\n".join(map(_tool, move.offered))
+    for message in move.opening:
+        if message.role == "system" and _system(move) == system_before:
             yield Part(kind="read", title="system", text="(as before)")
         else:
             yield _message(message, (), most)
@@ -145,32 +126,20 @@ def _changed_tools(before: Sequence[Tool], after: Sequence[Tool]) -> str:
     return "\n".join([*lines, *(_tool(tool) for tool in after if said.get(tool.name) != tool)])
 
 
-def _turn(
-    env: Environment[Any, Any], position: Position, row: Mapping[str, Any], wanted: bool, most: int
-) -> Iterator[Part]:
-    if row["reply"] is None:
-        if wanted:
-            yield Part(kind="warning", title="no reply", text="The provider refused this request.")
+def _turn(move: Move, most: int) -> Iterator[Part]:
+    if move.reply is None:
+        yield Part(kind="warning", title="no reply", text="The provider refused this request.")
         return
-    if position.ending:
-        raise CorruptLogError(f"step {row['step']} follows the end of its episode ({position.ending}).")
-    data = row["reply"].encode() if isinstance(row["reply"], str) else row["reply"]
-    reply = decode_reply(data)
-    offered = position.tools
-    turn = advance(env, position, reply, data)
-    if wanted:
-        yield from _said(reply, most)
-        yield from (_message(message, reply.calls, most) for message in turn.messages)
-        if position.tools is not offered and not turn.new_chat and not turn.ending:
-            yield Part(kind="read", title="tools", text=bounded(_changed_tools(offered, position.tools), most))
-        yield Part(kind="facts", title="facts", text=bounded(turn.facts_bytes.decode(), FACTS_BOUND))
-    if turn.step_digest != row["step_digest"]:
-        yield Part(kind="warning", title="replay differs", text=_difference(turn, row))
+    yield from _said(move.reply, most)
+    yield from (_message(message, move.reply.calls, most) for message in move.messages)
+    if move.offered_next is not None:
+        yield Part(kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most))
+    yield Part(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND))
 
 
-def _difference(turn: Turn, row: Mapping[str, Any]) -> str:
+def _difference(row: Mapping[str, Any]) -> str:
     return (
-        f"At step {turn.step} this evalkit does not reproduce the log: the agent may have read other texts. "
+        f"At step {row['step']} this evalkit does not reproduce the log: the agent may have read other texts. "
         f"Logged facts: {bounded(_text(row['facts']), FACTS_BOUND)}"
     )
 

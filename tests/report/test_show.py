@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.report.show import EpisodeKey, build_trajectory, find_episode
+from evalkit.report.show import EpisodeKey, find_episode, replayed, trajectory_of
 from evalkit.report.terminal import print_trajectory
 from evalkit.report.trajectory import Trajectory
 from evalkit.store.reader import ReplayRow
@@ -63,7 +63,7 @@ def test_an_empty_run_has_nothing_to_show() -> None:
 def trajectory(log: Sequence[StepRecord], period: int | None = None, *, full: bool = False) -> Trajectory:
     names = ReplayRow.__dataclass_fields__
     replay = [ReplayRow(**{name: getattr(row, name) for name in names}) for row in log]
-    return build_trajectory(MANIFEST, steps_table(log), replay, ENVIRONMENTS, period=period, full=full)
+    return trajectory_of(replayed(MANIFEST, steps_table(log), replay, ENVIRONMENTS), period=period, full=full)
 
 
 def texts(found: Trajectory, kind: str) -> list[tuple[str, str]]:

@@ -154,7 +154,7 @@ def answered(trajectory: Sequence[Facts]) -> int | None:
 
 def walked(instance: Instance, trajectory: Sequence[Facts]) -> Walk:
     """Follow the trajectory through the world."""
-    at = _Place(instance)
+    at = Place(instance)
     walk = Walk()
     banned: set[str] = set()
     for facts in trajectory:
@@ -162,7 +162,7 @@ def walked(instance: Instance, trajectory: Sequence[Facts]) -> Walk:
         walk.messages += 1 + sum(call["outcome"] != "not_executed" for call in calls)
         kinds = [event["kind"] for event in facts.get("events", ())]
         for call in calls:
-            _follow(walk, at, call)
+            follow(walk, at, call)
         if BAN in kinds:
             walk.banned_again |= calls[0]["tool"] in banned
         for kind in kinds:
@@ -174,7 +174,7 @@ def walked(instance: Instance, trajectory: Sequence[Facts]) -> Walk:
     return walk
 
 
-class _Place:
+class Place:
     """Where the agent stands: the types it holds, what was done since the wish last changed, and the terms."""
 
     def __init__(self, instance: Instance) -> None:
@@ -207,7 +207,7 @@ class _Place:
         self.terms = Terms(terms.costs, terms.off | self._banned) if self._banned else terms
 
 
-def _follow(walk: Walk, at: _Place, call: Mapping[str, Any]) -> None:
+def follow(walk: Walk, at: Place, call: Mapping[str, Any]) -> None:
     """One call, and what it changes."""
     name, outcome = call["tool"], call["outcome"]
     walk.outcomes[outcome] += 1

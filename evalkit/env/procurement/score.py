@@ -56,15 +56,15 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
     size = len(feasible[0][1]["totals"])
     products = [int(action["product"]) for _, action in feasible]
     metrics["reference_score"] = max(workers_of(action["totals"]) for _, action in feasible) / best.workers
-    metrics["first_score"] = _value(products[0], size, best)
-    metrics["final_score"] = _value(products[-1], size, best)
+    metrics["first_score"] = value_of(products[0], size, best)
+    metrics["final_score"] = value_of(products[-1], size, best)
     top = max(products)
     solved = top >= best.product
     if solved:
         metrics["solved_period"] = next(
             period for (period, _), found in zip(feasible, products, strict=True) if found >= best.product
         )
-    return Score(value=_value(top, size, best), solved=solved, metrics=metrics)
+    return Score(value=value_of(top, size, best), solved=solved, metrics=metrics)
 
 
 def _share(flags: Iterable[bool]) -> float:
@@ -78,7 +78,7 @@ def _utilisation(instance: Instance, actions: Sequence[Mapping[str, Any]]) -> fl
     return _share(action["feasible"] and action["cost"] * whole >= budget * part for action in actions)
 
 
-def _value(product: int, categories: int, best: Best) -> float:
+def value_of(product: int, categories: int, best: Best) -> float:
     """(product / the optimum's) ^ (1 / categories). Above 1 only where the stored optimum is unproven and beaten."""
     if product == best.product:
         return 1.0

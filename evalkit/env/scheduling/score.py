@@ -35,18 +35,18 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
     }
     if not counts:
         return Score(value=0.0, solved=False, metrics=metrics)
-    metrics["first_score"] = _value(counts[0], expected)
-    metrics["best_score"] = _value(min(counts), expected)
+    metrics["first_score"] = value_of(counts[0], expected)
+    metrics["best_score"] = value_of(min(counts), expected)
     metrics["best_so_far_rate"] = _records(counts) / len(counts)
     metrics["exploration_rate"] = sum(not action["repeat"] for _, action in actions) / len(actions)
     solved = counts[-1] == 0
     if solved:
         metrics["stable_period"] = actions[-1][0]
-    return Score(value=_value(counts[-1], expected), solved=solved, metrics=metrics)
+    return Score(value=value_of(counts[-1], expected), solved=solved, metrics=metrics)
 
 
-def _value(blocking: int, expected: tuple[int, int]) -> float:
-    """1 - blocking / expected. Where E is 0 every matching is stable, and so is this one."""
+def value_of(blocking: int, expected: tuple[int, int]) -> float:
+    """1 - blocking / expected, expected being (numerator, denominator). Where E is 0 every matching is stable, and so is this one."""
     numerator, denominator = expected
     if blocking == 0:
         return 1.0
