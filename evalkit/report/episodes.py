@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from evalkit.env.environment import Environment, Facts, Score, outcomes
+from evalkit.env.environment import Environment, Facts, outcomes
 from evalkit.errors import CorruptLogError
 from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
 
@@ -32,12 +32,15 @@ one all the same, its episode is owed, not scored."""
 NO_ACTION = "no_action_periods"
 """The metric in which environments count the periods without an accepted action."""
 
-COLUMNS = (
-    *("episode", "suite", "instance", "agent", "replicate", "step", "period", "facts", "ending"),
+NUMBERS = (
+    *("episode", "suite", "instance", "agent", "replicate", "step", "period", "ending"),
     *("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "cost"),
     *("latency_s", "queue_s", "attempts"),
 )
-"""What of the log a report reads: no text of the model."""
+"""What of the log a report reads of every row: no text."""
+
+COLUMNS = (*NUMBERS, "facts")
+"""The same with what episodes are scored from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,86 +85,88 @@ class EpisodeResult:
     """Of all its replies together."""
 
 
+_SUMMED = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", "latency_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """One episode of the log before it is scored: where it belongs, and what its rows come to."""
+
+    id: str
+    agent: str
+    suite: ManifestSuite
+    target: ManifestInstance
+    replicate: int
+    ending: str
+    first: int
+    """Its first row, in rows sorted by episode and step."""
+    steps: int
+    periods: int
+    sums: Mapping[str, Any]
+    """Of its rows: cost, tokens, seconds."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was ended by the model or the environment, and so is scored."""
+        return bool(self.ending) and self.ending not in INFRASTRUCTURE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """What the facts of a finished episode come to."""
+
+    score: float
+    solved: bool
+    metrics: Mapping[str, float]
+    path: tuple[str, ...]
+    outcomes: Mapping[tuple[str, str], int]
+    without_call: int
+
+
 def episode_results(steps: "pa.Table", manifest: Manifest, environments: Environments) -> list[EpisodeResult]:
     """The episodes of a run's rows in effect, in the order of their ids.
 
     `steps` holds `COLUMNS`. Raises CorruptLogError for rows of an agent, suite or instance the manifest lacks.
     """
+    steps = steps.sort_by([("episode", "ascending"), ("step", "ascending")])
+    referee, logged = Referee(environments), steps.column("facts")
+
+    def fold(spot: Spot) -> Fold | None:
+        return referee.fold(spot, logged.slice(spot.first, spot.steps).to_pylist()) if spot.finished else None
+
+    return [result(spot, fold(spot)) for spot in spots(steps, manifest)]
+
+
+def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
+    """The episodes of a run's rows in effect, which are sorted by episode and step; in the order of their ids.
+
+    `steps` holds `NUMBERS`. Raises CorruptLogError for rows of an agent, suite or instance the manifest lacks.
+    """
     if not steps.num_rows:
         return []
-    steps = steps.sort_by([("episode", "ascending"), ("step", "ascending")])
     starts, counts = _spans(steps)
     sums = {name: np.add.reduceat(steps.column(name).to_numpy(), starts).tolist() for name in _SUMMED}
-    first = steps.select(["episode", "agent", "suite", "instance", "replicate"]).take(starts).to_pylist()
-    last = steps.select(["ending", "period"]).take(starts + counts - 1).to_pylist()
-    referee = _Referee(manifest, environments)
-    facts = steps.column("facts")
-    return [
-        referee.judge(
-            {**key, **end, **{name: sums[name][i] for name in _SUMMED}, "steps": count}, facts.slice(begin, count)
-        )
-        for i, (begin, count, key, end) in enumerate(zip(starts.tolist(), counts.tolist(), first, last, strict=True))
-    ]
-
-
-_SUMMED = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", "latency_s")
-
-
-class _Referee:
-    """Scores episodes; reads each instance of the manifest once."""
-
-    def __init__(self, manifest: Manifest, environments: Environments) -> None:
-        self._manifest, self._environments = manifest, environments
-        self._targets = {
-            (suite.name, one.id): (suite, one) for suite in manifest.suites.values() for one in suite.instances
-        }
-        self._instances: dict[str, Any] = {}
-
-    def judge(self, row: Mapping[str, Any], logged: "pa.ChunkedArray") -> EpisodeResult:
-        """An episode from what its rows come to, and their facts."""
-        suite, target = self._place(row)
-        finished = bool(row["ending"]) and row["ending"] not in INFRASTRUCTURE
-        facts = _facts(logged, row["episode"]) if finished else []
-        score = self._score(suite, target, facts) if finished else None
-        return EpisodeResult(
-            id=row["episode"],
-            agent=row["agent"],
-            suite=suite.name,
-            axes=suite.axes,
-            environment=suite.environment,
-            instance=target.id,
-            stratum=target.stratum,
-            replicate=row["replicate"],
-            ending=row["ending"],
-            steps=row["steps"],
-            finished=finished,
-            score=score.value if score else None,
-            solved=bool(score and score.solved),
-            metrics=score.metrics if score else {},
-            path=score.path if score else (),
-            outcomes=Counter(outcomes(facts)),
-            without_call=sum(one.get("calls") == [] for one in facts),
-            periods=row["period"] + 1,
-            no_action=int(score.metrics.get(NO_ACTION, 0)) if score else 0,
-            **{name: row[name] for name in _SUMMED},
-        )
-
-    def _place(self, row: Mapping[str, Any]) -> tuple[ManifestSuite, ManifestInstance]:
-        place = self._targets.get((row["suite"], row["instance"]))
-        planned = row["agent"] in self._manifest.agents and 0 <= row["replicate"] < self._manifest.replicates
-        if place is None or not planned:
-            where = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
-            raise CorruptLogError(
-                f"episode {row['episode']} is of {where}, which run.json does not plan. Were files of two runs mixed?"
+    keys = steps.select(["episode", "agent", "suite", "instance", "replicate"]).take(starts).to_pylist()
+    ends = steps.select(["ending", "period"]).take(starts + counts - 1).to_pylist()
+    places = {(suite.name, one.id): (suite, one) for suite in manifest.suites.values() for one in suite.instances}
+    found = []
+    for i, (first, count, key, end) in enumerate(zip(starts.tolist(), counts.tolist(), keys, ends, strict=True)):
+        suite, target = _place(key, places, manifest)
+        found.append(
+            Spot(
+                id=key["episode"],
+                agent=key["agent"],
+                suite=suite,
+                target=target,
+                replicate=key["replicate"],
+                ending=end["ending"],
+                first=first,
+                steps=count,
+                periods=end["period"] + 1,
+                sums={name: column[i] for name, column in sums.items()},
             )
-        return place
-
-    def _score(self, suite: ManifestSuite, target: ManifestInstance, facts: Sequence[Facts]) -> Score:
-        env = self._environments[suite.environment]
-        key = f"{suite.environment}/{target.digest}"
-        if key not in self._instances:
-            self._instances[key] = env.load(target.line)
-        return env.score(self._instances[key], facts)
+        )
+    return found
 
 
 def _spans(steps: "pa.Table") -> "tuple[Places, Places]":
@@ -171,10 +176,71 @@ def _spans(steps: "pa.Table") -> "tuple[Places, Places]":
     return starts, np.diff(starts, append=len(codes))
 
 
-def _facts(logged: "pa.ChunkedArray", episode: str) -> list[Facts]:
-    try:
-        return [orjson.loads(text) for text in logged.to_pylist()]
-    except orjson.JSONDecodeError as flaw:
+def _place(
+    row: Mapping[str, Any],
+    places: Mapping[tuple[str, str], tuple[ManifestSuite, ManifestInstance]],
+    manifest: Manifest,
+) -> tuple[ManifestSuite, ManifestInstance]:
+    place = places.get((row["suite"], row["instance"]))
+    if place is None or row["agent"] not in manifest.agents or not 0 <= row["replicate"] < manifest.replicates:
+        where = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
         raise CorruptLogError(
-            f"episode {episode}: logged facts are no JSON ({flaw}). `evalkit verify` names the step."
-        ) from flaw
+            f"episode {row['episode']} is of {where}, which run.json does not plan. Were files of two runs mixed?"
+        )
+    return place
+
+
+def result(spot: Spot, fold: Fold | None) -> EpisodeResult:
+    """An episode; `fold`: None of one that is owed."""
+    return EpisodeResult(
+        id=spot.id,
+        agent=spot.agent,
+        suite=spot.suite.name,
+        axes=spot.suite.axes,
+        environment=spot.suite.environment,
+        instance=spot.target.id,
+        stratum=spot.target.stratum,
+        replicate=spot.replicate,
+        ending=spot.ending,
+        steps=spot.steps,
+        finished=fold is not None,
+        score=fold.score if fold else None,
+        solved=bool(fold and fold.solved),
+        metrics=fold.metrics if fold else {},
+        path=fold.path if fold else (),
+        outcomes=fold.outcomes if fold else {},
+        without_call=fold.without_call if fold else 0,
+        periods=spot.periods,
+        no_action=int(fold.metrics.get(NO_ACTION, 0)) if fold else 0,
+        **spot.sums,
+    )
+
+
+class Referee:
+    """Scores episodes; reads each instance of the manifest once."""
+
+    def __init__(self, environments: Environments) -> None:
+        self._environments = environments
+        self._instances: dict[str, Any] = {}
+
+    def fold(self, spot: Spot, logged: Sequence[str]) -> Fold:
+        """A finished episode from its rows' facts, JSON in step order. Raises CorruptLogError if they are none."""
+        try:
+            facts: list[Facts] = [orjson.loads(text) for text in logged]
+        except orjson.JSONDecodeError as flaw:
+            raise CorruptLogError(
+                f"episode {spot.id}: logged facts are no JSON ({flaw}). `evalkit verify` names the step."
+            ) from flaw
+        env = self._environments[spot.suite.environment]
+        key = f"{spot.suite.environment}/{spot.target.digest}"
+        if key not in self._instances:
+            self._instances[key] = env.load(spot.target.line)
+        score = env.score(self._instances[key], facts)
+        return Fold(
+            score=float(score.value),
+            solved=score.solved,
+            metrics={name: float(value) for name, value in score.metrics.items()},
+            path=score.path,
+            outcomes=Counter(outcomes(facts)),
+            without_call=sum(one.get("calls") == [] for one in facts),
+        )

@@ -11,7 +11,7 @@ from evalkit.report.cells import Cell, cells
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import drift_tables
 from evalkit.report.econ import econ_tables
-from evalkit.report.episodes import COLUMNS, Environments, episode_results
+from evalkit.report.episodes import Environments, EpisodeResult, episode_results
 from evalkit.report.planning import planning_tables
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.tables import Table
@@ -118,12 +118,23 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None) -> Report:
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.env.table import ENVIRONMENTS
-    from evalkit.store.reader import read_index, scan
+    from evalkit.report.derived import COLUMNS, read_results
+    from evalkit.store.reader import read_ledger, scan
 
     manifest = read_manifest(run)
-    index = read_index(run)
+    ledger = read_ledger(run)
+    paid = _paid(run)
     steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
-    return build_report(manifest, steps, index.ledger, ENVIRONMENTS, paid=index.cost_by_agent, judged=judged)
+    results = read_results(run, steps, manifest, ENVIRONMENTS)
+    return _report(manifest, steps, ledger, results, paid=paid, judged=judged)
+
+
+def _paid(run: Path) -> dict[str, int]:
+    """By agent, what its replies cost, superseded ones included; in pico-dollars."""
+    from evalkit.store.reader import scan_all
+
+    sums = scan_all(run, ("agent", "cost")).unify_dictionaries().group_by("agent").aggregate([("cost", "sum")])
+    return {row["agent"]: row["cost_sum"] for row in sums.to_pylist()}
 
 
 def build_report(
@@ -135,12 +146,24 @@ def build_report(
     paid: Mapping[str, int],
     judged: Mapping[str, int] | None = None,
 ) -> Report:
-    """The report of a run's rows in effect (with `COLUMNS` and those of `drift.py`) and its ledger.
+    """The report of a run's rows in effect (with `episodes.COLUMNS` and those of `drift.py`) and its ledger.
 
     `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `judged`:
     as of `report`.
     """
     results = episode_results(steps, manifest, environments)
+    return _report(manifest, steps, ledger, results, paid=paid, judged=judged)
+
+
+def _report(
+    manifest: Manifest,
+    steps: "pa.Table",
+    ledger: Iterable[LedgerRecord],
+    results: Sequence[EpisodeResult],
+    *,
+    paid: Mapping[str, int],
+    judged: Mapping[str, int] | None,
+) -> Report:
     found = cells(manifest, results)
     tables = (*_tables(manifest, found, steps, ledger, paid), *drift_tables(steps, manifest, results))
     special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))

@@ -271,7 +271,7 @@ def test_other_environments_have_no_planning_tables() -> None:
     log = [row for one in suite.instances for row in rows(manifest, "good", suite.name, one.id, 0, search(1))]
     found = build_report(manifest, steps_table(log), [], ENVIRONMENTS, paid={})
     assert [table.name for table in found.tables] == [
-        *("scores", "behaviour", "refusals", "completeness", "money", "speed"),
+        *("scores", "behaviour", "refusals", "completeness", "money", "speed", "caching"),
     ]
     assert all(not cell.prefix[0].path for cell in found.cells)
 
