@@ -46,7 +46,10 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
 
 
 def value_of(blocking: int, expected: tuple[int, int]) -> float:
-    """1 - blocking / expected, expected being (numerator, denominator). Where E is 0 every matching is stable, and so is this one."""
+    """1 - blocking / expected; `expected` is (numerator, denominator).
+
+    Where E is 0 every matching is stable, and so is this one.
+    """
     numerator, denominator = expected
     if blocking == 0:
         return 1.0
