@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.client.hall import CANARY_EPISODES
 from evalkit.serve.launch import simulated
 from tests.cli.calling import Call, await_requests, bill_lines, finish, interrupt, lab, start
 
@@ -93,7 +94,7 @@ def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call,
     with simulated({"bill": str(bill), "latency": "600s"}) as url:
         lab(here, url)
         process = start(here, "run", "sweep.toml")
-        await_requests(process, bill, 12)
+        await_requests(process, bill, CANARY_EPISODES)
         interrupt(process)
         time.sleep(0.4)
         assert process.poll() is None  # it waits for what is in flight
