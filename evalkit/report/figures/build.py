@@ -1,5 +1,7 @@
 """All figures of a run: each appears only where the run has what it shows."""
 
+from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
+from evalkit.report.figures.econ import ladder_figures, runs_figures
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.varied import varied_figures
@@ -10,4 +12,11 @@ def figures(report: Report) -> tuple[Figure, ...]:
     """The figures that stand on a report alone, in reading order."""
     agents = tuple(report.manifest.agents)
     tables = {table.name: table for table in report.tables}
-    return (*score_figures(agents, tables["scores"]), *varied_figures(agents, tables))
+    found = [*score_figures(agents, tables["scores"]), *varied_figures(agents, tables)]
+    for name, build in (
+        ("coverage", coverage_figures),
+        ("adaptation", adaptation_figures),
+        ("econ_scores", ladder_figures),
+    ):
+        found += build(agents, tables[name]) if name in tables else ()
+    return (*found, *runs_figures(agents, report.cells))

@@ -17,15 +17,16 @@ MOST_BESIDE = 4
 Rows = Sequence[Mapping[str, Any]]
 
 
+def clean(rows: Rows) -> list[dict[str, Any]]:
+    """Rows with their texts made visible, as they stand in a spec."""
+    return [{name: visible(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
+
+
 def data(rows: Rows) -> "alt.InlineData":
-    """Rows as the data of a chart: texts made visible, numbers and None as they are."""
+    """Rows as the data of a chart; values are texts, numbers and None."""
     import altair as alt
 
-    return alt.InlineData(
-        values=[
-            {name: visible(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows
-        ]
-    )
+    return alt.InlineData(values=clean(rows))
 
 
 def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True) -> dict[str, Any]:

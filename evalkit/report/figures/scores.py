@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import Rows, bounds, by_agent, data, reach, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import Rows, bounds, by_agent, clean, data, reach, spec_of, suite_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table, shown
 
@@ -30,7 +30,7 @@ TIPS = {
 def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     """The report's table `scores` drawn; nothing where nobody has a score. `agents`: all, in the manifest's order."""
     score = next(column for column in table.columns if column.key == "score")
-    rows = [
+    rows: Rows = [
         {
             "suite": suite_of(row),
             "agent": row["agent"],
@@ -46,7 +46,7 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     if not rows:
         return ()
     kept, note = at_most(rows, MOST_ROWS, "suite")
-    spec = spec_of(_chart(agents, kept), "Scores", ["Mean over instances with its 95 % interval; 100 = optimum"])
+    spec = spec_of(_chart(agents, clean(kept)), "Scores", ["Mean over instances with its 95 % interval; 100 = optimum"])
     return (
         Figure(
             name="figure_scores",

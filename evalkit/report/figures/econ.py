@@ -1,0 +1,162 @@
+"""Figures of EconAgentBench: scores from basic to hard, and every episode's score beside its exploration.
+
+Source: Table 2 and figure 2 of the paper (which has the second for prompts in procurement).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from evalkit.report.cells import Cell
+from evalkit.report.econ import ENVIRONMENTS, LEVELS
+from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.figures.marks import bounds, by_agent, clean, data, reach, spec_of, tooltip
+from evalkit.report.figures.panels import Panels
+from evalkit.report.figures.theme import WIDTH
+from evalkit.report.scores import AGENT, packs_of
+from evalkit.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    from evalkit.report.figures.marks import Drawing
+
+MOST_SUITES = 9
+
+
+def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
+    """Scores by difficulty from the report's table `econ_scores`, where an agent has played two levels or more."""
+    columns = {column.key for column in table.columns}
+    plain = [row for row in table.rows if not any(key.startswith("axis:") and row[key] is not None for key in row)]
+    rows = [
+        {
+            "x": row["difficulty"],
+            "agent": row["agent"],
+            "panel": "",
+            "measure": f"{title} (score, 100 = optimum)",
+            "cell": "",
+            "value": row[name],
+            **bounds(row[f"{name}_interval"]),
+            "runs": row[f"{name}_runs"],
+        }
+        for name, title in ENVIRONMENTS.items()
+        if name in columns
+        for level in LEVELS
+        for row in plain
+        if row["difficulty"] == level and row[name] is not None
+    ]
+    if len({row["x"] for row in rows}) < 2:
+        return ()
+    title = "Scores by difficulty"
+    return (
+        Figure(
+            name="figure_difficulty",
+            title=title,
+            spec=spec_of(Panels(agents, rows, "Difficulty").lines(), title, ["Mean with its 95 % interval"]),
+            table=replace(table, name="figure_difficulty"),
+            query=table.query,
+            notes=table.notes,
+        ),
+    )
+
+
+_RUNS_QUERY = """\
+select e.suite, e.agent, e.instance, e.replicate, 100 * e.score as score, 100 * s.value as exploration
+from episodes e left join scores s on s.episode = e.episode and s.metric = 'exploration_rate'
+where e.used and e.environment = '{environment}'
+order by e.suite, e.agent, e.replicate, e.instance"""
+
+
+def runs_figures(agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, ...]:
+    """Every episode's score and exploration, an environment a figure; figure 2 of the paper is procurement's."""
+    found = []
+    for name, title in ENVIRONMENTS.items():
+        mine = [cell for cell in cells if cell.suite.environment == name and cell.prefix]
+        if mine:
+            found.append(_runs_figure(agents, mine, name, f"{title}: every episode"))
+    return tuple(found)
+
+
+def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str, title: str) -> Figure:
+    rows = [
+        {
+            "suite": cell.suite.name,
+            "agent": cell.agent,
+            "instance": episode.instance,
+            "replicate": episode.replicate,
+            "score": None if episode.score is None else 100 * episode.score,
+            "exploration": None if (rate := episode.metrics.get("exploration_rate")) is None else 100 * rate,
+        }
+        for cell in cells
+        for episode in cell.prefix
+    ]
+    suites = list(dict.fromkeys(cell.suite.name for cell in cells))[:MOST_SUITES]
+    drawn = [cell for cell in cells if cell.suite.name in suites]
+    each = max(1, MOST_MARKS // (2 * len(drawn)))
+    kept: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["suite"] in suites and len(some := kept.setdefault((row["suite"], row["agent"]), [])) < each:
+            some.append(row)
+    marks = [
+        {**row, "measure": measure, "value": row[measure]}
+        for some in kept.values()
+        for row in some
+        for measure in ("score", "exploration")
+        if row[measure] is not None
+    ]
+    fewer = sum(map(len, kept.values())) < len(rows)
+    limits = f"drawn: at most {each:,} episodes of a row, of the first {len(suites)} suites; all are in the table"
+    name = f"figure_runs_{environment}"
+    table = Table(
+        name=name,
+        title=title,
+        columns=(
+            Column(key="suite", title="Suite", group=True),
+            AGENT,
+            Column(key="instance", title="Instance"),
+            Column(key="replicate", title="Replicate", kind="count"),
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            Column(key="exploration", title="Exploration", kind="percent", unit="% of actions"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        query=_RUNS_QUERY.format(environment=environment),
+    )
+    subtitle = ["Score (100 = optimum) and exploration (% of accepted actions that were new)"]
+    return Figure(
+        name=name,
+        title=title,
+        spec=spec_of(_runs_chart(agents, clean(marks)), title, subtitle),
+        table=table,
+        query=table.query,
+        notes=(limits,) if fewer else (),
+    )
+
+
+def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
+    import altair as alt
+
+    shown = list(dict.fromkeys(row["agent"] for row in rows))
+    for row in rows:
+        row["cell"] = f"{row['suite']} · {row['measure']}"
+    width = WIDTH // 2 - 10
+    dots = (
+        alt.Chart(data(rows))
+        .mark_point(filled=True, size=28, opacity=0.45)
+        .encode(
+            x=alt.X(
+                "value:Q",
+                title=None,
+                scale=alt.Scale(domain=reach(rows, ("value",), 0, 100), nice=False),
+                axis=alt.Axis(tickCount=5),
+            ),
+            y=alt.Y("agent:N", title=None, sort=shown, axis=alt.Axis(ticks=False, domain=False)),
+            tooltip=tooltip(
+                suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f"
+            ),
+            **by_agent(agents, shown, legend=False),
+        )
+        .properties(width=width, height=alt.Step(17))
+    )
+    order = list(dict.fromkeys(row["cell"] for row in rows))
+    head = alt.Header(title=None, labelAnchor="start", labelLimit=width + 10)
+    panels: alt.FacetChart = dots.facet(facet=alt.Facet("cell:N", sort=order, header=head), columns=2, spacing=14)
+    return panels

@@ -1,0 +1,159 @@
+"""A drawing of means in panels: measures below each other, and what else differs beside each other."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalkit.report.figures.marks import apart, by_agent, clean, data, reach, tooltip
+from evalkit.report.figures.theme import WIDTH
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from evalkit.report.figures.marks import Drawing
+
+MOST_LABELS = 6
+"""Agents that are named at the ends of their lines; more have a legend."""
+
+HEIGHT = 130
+
+
+def numeric(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether `x` is a number everywhere."""
+    return all(isinstance(row["x"], (int, float)) and not isinstance(row["x"], bool) for row in rows)
+
+
+class Panels:
+    """One figure's drawing.
+
+    A row has `x`, `agent`, `panel` (empty where there is one), `measure` and `cell` (titles of its panel where there
+    is one, and where there are several), `value`, `low`, `high` (None where there is no interval), `runs`.
+    """
+
+    def __init__(
+        self, agents: Sequence[str], rows: list[dict[str, Any]], title: str, ends: tuple[float, float] = (0, 100)
+    ) -> None:
+        """`agents`: all of the run, in the manifest's order; `title`: of `x`; `ends`: of the values, at least."""
+        self._agents, self._rows, self._title = agents, clean(rows), title
+        self._shown = list(dict.fromkeys(row["agent"] for row in self._rows))
+        self._panels = list(dict.fromkeys(row["panel"] for row in self._rows))
+        self._columns = 2 if len(self._panels) > 1 else 1
+        self._width = WIDTH // self._columns - 10 * (self._columns - 1)
+        self._range = reach(self._rows, ("value", "low", "high"), *ends)
+        self._tips = tooltip(
+            agent="Agent",
+            panel="Panel",
+            x=title.partition(" (")[0],
+            measure="Measure",
+            value="Mean|.2f",
+            low="95 % low|.2f",
+            high="95 % high|.2f",
+            runs="Episodes|,",
+        )
+
+    def lines(self) -> "Drawing":
+        """A parameter with an order: numbers by size, others as they come."""
+        import altair as alt
+
+        named = len(self._panels) == 1 and len(self._shown) <= MOST_LABELS
+        look = by_agent(self._agents, self._shown, legend=not named)
+        x = alt.X(
+            "x:O",
+            sort=self._order(),
+            title=self._title,
+            scale=alt.Scale(padding=0.25),
+            axis=alt.Axis(labelAngle=0, grid=False),
+        )
+        y = alt.Y("value:Q", title=None, scale=alt.Scale(domain=self._range, nice=False), axis=alt.Axis(tickCount=5))
+        base = alt.Chart().encode(x=x, tooltip=self._tips)
+        layers = [
+            base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
+                y=alt.Y("low:Q", title=None), y2="high:Q", color=look["color"]
+            ),
+            base.mark_line(strokeWidth=1.8).encode(y=y, color=look["color"]),
+            base.mark_point(filled=True, size=50, opacity=1).encode(y=y, **look),
+        ]
+        if named:
+            self._place_labels()
+            layers.append(
+                base.mark_text(align="left", dx=10, limit=100)
+                .transform_filter("datum.label != null")
+                .encode(y=alt.Y("label_at:Q", title=None), text="label:N")
+            )
+        return self._faceted(alt.layer(*layers).properties(width=self._width, height=HEIGHT))
+
+    def _order(self) -> list[Any]:
+        values = list(dict.fromkeys(row["x"] for row in self._rows))
+        return sorted(values) if numeric(self._rows) else values
+
+    def _place_labels(self) -> None:
+        order = self._order()
+        for measure in dict.fromkeys(row["measure"] for row in self._rows):
+            ends: dict[str, dict[str, Any]] = {}
+            for row in self._rows:
+                old = ends.get(row["agent"])
+                if row["measure"] == measure and (old is None or order.index(row["x"]) >= order.index(old["x"])):
+                    ends[row["agent"]] = row
+            least = 13 / HEIGHT * (self._range[1] - self._range[0])
+            for row, at in zip(
+                ends.values(), apart([row["value"] for row in ends.values()], least, self._range), strict=True
+            ):
+                row["label"], row["label_at"] = row["agent"], at
+
+    def dots(self) -> "Drawing":
+        """A parameter of words."""
+        import altair as alt
+
+        look = by_agent(self._agents, self._shown)
+        step = min(14, max(8, 60 // len(self._shown)))
+        y = alt.Y(
+            "x:N",
+            title=None,
+            sort=list(dict.fromkeys(str(row["x"]) for row in self._rows)),
+            scale=alt.Scale(paddingInner=0.25),
+            axis=alt.Axis(ticks=False, domain=False),
+        )
+        for row in self._rows:
+            row["x"] = str(row["x"])
+        base = alt.Chart().encode(y=y, yOffset=alt.YOffset("agent:N", sort=self._shown), tooltip=self._tips)
+        rule = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
+            x=self._across("low"), x2="high:Q", color=look["color"]
+        )
+        point = base.mark_point(filled=True, size=50, opacity=1).encode(x=self._across("value"), **look)
+        # "for": so much to each agent of a word, not to the word.
+        sized = alt.layer(rule, point).properties(width=self._width, height=alt.Step(step, **{"for": "offset"}))
+        return self._faceted(sized)
+
+    def spread(self) -> "Drawing":
+        """A parameter that only draws anew: a dot a seed, a line from the least to the most, a tick at the mean."""
+        import altair as alt
+
+        look = by_agent(self._agents, self._shown, legend=False)
+        y = alt.Y("agent:N", title=None, sort=self._shown, axis=alt.Axis(ticks=False, domain=False))
+        base = alt.Chart().encode(y=y)
+        rule = base.mark_rule(strokeWidth=2, opacity=0.4).encode(
+            x=alt.X("min(value):Q", title=None), x2="max(value):Q", color=look["color"]
+        )
+        dots = base.mark_point(filled=True, size=45, opacity=0.8).encode(
+            x=self._across("value"), tooltip=self._tips, **look
+        )
+        mean = base.mark_tick(thickness=2, size=16).encode(x=alt.X("mean(value):Q", title=None), color=look["color"])
+        return self._faceted(alt.layer(rule, mean, dots).properties(width=self._width, height=alt.Step(22)))
+
+    def _across(self, field: str) -> "alt.X":
+        import altair as alt
+
+        return alt.X(
+            f"{field}:Q", title=None, scale=alt.Scale(domain=self._range, nice=False), axis=alt.Axis(tickCount=5)
+        )
+
+    def _faceted(self, layers: "alt.LayerChart | alt.FacetChart") -> "Drawing":
+        import altair as alt
+
+        measures = list(dict.fromkeys(row["measure"] for row in self._rows))
+        field, titles, columns = "measure:N", measures, 1
+        if len(self._panels) > 1:
+            field, titles, columns = "cell:N", list(dict.fromkeys(row["cell"] for row in self._rows)), self._columns
+        head = alt.Header(title=None, labelAnchor="start", labelLimit=max(self._width, WIDTH // columns) + 20)
+        facet = alt.Facet(field, sort=titles, header=head)
+        found: alt.FacetChart = layers.facet(data=data(self._rows), facet=facet, columns=columns, spacing=16)
+        return found
