@@ -5,15 +5,24 @@ A paused lane never holds another lane's players, and memory is that of the epis
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from evalkit.client.ask import Asker
 from evalkit.client.lane import Lane
 from evalkit.run.collecting import seldom_collected
-from evalkit.run.episode import Seat, Table, play
+from evalkit.run.episode import LEFT_OWED, Seat, Table, play
 from evalkit.run.gate import Gate
 from evalkit.run.universe import Episode
+
+
+@dataclass(slots=True)
+class CellCount:
+    """How far one agent on one suite is."""
+
+    planned: int
+    ended: int
+    """Earlier calls included."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +47,8 @@ class LaneJob:
     """End after so many episodes; None: play all."""
     gate: Gate | None = None
     """Lets episodes start as money and time allow, in the order of `todo`; None: nothing holds them back."""
+    cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
+    """By agent and suite."""
     taken: int = 0
     broken_before: int = 0
     """Of them, those that an internal error has stopped and that are not to be tried again."""
@@ -94,6 +105,9 @@ async def _play_one(job: LaneJob) -> bool:
     left = await play(episode, job.sit if gate is None else partial(_sit, job, gate), job.asker(episode), job.table)
     if gate is not None:
         gate.left(episode, left)
+    cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
+    if cell is not None and left not in LEFT_OWED:
+        cell.ended += 1
     return True
 
 

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 from evalkit.client.budget import Budget
@@ -28,11 +28,14 @@ from evalkit.run.scheduler import play_lanes
 from evalkit.run.session import RunOptions, Session
 from evalkit.run.universe import Choice, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
+from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
 from evalkit.store.reader import read_through
 from evalkit.store.writer import open_store
 
 SHOW_EVERY_S = 0.25
+PUBLISH_EVERY = 2
+"""Looks at the run for each that other processes are told of."""
 
 
 async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> Outcome:
@@ -221,14 +224,17 @@ def _interruptible(stop: Stop) -> Iterator[None]:
 
 @asynccontextmanager
 async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
-    """While the lanes play: show the run now and then, and set the log's pace by the replies' time."""
-    pace = Pace()
+    """While the lanes play: show the run now and then, to other processes too; set the log's pace by the replies."""
+    pace, directory = Pace(), session.options.directory
 
     async def watch() -> None:
-        while True:
+        for look in count(1):
             await asyncio.sleep(SHOW_EVERY_S)
             _keep_pace(session)
-            show(view_of(session.jobs, session.desk, session.resolved.sweep, pace, session.spent_before))
+            view = view_of(session.jobs, session.desk, session.resolved.sweep, pace, session.spent_before)
+            show(view)
+            if look % PUBLISH_EVERY == 0:
+                publish(directory, view.published())
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch())
@@ -236,6 +242,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             yield
         finally:
             watching.cancel()
+            withdraw(directory)
 
 
 def _keep_pace(session: Session) -> None:

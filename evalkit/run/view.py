@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from evalkit.run.askers import Desk
@@ -31,6 +31,13 @@ class LaneView:
     """Requests the lane would have in flight at most just now; 0: no such thing (a policy in this process)."""
     waiting: int
     """Requests waiting for a limit."""
+    waits_for: str = ""
+    """What keeps it from having more in flight, in words; empty: nothing does."""
+    ended: str = ""
+    """Why it takes no more requests; empty while it does."""
+    requests_per_min: float = 0.0
+    tokens_per_min: float = 0.0
+    """Read and written, of replies in the last seconds."""
     paused_s: float
     latency_s: float
     """Median of recent replies."""
@@ -38,6 +45,38 @@ class LaneView:
     """Failed attempts by kind."""
     left: Mapping[str, int]
     """Episodes of this call by how they were left."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The lane as plain values."""
+        return {
+            "done": self.done,
+            "episodes": self.episodes,
+            "playing": self.playing,
+            "steps": self.steps,
+            "steps_per_s": round(self.rate, 1),
+            "in_flight": self.in_flight,
+            "window": self.window,
+            "waiting": self.waiting,
+            "waits_for": self.waits_for,
+            "ended": self.ended,
+            "requests_per_min": round(self.requests_per_min, 1),
+            "tokens_per_min": round(self.tokens_per_min, 1),
+            "paused_s": round(self.paused_s, 1),
+            "latency_s": round(self.latency_s, 4),
+            "failures": dict(self.failures),
+            "left": dict(self.left),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """One agent on one suite at one moment."""
+
+    agent: str
+    suite: str
+    planned: int
+    ended: int
+    """Earlier calls included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +92,7 @@ class View:
     budget: int | None
     stopping: str
     """Why the run is draining; empty while it goes on."""
+    cells: tuple[CellView, ...] = ()
 
     @property
     def eta_s(self) -> float | None:
@@ -80,17 +120,19 @@ class View:
             "spent_usd": self.spent / 1e12,
             "budget_usd": None if self.budget is None else self.budget / 1e12,
             "stopping": self.stopping,
-            "lanes": {
-                lane.name: {
-                    "done": lane.done,
-                    "episodes": lane.episodes,
-                    "in_flight": lane.in_flight,
-                    "waiting": lane.waiting,
-                    "paused_s": round(lane.paused_s, 1),
-                    "failures": dict(lane.failures),
-                }
-                for lane in self.lanes
-            },
+            "lanes": {lane.name: lane.to_json() for lane in self.lanes},
+        }
+
+    def published(self) -> dict[str, Any]:
+        """What `live.json` holds (`docs/run-directory.md`): the same, with a version, the time, and the cells."""
+        return {
+            **self.to_json(),
+            "event": "live",
+            "version": 1,
+            "name": self.name,
+            "at": time(),
+            "reserved_usd": self.reserved / 1e12,
+            "cells": [[cell.agent, cell.suite, cell.ended, cell.planned] for cell in self.cells],
         }
 
 
@@ -127,6 +169,11 @@ def view_of(jobs: Sequence[LaneJob], desk: Desk | None, sweep: Sweep, pace: Pace
         reserved=0 if money is None else money.reserved,
         budget=sweep.budget,
         stopping=next((job.table.stop.reason for job in jobs if job.table.stop.reason), ""),
+        cells=tuple(
+            CellView(agent=agent, suite=suite, planned=cell.planned, ended=cell.ended)
+            for job in jobs
+            for (agent, suite), cell in job.cells.items()
+        ),
     )
 
 
@@ -144,6 +191,10 @@ def _lane_view(job: LaneJob, desk: Desk | None, rate: float) -> LaneView:
         in_flight=table.playing if stats is None else stats.in_flight,
         window=0 if stats is None else stats.window,
         waiting=0 if stats is None else stats.waiting,
+        waits_for="" if stats is None else stats.waits_for,
+        ended="" if stats is None else stats.ended,
+        requests_per_min=0.0 if stats is None else stats.requests_per_min,
+        tokens_per_min=0.0 if stats is None else stats.input_tokens_per_min + stats.output_tokens_per_min,
         paused_s=0.0 if stats is None else stats.paused_s,
         latency_s=0.0 if stats is None else stats.median_latency_s,
         failures={} if stats is None else stats.failures,
