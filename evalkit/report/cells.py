@@ -57,7 +57,14 @@ def cells(manifest: Manifest, results: Sequence[EpisodeResult]) -> list[Cell]:
     for result in results:
         known.setdefault((result.agent, result.suite), {})[result.replicate, result.instance] = result
     return [
-        _cell(manifest, suite, agent.name, known.get((agent.name, suite.name), {}))
+        _cell(manifest, suite, agent, known.get((agent, suite.name), {})) for suite, agent in planned_cells(manifest)
+    ]
+
+
+def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
+    """(suite, agent's name) of every cell, suites and agents in the spec's order."""
+    return [
+        (suite, agent.name)
         for suite in manifest.suites.values()
         for agent in manifest.agents.values()
         if suite.environment in agent.packs

@@ -129,6 +129,16 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None) -> Report:
     return _report(manifest, steps, ledger, results, paid=paid, judged=judged)
 
 
+def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
+    """The manifest and the cells of a run directory alone, also of one that is being written. Raises as `report`."""
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.report.derived import COLUMNS, read_results
+    from evalkit.store.reader import scan
+
+    manifest = read_manifest(run)
+    return manifest, cells(manifest, read_results(run, scan(run, COLUMNS), manifest, ENVIRONMENTS))
+
+
 def _paid(run: Path) -> dict[str, int]:
     """By agent, what its replies cost, superseded ones included; in pico-dollars."""
     from evalkit.store.reader import scan_all
