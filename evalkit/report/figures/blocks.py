@@ -8,66 +8,63 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import spec_of, suite_of
+from evalkit.report.figures.marks import bounds, spec_of, suite_of, told_apart
 from evalkit.report.figures.panels import Panels
 from evalkit.report.tables import Table
 
 COVERAGE = {"coverage": "Built-in counter (% of 2^(N-1))", "judged_coverage": "Judge (% of 2^(N-1))"}
-
-CHANGES = {
-    "truth_change": ("Change of the optimal path (0 = same, 1 = all of it)", "truth_instances"),
-    "ned": ("Change of the agent's path (0 = same, 1 = all of it)", "pairs"),
-}
 
 
 def coverage_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     """The report's table `coverage` drawn; nothing where no text holds a path."""
     rows = [
         {
-            "x": suite_of(row),
+            "x": setting,
             "agent": row["agent"],
             "panel": "",
             "measure": title,
             "cell": "",
             "value": row[key],
-            "low": None,
-            "high": None,
+            **bounds(None),
             "runs": row["judged_runs" if key == "judged_coverage" else "planned_runs"],
         }
         for key, title in COVERAGE.items()
-        for row in table.rows
+        for row, setting in zip(table.rows, told_apart(table.rows), strict=True)
         if row.get(key) is not None
     ]
     if not any(row["value"] for row in rows):
         return ()
     drawing = Panels(agents, rows, "Suite").dots()
-    return (_figure("figure_coverage", table, spec_of(drawing, table.title, ["Paths in the first text of a run"])),)
+    words = ["Distinct complete paths in the first text of a run"]
+    return (_figure("figure_coverage", table, spec_of(drawing, table.title, words)),)
 
 
 def adaptation_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
-    """The report's table `adaptation` drawn: one row a kind of block."""
+    """The report's table `adaptation` drawn: by kind of block, how far the agents' paths and the optimal one change."""
     settings = {suite_of(row): row.get("axis:block") for row in table.rows}
     short = None not in settings.values() and len(set(settings.values())) == len(settings)
     rows = [
         {
-            "x": str(row["axis:block"]) if short else suite_of(row),
+            "x": str(row["axis:block"]) if short else setting,
             "agent": row["agent"],
             "panel": "",
-            "measure": title,
+            "measure": "Change of path (0 = same, 1 = all of it)",
             "cell": "",
-            "value": row[key],
-            "low": None,
-            "high": None,
-            "runs": row[runs],
+            "value": row["ned"],
+            **bounds(None),
+            "runs": row["pairs"],
+            "reference": row["truth_change"],
         }
-        for key, (title, runs) in CHANGES.items()
-        for row in table.rows
-        if row[key] is not None
+        for row, setting in zip(table.rows, told_apart(table.rows), strict=True)
+        if row["ned"] is not None
     ]
     if not rows:
         return ()
     drawing = Panels(agents, rows, "Block", (0, 1)).dots()
-    words = ["Normalised edit distance between paths without and with blocks"]
+    words = [
+        "Normalised edit distance of paths with blocks from paths without",
+        "Dot: the agent's; bar: the optimal path's",
+    ]
     return (_figure("figure_adaptation", table, spec_of(drawing, table.title, words)),)
 
 

@@ -1,6 +1,9 @@
 """All figures of a run: each appears only where the run has what it shows."""
 
+from pathlib import Path
+
 from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
+from evalkit.report.figures.curves import curve_figures
 from evalkit.report.figures.econ import ladder_figures, runs_figures
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.scores import score_figures
@@ -20,3 +23,8 @@ def figures(report: Report) -> tuple[Figure, ...]:
     ):
         found += build(agents, tables[name]) if name in tables else ()
     return (*found, *runs_figures(agents, report.cells))
+
+
+def run_figures(run: Path, report: Report) -> tuple[Figure, ...]:
+    """All figures of a run directory: those of its report, and the curves over periods, which read its facts."""
+    return (*figures(report), *curve_figures(run, tuple(report.manifest.agents), report.cells))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_SUITES = 9
 
+MEASURES = {"score": "Score (100 = optimum)", "exploration": "Exploration (% new actions)"}
+
 
 def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     """Scores by difficulty from the report's table `econ_scores`, where an agent has played two levels or more."""
@@ -99,7 +101,7 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
         {**row, "measure": measure, "value": row[measure]}
         for some in kept.values()
         for row in some
-        for measure in ("score", "exploration")
+        for measure in MEASURES
         if row[measure] is not None
     ]
     fewer = sum(map(len, kept.values())) < len(rows)
@@ -120,43 +122,51 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
         packs=packs_of(cells),
         query=_RUNS_QUERY.format(environment=environment),
     )
-    subtitle = ["Score (100 = optimum) and exploration (% of accepted actions that were new)"]
+    subtitle = ["A dot an episode; exploration: % of accepted actions that were new"]
     return Figure(
         name=name,
         title=title,
-        spec=spec_of(_runs_chart(agents, clean(marks)), title, subtitle),
+        spec=spec_of(_runs_chart(agents, clean(marks), environment), title, subtitle),
         table=table,
         query=table.query,
         notes=(limits,) if fewer else (),
     )
 
 
-def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
+def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environment: str) -> "Drawing":
     import altair as alt
 
-    shown = list(dict.fromkeys(row["agent"] for row in rows))
     for row in rows:
-        row["cell"] = f"{row['suite']} · {row['measure']}"
-    width = WIDTH // 2 - 10
-    dots = (
-        alt.Chart(data(rows))
-        .mark_point(filled=True, size=28, opacity=0.45)
-        .encode(
-            x=alt.X(
-                "value:Q",
-                title=None,
-                scale=alt.Scale(domain=reach(rows, ("value",), 0, 100), nice=False),
-                axis=alt.Axis(tickCount=5),
-            ),
-            y=alt.Y("agent:N", title=None, sort=shown, axis=alt.Axis(ticks=False, domain=False)),
-            tooltip=tooltip(
-                suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f"
-            ),
-            **by_agent(agents, shown, legend=False),
+        row["short"] = row["suite"].removeprefix(f"{environment}/")
+    shown = list(dict.fromkeys(row["agent"] for row in rows))
+    suites = list(dict.fromkeys(row["short"] for row in rows))
+    tips = tooltip(suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f")
+    sides: list[alt.FacetChart] = []
+    for measure, title in MEASURES.items():
+        mine = [row for row in rows if row["measure"] == measure]
+        if not mine:
+            continue
+        axis = alt.Axis(ticks=False, domain=False, labels=not sides)
+        dots = (
+            alt.Chart(data(mine))
+            .mark_point(filled=True, size=28, opacity=0.45)
+            .encode(
+                x=alt.X(
+                    "value:Q",
+                    title=title,
+                    scale=alt.Scale(domain=reach(mine, ("value",), 0, 100), nice=False),
+                    axis=alt.Axis(tickCount=5),
+                ),
+                y=alt.Y("agent:N", title=None, sort=shown, axis=axis),
+                tooltip=tips,
+                **by_agent(agents, shown, legend=False),
+            )
+            .properties(width=WIDTH // 2 - 10, height=alt.Step(17))
         )
-        .properties(width=width, height=alt.Step(17))
-    )
-    order = list(dict.fromkeys(row["cell"] for row in rows))
-    head = alt.Header(title=None, labelAnchor="start", labelLimit=width + 10)
-    panels: alt.FacetChart = dots.facet(facet=alt.Facet("cell:N", sort=order, header=head), columns=2, spacing=14)
-    return panels
+        # The second side's headings are the first's: blank, so that both are as high.
+        head = alt.Header(
+            title=None, labelOrient="top", labelAnchor="start", labelExpr="' '" if sides else "datum.label"
+        )
+        sides.append(dots.facet(row=alt.Row("short:N", sort=suites, header=head), spacing=8))
+    both: alt.HConcatChart = alt.hconcat(*sides, spacing=16)
+    return both

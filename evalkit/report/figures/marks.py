@@ -9,7 +9,7 @@ from evalkit.report.visible import visible
 if TYPE_CHECKING:
     import altair as alt
 
-    Drawing = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
+    Drawing = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart
 
 MOST_BESIDE = 4
 """Entries of a legend in one row."""
@@ -88,6 +88,18 @@ def suite_of(row: Mapping[str, Any]) -> str:
     """What a row of a report's table is about: its suite with the parameters that were varied."""
     axes = [f"{axis}={row[key]}" for key, axis in axes_in(row).items()]
     return " ".join([str(row["suite"]), *axes])
+
+
+def told_apart(rows: Rows) -> list[str]:
+    """By row: what of its suite and varied parameters is not the same in all rows; the suite where all is."""
+    suites = {row["suite"] for row in rows}
+    parts = [[f"{axis}={row[key]}" for key, axis in axes_in(row).items()] for row in rows]
+    everywhere = set.intersection(*map(set, parts)) if parts else set()
+    found = []
+    for row, mine in zip(rows, parts, strict=True):
+        differ = [part for part in mine if part not in everywhere]
+        found.append(" ".join([*([row["suite"]] if len(suites) > 1 or not differ else []), *differ]))
+    return found
 
 
 def axes_in(row: Mapping[str, Any]) -> dict[str, str]:

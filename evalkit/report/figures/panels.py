@@ -26,7 +26,8 @@ class Panels:
     """One figure's drawing.
 
     A row has `x`, `agent`, `panel` (empty where there is one), `measure` and `cell` (titles of its panel where there
-    is one, and where there are several), `value`, `low`, `high` (None where there is no interval), `runs`.
+    is one, and where there are several), `value`, `low`, `high` (None where there is no interval), `runs`; it may have
+    a `reference` that `dots` marks across the agents.
     """
 
     def __init__(
@@ -119,8 +120,12 @@ class Panels:
             x=self._across("low"), x2="high:Q", color=look["color"]
         )
         point = base.mark_point(filled=True, size=50, opacity=1).encode(x=self._across("value"), **look)
+        layers = [rule, point]
+        if any(row.get("reference") is not None for row in self._rows):
+            truth = base.mark_tick(thickness=2.5, size=step, opacity=0.8)
+            layers.insert(0, truth.encode(x=self._across("reference"), tooltip=tooltip(reference="Optimum|.3f")))
         # "for": so much to each agent of a word, not to the word.
-        sized = alt.layer(rule, point).properties(width=self._width, height=alt.Step(step, **{"for": "offset"}))
+        sized = alt.layer(*layers).properties(width=self._width, height=alt.Step(step, **{"for": "offset"}))
         return self._faceted(sized)
 
     def spread(self) -> "Drawing":
