@@ -9,7 +9,7 @@ import orjson
 from evalkit.cli.choosing import run_directory
 from evalkit.errors import UsageError, nearest
 from evalkit.report.cells import cells
-from evalkit.report.compare import Comparison, Side, narrowed
+from evalkit.report.compare import Comparison, Side, narrowed, same_agents
 from evalkit.report.compare import compare as build
 from evalkit.report.drift import COLUMNS as DRIFT
 from evalkit.report.drift import drift_notes, versions
@@ -73,16 +73,12 @@ def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]
 
 
 def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
-    """The agents of the same name; failing these, the only ones of each."""
-    mine, others = list(first.manifest.agents), list(second.manifest.agents)
-    same = [(name, name) for name in mine if name in others]
-    if same:
-        return same
-    if len(mine) == len(others) == 1:
-        return [(mine[0], others[0])]
-    raise UsageError(
-        f"compare: the runs share no agent's name; write RUN:AGENT for each.{_listed(first)}{_listed(second)}"
-    )
+    found = same_agents(first, second)
+    if not found:
+        raise UsageError(
+            f"compare: the runs share no agent's name; write RUN:AGENT for each.{_listed(first)}{_listed(second)}"
+        )
+    return found
 
 
 def _side(text: str) -> tuple[Side, str]:

@@ -297,6 +297,13 @@ def _partial_notes(places: Sequence[tuple[Cell, Cell]]) -> list[str]:
     return list(partial)
 
 
+def same_agents(first: Side, second: Side) -> list[tuple[str, str]]:
+    """The agents of the same name; failing these, the only ones of each; failing these, none."""
+    mine, others = list(first.manifest.agents), list(second.manifest.agents)
+    same = [(name, name) for name in mine if name in others]
+    return same or ([(mine[0], others[0])] if len(mine) == len(others) == 1 else [])
+
+
 def narrowed(side: Side, agent: str) -> Side:
     """The side with one agent's cells alone, named after both."""
     mine = tuple(cell for cell in side.cells if cell.agent == agent)
