@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
 
-STYLE, SCRIPT, VEGA = "style.css", "page.js", "vega.js"
-"""What a page loads: our style, our script, and Vega where it has figures."""
+STYLE, SCRIPT, LIVE, VEGA = "style.css", "page.js", "live.js", "vega.js"
+"""What a page loads: our style, our script, the live page's, and Vega where it has figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,8 @@ class Frame:
     """Whether the page is one file, with style and script inside."""
     figures: bool = False
     """Whether Vega is loaded."""
+    live: bool = False
+    """Whether the live page's script is loaded."""
     refresh_s: int = 0
     """Seconds after which the page is asked for again; 0: never."""
 
@@ -91,7 +93,7 @@ def asset(name: str) -> str:
     """A file of `static/`, or Vega's bundle, which takes seconds the first time. Raises KeyError for any other name."""
     if name == VEGA:
         return bundle()
-    if name not in (STYLE, SCRIPT):
+    if name not in (STYLE, SCRIPT, LIVE):
         raise KeyError(name)
     return (files("evalkit.view") / "static" / name).read_text(encoding="utf-8")
 

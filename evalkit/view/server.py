@@ -8,21 +8,28 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from aiohttp import web
 
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.report.tables import as_csv
+from evalkit.store.manifest import read_manifest
+from evalkit.view.comparing import comparing, read_pair
+from evalkit.view.home import home
 from evalkit.view.listing import listing, read_wanted
 from evalkit.view.overview import overview, overview_frame, run_links
+from evalkit.view.progress import progress
 from evalkit.view.reading import Reading
-from evalkit.view.render import SCRIPT, STYLE, VEGA, Frame, asset, render
+from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, Link, asset, render
 from evalkit.view.shelf import Shelf
 
 HOST = "127.0.0.1"
 SHELF = web.AppKey("shelf", Shelf)
 RETRY_S = 1
 """Seconds after which a page that is being computed is asked for again."""
+AGAIN_S = 3
+"""The same for the list of runs, while one of them is being read or played."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -37,7 +44,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-TYPES = {STYLE: "text/css", SCRIPT: "text/javascript", VEGA: "text/javascript"}
+TYPES = {STYLE: "text/css", **dict.fromkeys((SCRIPT, LIVE, VEGA), "text/javascript")}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -165,9 +172,47 @@ async def _episodes(request: web.Request) -> web.Response:
     return _page("episodes.html", frame, page=page)
 
 
+async def _home(request: web.Request) -> web.Response:
+    page = home(request.app[SHELF])
+    frame = Frame(title="Runs", links=SHELF_LINKS, refresh_s=AGAIN_S if page.waiting else 0)
+    return _page("home.html", frame, page=page)
+
+
+async def _live(request: web.Request) -> web.Response:
+    name, directory = _place(request)
+    where, title = f"/run/{quote(name, safe='')}", read_manifest(directory).name
+    frame = Frame(title=f"{title}, live", run=title, links=run_links(name, "live"), live=True)
+    return _page("live.html", frame, name=title, source=f"{where}/live.json", overview=f"{where}/")
+
+
+async def _live_json(request: web.Request) -> web.Response:
+    _, directory = _place(request)
+    return web.json_response(progress(directory))
+
+
+async def _compare(request: web.Request) -> web.Response:
+    shelf = request.app[SHELF]
+    runs = shelf.runs()
+    asked = read_pair(request.query, list(runs))
+    sides = [await shelf.reading(runs[name]) for name in (asked.first, asked.second)]
+    first, second = sides
+    if first is None or second is None:
+        raise _Computing(asked.first)
+    page = await asyncio.to_thread(comparing, asked, first, second, list(runs))
+    sections = [Link(title=one.title, href=f"#{one.name}") for one in page.tables]
+    frame = Frame(title=f"Compare {page.heading}", links=SHELF_LINKS, sections=sections)
+    return _page("compare.html", frame, page=page)
+
+
+SHELF_LINKS = (Link(title="Runs", href="/"), Link(title="Compare", href="/compare"))
+
 ROUTES: Mapping[str, Handler] = {
+    "/": _home,
+    "/compare": _compare,
     "/static/{name}": _static,
     "/run/{run}/": _run,
+    "/run/{run}/live": _live,
+    "/run/{run}/live.json": _live_json,
     "/run/{run}/episodes": _episodes,
     "/run/{run}/table/{table}.csv": _table,
 }

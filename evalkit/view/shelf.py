@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evalkit.errors import RunError, nearest
 from evalkit.store.manifest import FILE as MANIFEST
-from evalkit.view.reading import Reading, log_state, read_run
+from evalkit.view.reading import LogState, Reading, log_state, read_run
 
 PATIENCE_S = 0.6
 """How long a page waits for what is being read before it says so."""
@@ -29,6 +29,8 @@ class _Slot:
     flaw: BaseException | None = None
     """Why the last reading failed."""
     coming: "Future[Reading] | None" = None
+    tried: LogState | None = None
+    """The log's state when the last reading was begun."""
     in_front: bool = False
     """Whether somebody waits for what is coming."""
 
@@ -82,6 +84,11 @@ class Shelf:
         self._look(slot, directory, front=False)
         return slot.done
 
+    def flaw(self, directory: Path) -> str:
+        """Why the run could not be read; empty if it could, or has not been tried."""
+        slot = self._slots.get(directory)
+        return "" if slot is None or slot.flaw is None else str(slot.flaw)
+
     def _look(self, slot: _Slot, directory: Path, *, front: bool) -> None:
         """Start a reading if the last is not of the log as it is; one that waits behind others comes to the front."""
         self._take(slot)
@@ -91,7 +98,9 @@ class Shelf:
             slot.coming = None
         if slot.done is not None and not _stale(slot.done):
             return
-        slot.in_front = front
+        if slot.flaw is not None and slot.tried == log_state(directory):
+            return
+        slot.in_front, slot.tried = front, log_state(directory)
         slot.coming = (self._front if front else self._back).submit(read_run, directory)
 
     def _take(self, slot: _Slot) -> None:

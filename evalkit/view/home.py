@@ -1,0 +1,122 @@
+"""All runs on one page: what each holds and owes, what it has spent, and how its agents did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from evalkit.errors import EvalkitError
+from evalkit.report.tables import Column, Table
+from evalkit.store.live import read_live
+from evalkit.store.lock import holder
+from evalkit.store.manifest import read_manifest
+from evalkit.view.grid import Grid, grid
+from evalkit.view.reading import Reading
+from evalkit.view.shelf import Shelf
+
+BEST = 4
+"""Agents whose scores are named."""
+
+COLUMNS = (
+    Column(key="run", title="Run"),
+    Column(key="state", title="State"),
+    Column(key="ended", title="Ended", kind="count", unit="episodes"),
+    Column(key="planned", title="Planned", kind="count", unit="episodes"),
+    Column(key="spent", title="Spent", kind="usd"),
+    Column(key="budget", title="Budget", kind="usd"),
+    Column(key="agents", title="Agents", kind="count"),
+    Column(key="suites", title="Suites", kind="count"),
+    Column(key="scores", title="Scores"),
+    Column(key="began", title="Began (UTC)"),
+)
+
+QUERY = """\
+-- asked of each run
+select agent, avg(mean) as score from (
+    select agent, suite, avg(by_instance) as mean from (
+        select agent, suite, instance, 100 * avg(score) as by_instance from episodes where used group by all
+    ) group by all
+) group by agent order by score desc
+-- ended, planned and spent: the summary of the run's page"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """What the page's template shows."""
+
+    grid: Grid
+    waiting: bool
+    """Whether a run is still being read, or is running: the page is asked for again."""
+
+
+def home(shelf: Shelf) -> Home:
+    """The page, of what has been read so far."""
+    rows, waiting = [], False
+    for name, directory in shelf.runs().items():
+        reading = shelf.known(directory)
+        row = _row(name, directory, reading, shelf.flaw(directory))
+        waiting = waiting or row["state"] in ("running", "computing")
+        rows.append(row)
+    table = Table(
+        name="runs",
+        title="Runs",
+        columns=COLUMNS,
+        rows=tuple(rows),
+        packs=("",),
+        notes=(f"scores: 100 = optimum; mean of an agent's suites, of each the mean over instances; the best {BEST}",),
+        query=QUERY,
+    )
+    made = grid(table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "")
+    return Home(grid=made, waiting=waiting)
+
+
+def _row(name: str, directory: Path, reading: Reading | None, flaw: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"run": name, "state": "damaged" if flaw else "computing", "scores": flaw or None}
+    if reading is not None:
+        report = reading.report
+        row |= {
+            "state": reading.word,
+            "ended": report.ended,
+            "planned": report.planned,
+            "spent": reading.status.spent,
+            "budget": reading.budget,
+            "scores": _scores(reading) or None,
+        }
+    try:
+        manifest = read_manifest(directory)
+    except EvalkitError:
+        return row
+    row |= {
+        "agents": len(manifest.agents),
+        "suites": len(manifest.suites),
+        "began": datetime.fromtimestamp(manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M"),
+    }
+    live = read_live(directory) if holder(directory) is not None else None
+    return row if live is None else row | _live(live)
+
+
+def _live(live: Mapping[str, Any]) -> dict[str, Any]:
+    """What a running process says of itself is newer than what its log was when it was read."""
+    try:
+        budget = live["budget_usd"]
+        return {
+            "state": "running",
+            "ended": int(live["done"]),
+            "planned": int(live["episodes"]),
+            "spent": round(live["spent_usd"] * 1e12),
+            "budget": None if budget is None else round(budget * 1e12),
+        }
+    except (KeyError, TypeError, ValueError):
+        return {"state": "running"}
+
+
+def _scores(reading: Reading) -> str:
+    means: dict[str, list[float]] = {}
+    for row in reading.report.table("scores").rows:
+        if row["score"] is not None:
+            means.setdefault(row["agent"], []).append(row["score"])
+    best = sorted(((sum(ones) / len(ones), agent) for agent, ones in means.items()), key=lambda one: (-one[0], one[1]))
+    words = [f"{agent} {mean:.1f}" for mean, agent in best[:BEST]]
+    return ", ".join(words) + (f" and {len(best) - BEST} more" if len(best) > BEST else "")

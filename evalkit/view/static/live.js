@@ -1,0 +1,119 @@
+"use strict";
+// The page of a running sweep: asks for its state twice a second and shows it. Texts are set as text, never as HTML.
+(() => {
+  const page = document.getElementById("live");
+  if (!page) return;
+  const EVERY_MS = 500, IDLE_MS = 3000, LOOKS = 600;
+  const part = (id) => document.getElementById(id);
+  const whole = (value) => Math.round(value).toLocaleString("en-US");
+  const usd = (value) => value === 0 ? "$0" : `$${value.toFixed(value >= 1 ? 2 : 4)}`;
+  const span = (s) => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : `${(s / 3600).toFixed(1)} h`;
+  const make = (name, text, style) => {
+    const element = document.createElement(name);
+    if (text !== undefined) element.textContent = text;
+    if (style) element.className = style;
+    return element;
+  };
+  const bar = (share) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("class", "bar");
+    svg.setAttribute("viewBox", "0 0 100 5");
+    svg.setAttribute("preserveAspectRatio", "none");
+    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    rect.setAttribute("width", Math.max(0, Math.min(100, 100 * share)));
+    rect.setAttribute("height", 5);
+    svg.append(rect);
+    return svg;
+  };
+  const fact = (title, value, note, share) => {
+    const box = make("div");
+    const dd = make("dd", `${value} `);
+    if (note) dd.append(make("span", note, "small"));
+    if (share !== undefined) dd.append(bar(share));
+    box.append(make("dt", title), dd);
+    return box;
+  };
+  const row = (cells, style) => {
+    const tr = make("tr", undefined, style);
+    for (const [value, name] of cells) {
+      const td = make("td", undefined, name);
+      td.append(value);
+      tr.append(td);
+    }
+    return tr;
+  };
+  const counts = (of) => Object.entries(of).map(([name, count]) => `${name} ${whole(count)}`).join(", ");
+
+  const rates = [];
+  const line = (live) => {
+    rates.push(live.steps_per_s);
+    if (rates.length > LOOKS) rates.shift();
+    const most = Math.max(1, ...rates);
+    const points = rates.map((rate, i) => `${(600 * i / Math.max(1, rates.length - 1)).toFixed(1)},${(58 - 54 * rate / most).toFixed(1)}`);
+    const drawn = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+    drawn.setAttribute("points", points.join(" "));
+    part("rate-line").replaceChildren(drawn);
+    part("rate-now").textContent = `${live.steps_per_s.toLocaleString("en-US")} now, ${Math.round(most * 10) / 10} at most`;
+  };
+
+  const facts = (live) => {
+    const spent = live.budget_usd ? live.spent_usd / live.budget_usd : undefined;
+    part("live-facts").replaceChildren(
+      fact("Episodes ended", whole(live.done), `of ${whole(live.episodes)}`, live.done / Math.max(1, live.episodes)),
+      fact("Spent", usd(live.spent_usd), live.budget_usd === null ? "no budget" : `of ${usd(live.budget_usd)}`, spent),
+      fact("Reserved", usd(live.reserved_usd), "for requests in flight"),
+      fact("To go", live.eta_s === null ? "–" : span(live.eta_s), `${span(live.elapsed_s)} so far`),
+      fact("Steps", whole(live.steps), "in this call"),
+    );
+  };
+
+  const lane = ([name, one]) => {
+    const waits = one.ended || (one.paused_s > 0 ? `paused, tries again in ${span(one.paused_s)}` : one.waits_for);
+    const owed = Object.entries(one.left).filter(([why]) => why === "unavailable" || why === "internal_error");
+    const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
+    return row([
+      [name, "text"], [bar(one.done / Math.max(1, one.episodes)), ""],
+      [`${whole(one.done)}/${whole(one.episodes)}`, "number"], [one.steps_per_s.toLocaleString("en-US"), "number"],
+      [one.window ? whole(one.requests_per_min) : "–", "number"], [one.window ? whole(one.tokens_per_min) : "–", "number"],
+      [one.window ? `${whole(one.in_flight)}/${whole(one.window)}` : whole(one.playing), "number"],
+      [whole(one.waiting), "number"], [waits || "–", "words"],
+      [one.latency_s ? `${whole(1000 * one.latency_s)} ms` : "–", "number"], [failed || "–", "words"],
+    ], one.paused_s > 0 || one.ended ? "trouble" : "");
+  };
+
+  const show = (said) => {
+    const state = part("live-state");
+    const live = said.live;
+    const word = !said.running ? "not running" : !live ? "starting" : live.stopping ? "stopping" : "running";
+    if (state.textContent !== word) state.textContent = word;
+    state.className = `state ${word === "running" ? "running" : ""}`;
+    part("live-note").textContent = said.silent_s ? `nothing heard for ${span(said.silent_s)}`
+      : live && live.stopping ? `${live.stopping}: replies in flight are awaited` : "";
+    if (!live) return;
+    part("live-body").hidden = false;
+    facts(live);
+    line(live);
+    part("live-lanes").replaceChildren(...Object.entries(live.lanes).map(lane));
+    part("live-cells").replaceChildren(...live.cells.map(([agent, suite, ended, planned]) => row([
+      [agent, "text"], [suite, "text"], [bar(ended / Math.max(1, planned)), ""],
+      [whole(ended), "number"], [whole(planned), "number"],
+    ])));
+    part("cells").hidden = !live.cells.length;
+  };
+
+  const poll = async () => {
+    let next = IDLE_MS;
+    try {
+      const answer = await fetch(page.dataset.from, { cache: "no-store" });
+      if (answer.ok) {
+        const said = await answer.json();
+        show(said);
+        if (said.running) next = EVERY_MS;
+      }
+    } catch {
+      part("live-state").textContent = "the server of these pages has ended";
+    }
+    setTimeout(poll, document.hidden ? IDLE_MS : next);
+  };
+  poll();
+})();
