@@ -15,7 +15,7 @@ from typing import Any
 from evalkit.report.bootstrap import LEAST_INSTANCES
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.scores import AGENT, by_instance, packs_of, score_interval, where
+from evalkit.report.scores import AGENT, by_instance, interval_and_kind, packs_of, where
 from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.store.manifest import Manifest
 
@@ -172,8 +172,7 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
 
 
 def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
-    scores = by_instance((episode, episode.score) for episode in cell.prefix) if cell else {}
-    interval = score_interval(cell, scores) if cell else None
+    interval = interval_and_kind(cell)[0] if cell else None
     found: dict[str, Any] = {
         name: percent(means(cell, score_of)) if cell else None,
         f"{name}_interval": (100 * interval.low, 100 * interval.high) if interval else None,

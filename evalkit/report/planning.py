@@ -11,10 +11,11 @@ Source: Tables 4 and 6 and B.3 of the paper; specification, section 7. Two sets 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.report.bootstrap import mean_interval, mean_of_instances
+from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
+from evalkit.report.intervals import estimate
+from evalkit.report.scores import AGENT, by_instance, packs_of, place, strata_of, where
 from evalkit.report.tables import Column, Table
 
 ENVIRONMENT = "costbench"
@@ -100,9 +101,11 @@ def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
 
 def interval(cell: Cell, name: str, keep: Keep) -> tuple[float, float] | None:
     """The 95 % interval of such a mean of a share, in percent."""
-    strata = {episode.instance: episode.stratum for episode in cell.prefix}
+    values = _values(cell, name, keep)
+    if not values:
+        return None
     drawn_at = (cell.suite.name, cell.agent, name)
-    found = mean_interval(_values(cell, name, keep), place=drawn_at, strata=strata, least=0.0, most=1.0)
+    found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0).interval
     return None if found is None else (100 * found.low, 100 * found.high)
 
 

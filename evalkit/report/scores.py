@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.report.bootstrap import LEAST_INSTANCES, RESAMPLES, Interval, mean_interval, mean_of_instances
+from evalkit.report import queries
+from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
+from evalkit.report.intervals import estimate
 from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.store.manifest import Manifest
 
@@ -66,11 +68,9 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     rows = [_score_row(cell) for cell in cells]
     notes = [
         f"score: {_scale(cells)}; mean over instances",
-        f"95 % interval: from {RESAMPLES:,} resamples of instances, replicates nested",
+        *_kind_notes(rows),
         "solved: % of the episodes that reached the optimum",
     ]
-    if any(row["interval"] is None and row["episodes"] for row in rows):
-        notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     notes += _partial_notes(cells)
     notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in manifest.agents.values() if agent.marks]
     return Table(
@@ -89,7 +89,35 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=tuple(notes),
+        query=queries.by_instances(
+            (*queries.place(cells), "prompts"),
+            (
+                queries.mean("score", "score", scale=100),
+                queries.total("solved_episodes", "solved::int"),
+                queries.derived("solved", "100 * sum(solved_episodes) / sum(episodes)"),
+                queries.derived("instances", "count(*)"),
+                queries.count("episodes"),
+            ),
+            methods={"interval": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
+        ),
     )
+
+
+ANYTIME = "evalkit.report.sequential.anytime_interval, which holds whenever a run is stopped, where scores end at 0"
+ANYTIME_KINDS = frozenset({"betting", "bernstein"})
+
+
+def _kind_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What kinds of intervals there are, and why there is none."""
+    kinds = ", ".join(dict.fromkeys(row["kind"] for row in rows if row["kind"]))
+    notes = (
+        [f"95 % interval over instances, replicates averaged first; by what suits the figure: {kinds}"] if kinds else []
+    )
+    if any(row["interval"] is None and row["instances"] >= LEAST_INSTANCES for row in rows):
+        notes.append("no interval where all instances agree and nothing says how low a score can be")
+    if any(row["interval"] is None and 0 < row["instances"] < LEAST_INSTANCES for row in rows):
+        notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
+    return notes
 
 
 def _scale(cells: Sequence[Cell]) -> str:
@@ -102,11 +130,12 @@ def _scale(cells: Sequence[Cell]) -> str:
 
 def _score_row(cell: Cell) -> dict[str, Any]:
     scores = by_instance((episode, episode.score) for episode in cell.prefix)
-    interval = score_interval(cell, scores)
+    interval, kind = interval_and_kind(cell)
     return {
         **place(cell),
         "score": 100 * mean_of_instances(scores) if scores else None,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        "kind": kind or None,
         "solved": 100 * sum(one.solved for one in cell.prefix) / len(cell.prefix) if cell.prefix else None,
         "instances": len(scores),
         "episodes": len(cell.prefix),
@@ -114,11 +143,36 @@ def _score_row(cell: Cell) -> dict[str, Any]:
     }
 
 
-def score_interval(cell: Cell, scores: Mapping[str, Sequence[float]]) -> Interval | None:
-    """The 95 % interval of a cell's mean score, from its scores by instance: the same in every table."""
-    strata = {episode.instance: episode.stratum for episode in cell.prefix}
-    least = 0.0 if cell.suite.environment in NEVER_BELOW_0 else -math.inf
-    return mean_interval(scores, place=(cell.suite.name, cell.agent), strata=strata, least=least, most=1.0)
+def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
+    """The 95 % interval of a cell's mean score and what kind it is: the same in every table.
+
+    Of a partial cell one that holds whenever a run is stopped, where there is such a one; else one that would hold had
+    the run been planned to be so long.
+    """
+    from evalkit.report.sequential import anytime_interval
+
+    scores = by_instance((episode, episode.score) for episode in cell.prefix)
+    if not scores:
+        return None, ""
+    found = estimate(scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), **bounds(cell))
+    if cell.complete or found.interval is None:
+        return found.interval, found.method if found.interval else ""
+    held = anytime_interval(cell)
+    if held is None:
+        return found.interval, found.method
+    low, high, method = held
+    # It is of first replicates: the mean over all of them may lie elsewhere.
+    return Interval(low=min(low, found.mean), high=max(high, found.mean)), method
+
+
+def strata_of(cell: Cell) -> dict[str, str]:
+    """By instance: its stratum."""
+    return {episode.instance: episode.stratum for episode in cell.prefix}
+
+
+def bounds(cell: Cell) -> dict[str, float]:
+    """Between what a cell's scores can be."""
+    return {"least": 0.0 if cell.suite.environment in NEVER_BELOW_0 else -math.inf, "most": 1.0}
 
 
 def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:
@@ -134,12 +188,23 @@ def _partial_notes(cells: Sequence[Cell]) -> list[str]:
     partial = [cell for cell in cells if not cell.complete]
     notes = [
         f"partial: {cell.agent} on {cell.suite.name}: the first {len(cell.prefix):,} of {cell.planned:,} episodes; "
-        f"owed {cell.owed:,}, ended behind a gap and left out {cell.outside:,}"
+        f"owed {cell.owed:,}, ended behind a gap and left out {cell.outside:,}{_interval_note(cell)}"
         for cell in partial[:PARTIAL_CELLS_NAMED]
     ]
     if len(partial) > PARTIAL_CELLS_NAMED:
         notes.append(f"partial: {len(partial) - PARTIAL_CELLS_NAMED:,} more rows; see the table of completeness")
     return notes
+
+
+def _interval_note(cell: Cell) -> str:
+    found, kind = interval_and_kind(cell)
+    if found is None:
+        return ""
+    return (
+        f"; interval: {kind}, of a length fixed beforehand"
+        if kind not in ANYTIME_KINDS
+        else (f"; interval: {kind}, holds whenever a run is stopped")
+    )
 
 
 def behaviour_table(cells: Sequence[Cell]) -> Table:

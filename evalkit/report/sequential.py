@@ -144,17 +144,28 @@ def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
     return averages
 
 
-def _row(cell: Cell) -> dict[str, Any]:
+def anytime_interval(cell: Cell) -> tuple[float, float, str] | None:
+    """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
+
+    Of the first replicates of its prefix; none where scores can be below 0, or before a whole round of strata.
+    """
     first = [one for one in cell.prefix if one.replicate == 0]
+    if not first or cell.suite.environment not in NEVER_BELOW_0:
+        return None
     values = np.array([one.score for one in first], np.float64)
-    if not first:
-        return {"instances": 0}
-    row: dict[str, Any] = {"score": 100 * float(values.mean()), "instances": len(first)}
-    if cell.suite.environment not in NEVER_BELOW_0:
-        return {**row, "undefined": "scores can be below 0"}
     averages = rounds(values, [one.stratum for one in first])
     low, high = bernstein(values) if averages is None else betting(averages)
-    if not len(low):
-        return {**row, "undefined": "no whole round of strata"}
-    interval = 100 * float(low[-1]), 100 * float(high[-1])
-    return {**row, "interval": interval, "method": "bernstein" if averages is None else "betting"}
+    return (float(low[-1]), float(high[-1]), "bernstein" if averages is None else "betting") if len(low) else None
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    first = [one.score or 0.0 for one in cell.prefix if one.replicate == 0]
+    if not first:
+        return {"instances": 0}
+    row: dict[str, Any] = {"score": 100 * math.fsum(first) / len(first), "instances": len(first)}
+    found = anytime_interval(cell)
+    if found is None:
+        below = cell.suite.environment not in NEVER_BELOW_0
+        return {**row, "undefined": "scores can be below 0" if below else "no whole round of strata"}
+    low, high, method = found
+    return {**row, "interval": (100 * low, 100 * high), "method": method}

@@ -29,7 +29,7 @@ from evalkit.report.econ import (
     score_of,
 )
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.scores import by_instance, packs_of, score_interval
+from evalkit.report.scores import interval_and_kind, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.store.manifest import Manifest, ManifestAgent
 
@@ -92,7 +92,7 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
     rows = []
     for (agent, _), group in groups.items():
         for cell in group:
-            interval = score_interval(cell, by_instance((episode, episode.score) for episode in cell.prefix))
+            interval, _ = interval_and_kind(cell)
             rows.append(
                 {
                     "agent": agent,

@@ -4,7 +4,6 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.report.bootstrap import mean_interval
 from evalkit.report.report import Report, build_report
 from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord, StepRecord
@@ -35,16 +34,10 @@ def test_scores_stand_by_suite_and_agent(the_report: Report) -> None:
 
 def test_a_score_is_a_hundred_times_the_mean_with_its_interval(the_report: Report) -> None:
     good = row(the_report, "scores", "good", "game/basic")
-    assert (good["score"], good["interval"], good["solved"]) == (100.0, (100.0, 100.0), 100.0)
+    assert (good["score"], good["interval"], good["solved"]) == (100.0, None, 100.0)
+    assert any("all instances agree" in note for note in the_report.table("scores").notes)
     assert (good["instances"], good["episodes"], good["prompts"]) == (4, 8, "standard")
     poor = row(the_report, "scores", "poor", "game/basic")
-    want = mean_interval(
-        {f"i{i}": [0.9, 0.9] for i in range(4)},
-        place=("game/basic", "poor"),
-        strata=dict.fromkeys(["i0", "i1", "i2", "i3"], "odd"),
-    )
-    assert want is not None
-    assert poor["interval"] == pytest.approx((100 * want.low, 100 * want.high))
     assert (poor["score"], poor["solved"], poor["prompts"]) == (pytest.approx(90.0), 0.0, "terse")
 
 

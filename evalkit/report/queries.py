@@ -1,0 +1,129 @@
+"""The SQL that gives a table's numbers over the views of `evalkit sql`, put together from figures.
+
+A row of most tables is a cell: one agent on one suite. Its means are over instances, each the mean over its replicates,
+so a query has two levels: `from episodes` to one row an instance, and from those to one row a cell. What SQL cannot say
+stands above it in comment lines, `-- interval: ...`, each with the keys of the columns that it is about.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalkit.report.bootstrap import RESAMPLES
+from evalkit.report.cells import Cell
+
+ANSWERED = "regexp_matches(attempts, '(^|,)ok$')"
+"""Of a step: whether it has a reply."""
+
+CHOSEN = (
+    "95 % of the mean over instances, chosen by evalkit.report.intervals.estimate (Wilson, Student's t, bootstrap-t of "
+    f"{RESAMPLES:,} resamples, seed 0), within strata"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One column of a query in two levels."""
+
+    key: str
+    inner: str
+    """Over the episodes of an instance."""
+    outer: str
+    """Over instances, where what `inner` gave is called `key`."""
+
+
+def mean(key: str, value: str, *, scale: int = 1, keep: str = "") -> Figure:
+    """The mean over instances of the mean over replicates, times `scale`; `keep`: of episodes of which this is true."""
+    name = quoted(key)
+    times = f"{scale} * " if scale != 1 else ""
+    return Figure(key=key, inner=f"avg({value}){_only(keep)}", outer=f"{times}avg({name})")
+
+
+def count(key: str, keep: str = "") -> Figure:
+    """How many episodes, or how many of which `keep` is true."""
+    return Figure(key=key, inner=f"count(*){_only(keep)}", outer=f"sum({quoted(key)})")
+
+
+def total(key: str, value: str, keep: str = "") -> Figure:
+    """A sum over episodes."""
+    return Figure(key=key, inner=f"sum({value}){_only(keep)}", outer=f"sum({quoted(key)})")
+
+
+def derived(key: str, outer: str) -> Figure:
+    """A figure of others' inner values: `outer` names them by their keys."""
+    return Figure(key=key, inner="", outer=outer)
+
+
+def _only(keep: str) -> str:
+    return f" filter (where {keep})" if keep else ""
+
+
+def metric(name: str) -> str:
+    """A metric of an episode; null where it has none."""
+    return f"metrics[{text(name)}]"
+
+
+def text(value: str) -> str:
+    """A text as SQL says it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL says it: as it is where that is plain."""
+    plain = name.isidentifier() and name.isascii() and name not in _RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+_RESERVED = frozenset({"from", "to", "all", "any", "end", "order", "group", "where", "select", "with", "case"})
+
+
+def axis(name: str) -> str:
+    """A parameter that the sweep varied, under its column's key."""
+    where = '$."' + name.replace('"', '""') + '"'
+    return f"axes->>{text(where)} as {quoted(f'axis:{name}')}"
+
+
+def axes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """All that the sweep varied among these cells."""
+    return tuple(axis(name) for name in dict.fromkeys(name for cell in cells for name in cell.suite.axes))
+
+
+def place(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The columns that say which cell: as of `scores.place`."""
+    return ("base as suite", *axes(cells), "agent")
+
+
+def suites(cells: Iterable[Cell]) -> str:
+    """A condition: one of these cells' suites."""
+    return f"suite in ({', '.join(text(name) for name in dict.fromkeys(cell.suite.name for cell in cells))})"
+
+
+def comments(lines: Mapping[str, str]) -> str:
+    """Comment lines by the keys they are about."""
+    return "".join(f"-- {key}: {words}\n" for key, words in lines.items())
+
+
+def by_instances(
+    keys: Sequence[str],
+    figures: Sequence[Figure],
+    *,
+    where: Sequence[str] = (),
+    source: str = "episodes",
+    methods: Mapping[str, str] | None = None,
+) -> str:
+    """A query in two levels: `figures` for each combination of `keys` (columns of `source`, perhaps renamed).
+
+    `where`: conditions on episodes, beside that estimates stand on them. `methods`: comment lines.
+    """
+    inner = ",\n        ".join(f"{one.inner} as {quoted(one.key)}" for one in figures if one.inner)
+    outer = ",\n    ".join(f"{one.outer} as {quoted(one.key)}" for one in figures)
+    conditions = " and ".join(("used", *where))
+    lines = (
+        f"select {', '.join(keys)},",
+        f"    {outer}",
+        "from (",
+        "    select environment, suite, base, axes, agent, prompts, instance,",
+        f"        {inner}",
+        f"    from {source} where {conditions} group by all",
+        ") group by all order by all",
+    )
+    return comments(methods or {}) + "\n".join(lines)
