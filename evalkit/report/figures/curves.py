@@ -260,9 +260,9 @@ def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
     import altair as alt
 
     shown, suites = (list(dict.fromkeys(row[name] for row in rows)) for name in ("agent", "suite"))
-    colour = by_agent(agents, shown)["color"]
+    look = by_agent(agents, shown)
     scale = alt.Scale(domain=reach(rows, ("value", "low", "high"), *curve.ends), nice=False)
-    base = alt.Chart().encode(x=alt.X("period:Q", title="Period", axis=alt.Axis(grid=False)), color=colour)
+    base = alt.Chart().encode(x=alt.X("period:Q", title="Period", axis=alt.Axis(grid=False)), color=look["color"])
     tips = tooltip(
         suite="Suite",
         agent="Agent",
@@ -275,7 +275,7 @@ def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
     y = alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
     layers = [
         base.mark_area(opacity=0.16).encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
-        base.mark_line(strokeWidth=1.6).encode(y=y),
+        base.mark_line(strokeWidth=1.6).encode(y=y, strokeDash=look["strokeDash"]),
         base.mark_point(size=60, opacity=0, filled=True).encode(y=alt.Y("value:Q", title=None), tooltip=tips),
     ]
     if curve.line is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evalkit.report.cells import Cell
 from evalkit.report.econ import ENVIRONMENTS, LEVELS
 from evalkit.report.figures.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import bounds, by_agent, clean, data, reach, spec_of, tooltip
+from evalkit.report.figures.marks import bounds, by_agent, clean, data, dotted, reach, spec_of, tooltip
 from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, packs_of
@@ -159,7 +159,7 @@ def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environme
                 ),
                 y=alt.Y("agent:N", title=None, sort=shown, axis=axis),
                 tooltip=tips,
-                **by_agent(agents, shown, legend=False),
+                **dotted(by_agent(agents, shown, legend=False)),
             )
             .properties(width=WIDTH // 2 - 10, height=alt.Step(17))
         )

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.theme import LIGHT, SHAPES
+from evalkit.report.figures.theme import DASHES, LIGHT, SHAPES
 from evalkit.report.visible import visible
 
 if TYPE_CHECKING:
     import altair as alt
 
-    Drawing = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart
+    Drawing = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 
 MOST_BESIDE = 4
 """Entries of a legend in one row."""
@@ -30,7 +30,7 @@ def data(rows: Rows) -> "alt.InlineData":
 
 
 def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True) -> dict[str, Any]:
-    """Colour and shape of the field `agent`.
+    """Colour of the field `agent`, shape of its dots, dashes of its lines.
 
     agents  all of the run, in the manifest's order: it fixes the colours
     shown   those that the figure holds: the legend's
@@ -45,11 +45,19 @@ def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True
         symbolOpacity=1,
     )
     colours = alt.Scale(domain=everyone)
-    shapes = alt.Scale(domain=everyone, range=[SHAPES[i // len(LIGHT) % len(SHAPES)] for i in range(len(everyone))])
+    turns = [i // len(LIGHT) % len(SHAPES) for i in range(len(everyone))]
+    shapes = alt.Scale(domain=everyone, range=[SHAPES[turn] for turn in turns])
+    dashes = alt.Scale(domain=everyone, range=[list(DASHES[turn]) for turn in turns])
     return {
         "color": alt.Color("agent:N", scale=colours, legend=place if legend else None),
         "shape": alt.Shape("agent:N", scale=shapes, legend=place if legend else None),
+        "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=place if legend else None),
     }
+
+
+def dotted(look: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `by_agent` dots have."""
+    return {name: look[name] for name in ("color", "shape")}
 
 
 def tooltip(**titles: str) -> "list[alt.Tooltip]":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.marks import apart, by_agent, clean, data, reach, tooltip
+from evalkit.report.figures.marks import apart, by_agent, clean, data, dotted, reach, tooltip
 from evalkit.report.figures.theme import WIDTH
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Panels:
             base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
                 y=alt.Y("low:Q", title=None), y2="high:Q", color=look["color"]
             ),
-            base.mark_line(strokeWidth=1.8).encode(y=y, color=look["color"]),
-            base.mark_point(filled=True, size=50, opacity=1).encode(y=y, **look),
+            base.mark_line(strokeWidth=1.8).encode(y=y, color=look["color"], strokeDash=look["strokeDash"]),
+            base.mark_point(filled=True, size=50, opacity=1).encode(y=y, **dotted(look)),
         ]
         if named:
             self._place_labels()
@@ -119,7 +119,7 @@ class Panels:
         rule = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
             x=self._across("low"), x2="high:Q", color=look["color"]
         )
-        point = base.mark_point(filled=True, size=50, opacity=1).encode(x=self._across("value"), **look)
+        point = base.mark_point(filled=True, size=50, opacity=1).encode(x=self._across("value"), **dotted(look))
         layers = [rule, point]
         if any(row.get("reference") is not None for row in self._rows):
             truth = base.mark_tick(thickness=2.5, size=step, opacity=0.8)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import Rows, bounds, by_agent, clean, data, reach, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import Rows, bounds, by_agent, clean, data, dotted, reach, spec_of, suite_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table, shown
 
@@ -94,7 +94,7 @@ def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
         base.mark_rule(strokeWidth=2, opacity=0.55)
         .encode(x=x.copy(), x2="high:Q", color=look["color"])
         .transform_calculate(value="datum.low"),
-        base.mark_point(filled=True, size=55, opacity=1).encode(x=x, **look),
+        base.mark_point(filled=True, size=55, opacity=1).encode(x=x, **dotted(look)),
         base.mark_text(align="left", dx=8, style="quiet-text").encode(x=alt.value(WIDTH), text="words:N"),
     ).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT))
     if by == "suite":

@@ -13,6 +13,9 @@ DARK = ("#4DA3DB", "#F08A4B", "#2FC49B", "#E3A3C8", "#F2B84B", "#8CCBF2", "#C9AD
 
 SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
 
+DASHES = ((1, 0), (5, 3), (2, 2), (8, 3, 2, 3), (12, 4))
+"""Of lines, as `SHAPES` of dots."""
+
 FONT = 'system-ui, -apple-system, "Segoe UI", "Liberation Sans", Arial, sans-serif'
 
 WIDTH = 320

@@ -1,0 +1,173 @@
+"""Score against behaviour: one dot an agent, and how far the two rank agents alike.
+
+Dots are means over the suites of an environment that all its agents played, so that nobody's dot is moved by the suites
+it sat out.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalkit.report.cells import Cell
+from evalkit.report.figures.figure import Figure
+from evalkit.report.figures.marks import by_agent, clean, data, dotted, reach, spec_of, tooltip
+from evalkit.report.figures.theme import WIDTH
+from evalkit.report.figures.varied import place_of
+from evalkit.report.scores import AGENT, packs_of, place
+from evalkit.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    from evalkit.report.figures.marks import Drawing
+
+LEAST_AGENTS = 4
+"""With fewer, every rank correlation is likely by chance."""
+
+MEASURES: Mapping[str, tuple[str, ...]] = {
+    "behaviour": ("best_so_far_rate", "exploration_rate", "budget_utilisation", "no_action", "turns_per_period"),
+    "planning": ("intent", "invalid"),
+    "planning_own": ("intent", "invalid"),
+    "coverage": ("coverage_possible",),
+}
+"""Columns that say how an agent went about it, by the report's table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Spearman's rank correlation."""
+
+    rho: float
+    low: float | None
+    """Ends of the 95 % interval; None where the ranks agree or disagree wholly."""
+    high: float | None
+    n: int
+
+    def words(self) -> str:
+        """For a subtitle."""
+        span = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"rank correlation {self.rho:.2f}{span}, n = {self.n}"
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> Ranks | None:
+    """Spearman's correlation with its 95 % interval; None with fewer than 4 pairs, or where one side is constant.
+
+    The interval is Fisher's with the standard error of Bonett and Wright (2000), sqrt((1 + rho^2 / 2) / (n - 3)); with
+    a dozen agents it is rough.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import spearmanr
+
+    n = len(first)
+    if n < LEAST_AGENTS or len(set(first)) < 2 or len(set(second)) < 2:
+        return None
+    rho = float(spearmanr(first, second).statistic)
+    if abs(rho) >= 1 - 1e-12:
+        return Ranks(rho=rho, low=None, high=None, n=n)
+    half = float(ndtri(0.975)) * math.sqrt((1 + rho * rho / 2) / (n - 3))
+    low, high = math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half)
+    return Ranks(rho=rho, low=low, high=high, n=n)
+
+
+def behaviour_figures(agents: Sequence[str], tables: Mapping[str, Table], cells: Sequence[Cell]) -> tuple[Figure, ...]:
+    """One figure an environment that four agents or more have played."""
+    found = []
+    for environment in dict.fromkeys(cell.suite.environment for cell in cells):
+        mine = [cell for cell in cells if cell.suite.environment == environment and cell.prefix]
+        figure = _figure(agents, tables, environment, mine)
+        if figure is not None:
+            found.append(figure)
+    return tuple(found)
+
+
+def _figure(
+    agents: Sequence[str], tables: Mapping[str, Table], environment: str, cells: Sequence[Cell]
+) -> Figure | None:
+    played = {agent: {cell.suite.name for cell in cells if cell.agent == agent} for agent in agents}
+    suites = set.intersection(*(names for names in played.values() if names), {cell.suite.name for cell in cells})
+    mine = [cell for cell in cells if cell.suite.name in suites]
+    if len({cell.agent for cell in mine}) < LEAST_AGENTS:
+        return None
+    scores = _means(tables["scores"], "score", mine)
+    rows, panels = [], {}
+    for name, keys in MEASURES.items():
+        for column in tables[name].columns if name in tables else ():
+            if column.key not in keys:
+                continue
+            means = _means(tables[name], column.key, mine)
+            both = [agent for agent in scores if agent in means]
+            ranks = spearman([means[agent] for agent in both], [scores[agent] for agent in both])
+            if ranks is None:
+                continue
+            panels[column.key] = (f"{column.title} ({column.unit})", ranks)
+            rows += [
+                {"agent": agent, "measure": column.key, "value": means[agent], "score": scores[agent]} for agent in both
+            ]
+    if not rows:
+        return None
+    title = f"{environment.capitalize()}: score against behaviour"
+    table = Table(
+        name=f"figure_behaviour_{environment}",
+        title=title,
+        columns=(
+            Column(key="measure", title="Measure", group=True),
+            AGENT,
+            Column(key="value", title="Value", kind="fine"),
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(mine),
+        query=_query(tables, panels),
+    )
+    notes = [f"{words}: {ranks.words()}" for words, ranks in panels.values()]
+    limits = (
+        f"means over {len(suites)} suites that all {len(scores)} agents played; 95 % interval after Bonett and Wright"
+    )
+    chart = _chart(agents, clean(rows), {key: (words, ranks.words()) for key, (words, ranks) in panels.items()})
+    return Figure(
+        name=table.name,
+        title=title,
+        spec=spec_of(chart, title, ["A dot an agent; Spearman's correlation with its 95 % interval"]),
+        table=table,
+        query=table.query,
+        notes=(*notes, limits),
+    )
+
+
+def _means(table: Table, key: str, cells: Sequence[Cell]) -> dict[str, float]:
+    """By agent: the mean over these cells of a column; without agents that lack it in one of them."""
+    values = {place_of(row): row.get(key) for row in table.rows}
+    found: dict[str, list[float | None]] = {}
+    for cell in cells:
+        found.setdefault(cell.agent, []).append(values.get(place_of(place(cell))))
+    return {
+        agent: math.fsum(some) / len(some)
+        for agent, all_of_it in found.items()
+        if len(some := [one for one in all_of_it if one is not None]) == len(all_of_it)
+    }
+
+
+def _query(tables: Mapping[str, Table], panels: Mapping[str, Any]) -> str:
+    used = ["scores", *(name for name, keys in MEASURES.items() if name in tables and set(keys) & set(panels))]
+    parts = [f"-- of the table {name}:\n{tables[name].query}" for name in used]
+    method = "-- value, score: means over suites that all agents of the environment played; interval: Bonett and Wright"
+    return "\n\n".join([*parts, method])
+
+
+def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], panels: Mapping[str, tuple[str, str]]) -> "Drawing":
+    import altair as alt
+
+    shown = list(dict.fromkeys(row["agent"] for row in rows))
+    y = alt.Y(
+        "score:Q", title="Score (100 = optimum)", scale=alt.Scale(domain=reach(rows, ("score",), 0, 100), nice=False)
+    )
+    drawn = []
+    for key, (words, ranks) in panels.items():
+        mine = [row for row in rows if row["measure"] == key]
+        tips = tooltip(agent="Agent", value=f"{words.partition(' (')[0]}|.2f", score="Score|.2f")
+        head = alt.TitleParams(text=ranks, fontSize=11.5, fontWeight="normal", offset=4)
+        x = alt.X("value:Q", title=words, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(tickCount=5))
+        look = dotted(by_agent(agents, shown))
+        point = alt.Chart(data(mine), title=head).mark_point(filled=True, size=60, opacity=0.9)
+        drawn.append(point.encode(x=x, y=y, tooltip=tips, **look).properties(width=WIDTH, height=130))
+    stacked: alt.VConcatChart = alt.vconcat(*drawn, spacing=18)
+    return stacked
