@@ -1,0 +1,1 @@
+"""One episode drawn: per environment the series that make behaviour visible, and a figure of each."""

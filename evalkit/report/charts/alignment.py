@@ -1,0 +1,191 @@
+"""The agent's calls beside the optimal path, drawn: one row a call, from top to bottom."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from evalkit.report.charts.drawing import Spec, figure, label, tips, values
+from evalkit.report.charts.path import Pair, Relation
+from evalkit.report.figures.figure import Figure
+from evalkit.report.tables import Column
+
+MOST_ROWS = 80
+"""Rows that are drawn; all are in the numbers."""
+
+ROW = 19
+"""Pixels of a row."""
+
+AGENT_AT, AGENT_COST_AT, MIDDLE, OPTIMUM_AT, OPTIMUM_COST_AT = 0, 164, 176, 188, 352
+"""Where the columns stand, in pixels."""
+WIDTH = OPTIMUM_COST_AT
+NAME_WIDTH = 130
+FONT_SIZE = 10.5
+
+WORDS: Mapping[Relation, str] = {
+    "agrees": "agrees",
+    "instead": "another call instead",
+    "extra": "extra",
+    "missed": "not called",
+    "failed": "failed, charged",
+    "refused": "refused",
+}
+"""The relations as the legend names them."""
+
+SHAPES: Mapping[Relation, str] = {
+    "agrees": "circle",
+    "instead": "diamond",
+    "extra": "triangle-left",
+    "missed": "triangle-right",
+    "failed": "cross",
+    "refused": "stroke",
+}
+
+
+def path_figure(pairs: Sequence[Pair], task: str, query: str, notes: Sequence[str]) -> Figure:
+    """The alignment as a figure. `task`: its name as tools carry it, which is left out where space is short."""
+    rows = _rows(pairs)
+    drawn = [
+        {
+            **row,
+            "short": short_name(row["tool"], task),
+            "optimal_short": short_name(row["optimal"], task),
+            "tool": label(row["tool"]),
+            "cost_text": _money(row["cost"]),
+            "optimal_cost_text": _money(row["optimal_cost"]),
+        }
+        for row in rows[:MOST_ROWS]
+    ]
+    more = (f"drawn: the first {MOST_ROWS} of {len(rows):,} rows",) if len(rows) > MOST_ROWS else ()
+    return figure(
+        name="path",
+        title="The calls beside an optimal path",
+        spec=_spec(drawn),
+        columns=[
+            Column(key="row", title="Row", kind="count"),
+            Column(key="is", title="Is"),
+            Column(key="tool", title="Agent's call"),
+            Column(key="outcome", title="Outcome"),
+            Column(key="cost", title="Cost", kind="number"),
+            Column(key="spent", title="Spent", kind="number"),
+            Column(key="optimal", title="Optimal path"),
+            Column(key="optimal_cost", title="Cost", kind="number"),
+            Column(key="optimal_spent", title="Spent", kind="number"),
+            Column(key="event", title="Event"),
+        ],
+        rows=rows,
+        query=query,
+        notes=[*notes, *more],
+    )
+
+
+def short_name(tool: str, task: str) -> str:
+    """A tool's name in words, without the task's."""
+    return label(" ".join(word for word in tool.split("_") if word != task) or tool)
+
+
+def _rows(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    found, optimal_spent = [], 0
+    for number, pair in enumerate(pairs, 1):
+        call = pair.call
+        optimal_spent += pair.cost
+        found.append(
+            {
+                "row": number,
+                "is": WORDS[pair.relation],
+                "tool": call.tool if call else "",
+                "outcome": call.outcome if call else "",
+                "cost": call.cost / 100 if call and call.charged else None,
+                "spent": call.spent / 100 if call else None,
+                "optimal": pair.tool,
+                "optimal_cost": pair.cost / 100 if pair.tool else None,
+                "optimal_spent": optimal_spent / 100 if pair.tool else None,
+                "event": ", ".join(call.events) if call else "",
+            }
+        )
+    return found
+
+
+def _money(units: float | None) -> str:
+    return "" if units is None else f"{units:.2f}"
+
+
+def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
+    relations = get_args(Relation)
+    y = {"field": "row", "type": "ordinal", "axis": None}
+    shown = tips(
+        tool="Agent's call",
+        outcome="Outcome",
+        cost="Cost|,.2f",
+        spent="Spent|,.2f",
+        optimal="Optimal path",
+        optimal_cost="Its cost|,.2f",
+        optimal_spent="Spent by it|,.2f",
+        event="Event",
+        **{"is": "Is"},
+    )
+
+    def text(field: str, at: int, align: str, style: str = "", limit: int = NAME_WIDTH) -> Spec:
+        mark = {
+            "type": "text",
+            "align": align,
+            "baseline": "middle",
+            "limit": limit,
+            **({"style": style} if style else {}),
+        }
+        content = {"field": field, "type": "nominal"}
+        return {"mark": mark, "encoding": {"y": y, "x": {"value": at}, "text": content, "tooltip": shown}}
+
+    return {
+        "width": WIDTH,
+        "height": {"step": ROW},
+        "data": values(drawn),
+        "layer": [
+            _head("agent", AGENT_AT, "left"),
+            _head("cost", AGENT_COST_AT, "right"),
+            _head("optimal path", OPTIMUM_AT, "left"),
+            _head("cost", OPTIMUM_COST_AT, "right"),
+            {
+                "transform": [{"filter": "datum.event !== ''"}],
+                "mark": {"type": "rule", "strokeDash": [2, 3], "style": "quiet", "yOffset": ROW / 2},
+                "encoding": {"y": y, "x": {"value": 0}, "x2": {"value": WIDTH}},
+            },
+            text("short", AGENT_AT, "left"),
+            text("cost_text", AGENT_COST_AT, "right", "quiet-text"),
+            text("optimal_short", OPTIMUM_AT, "left"),
+            text("optimal_cost_text", OPTIMUM_COST_AT, "right", "quiet-text"),
+            {
+                "transform": [{"filter": "datum.event !== ''"}],
+                "mark": {"type": "text", "align": "center", "baseline": "middle", "dy": ROW / 2, "fontStyle": "italic"},
+                "encoding": {"y": y, "x": {"value": MIDDLE}, "text": {"field": "event", "type": "nominal"}},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+                "encoding": {
+                    "y": y,
+                    "x": {"value": MIDDLE},
+                    "color": {
+                        "field": "is",
+                        "type": "nominal",
+                        "scale": {"domain": [WORDS[one] for one in relations]},
+                        "legend": {"title": None, "columns": 3},
+                    },
+                    "shape": {
+                        "field": "is",
+                        "type": "nominal",
+                        "scale": {
+                            "domain": [WORDS[one] for one in relations],
+                            "range": [SHAPES[one] for one in relations],
+                        },
+                    },
+                    "tooltip": shown,
+                },
+            },
+        ],
+    }
+
+
+def _head(words: str, x: int, align: str) -> Spec:
+    return {
+        "data": values([{"words": words}]),
+        "mark": {"type": "text", "align": align, "baseline": "bottom", "dy": -4, "style": "quiet-text"},
+        "encoding": {"x": {"value": x}, "y": {"value": 0}, "text": {"field": "words", "type": "nominal"}},
+    }

@@ -1,0 +1,294 @@
+"""A CostBench episode drawn: its calls beside an optimal path, and what they did to the cheapest total left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from evalkit.env.costbench.distance import normalised
+from evalkit.env.costbench.events import course_of, terms_after, world_of
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static
+from evalkit.env.costbench.solve import optimal_paths, optimum
+from evalkit.report.charts.alignment import path_figure
+from evalkit.report.charts.drawing import (
+    BEST,
+    HEIGHT,
+    PLAYED,
+    WIDTH,
+    Spec,
+    compared,
+    figure,
+    label,
+    quantity,
+    quoted,
+    rule,
+    tips,
+    values,
+)
+from evalkit.report.charts.path import Called, Pair, aligned
+from evalkit.report.figures.figure import Figure
+from evalkit.report.moves import Move
+from evalkit.report.tables import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """An episode's calls beside an optimal path."""
+
+    calls: tuple[Called, ...]
+    """Those that were looked at, in order."""
+    optimal: tuple[str, ...]
+    """Tools of the optimal path: of several the one that is nearest; where things happen, the segmented truth."""
+    optimal_costs: tuple[int, ...]
+    """Cents of each."""
+    pairs: tuple[Pair, ...]
+    """Both, side by side."""
+    start: int | None
+    """Cents of the cheapest plan at the start."""
+    goal: bool
+    """Whether the goal was held at the end."""
+    chances: int
+    """Optimal paths at the start."""
+
+
+def path_of(target: Instance, moves: Sequence[Move]) -> Path:
+    """The calls of an episode, followed through its world."""
+    at, walk = Place(target), Walk()
+    start, calls = _left(at), []
+    for move in moves:
+        kinds = [event["kind"] for event in move.facts.get("events", ())]
+        looked = [call for call in move.facts.get("calls", ()) if call["outcome"] not in IGNORED]
+        for call in looked:
+            calls.append(_called(at, walk, move, call, kinds))
+    optimal, costs = _truth(target, walk.path)
+    goal = bool(moves) and bool(moves[-1].facts.get("goal"))
+    return Path(
+        calls=tuple(calls),
+        optimal=optimal,
+        optimal_costs=costs,
+        pairs=aligned(calls, optimal, costs),
+        start=start,
+        goal=goal,
+        chances=len(optimal_paths(world_of(target), terms_after(target, 0), world_of(target).start)),
+    )
+
+
+def _left(at: Place) -> int | None:
+    """Cents of the cheapest plan from where the agent stands; None: the goal is out of reach."""
+    return optimum(at.world, at.terms, at.state)
+
+
+def _called(at: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: Sequence[str]) -> Called:
+    """One call, which moves `at` and `walk` on, and the events of its turn behind it."""
+    before, cost = _left(at), call.get("cost", 0) if call["outcome"] in CHARGED else 0
+    lost = _lost(at, call, cost, before) if call["outcome"] in CHARGED else 0
+    follow(walk, at, call)
+    for kind in kinds:
+        at.change(kind)
+    after = _left(at)
+    whole = None if before is None or after is None or lost is None else cost + after - before
+    return Called(
+        step=move.row["step"],
+        turn=move.turn,
+        tool=call["tool"],
+        outcome=call["outcome"],
+        charged=call["outcome"] in CHARGED,
+        cost=cost,
+        spent=sum(walk.costs),
+        left=after,
+        lost=lost,
+        world=None if whole is None or lost is None else whole - lost,
+        events=tuple(kinds),
+        goal=at.reached,
+    )
+
+
+def _lost(at: Place, call: Mapping[str, Any], cost: int, before: int | None) -> int | None:
+    """Cents by which a charged call makes the cheapest total dearer, the world staying as it is.
+
+    A call that was stopped by something that happened is judged as if it had not been: the agent could not know.
+    """
+    place = at.place(call["tool"])
+    if place is None or place in at.terms.off or at.world.tools[place].need & ~at.state:
+        return cost
+    after = optimum(at.world, at.terms, at.state | at.world.tools[place].gives)
+    return None if before is None or after is None else cost + after - before
+
+
+def _truth(target: Instance, path: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """(tools, cents) of the optimal path that the score compares with."""
+    if not is_static(target):
+        course = course_of(target)
+        return course.path, course.costs
+    world, terms = world_of(target), terms_after(target, 0)
+    names = [tool.name for tool in world.tools]
+    ways = optimal_paths(world, terms, world.start)
+    way = min(ways, key=lambda one: normalised(path, [names[place] for place in one]), default=())
+    return tuple(names[place] for place in way), tuple(terms.costs[place] for place in way)
+
+
+def costbench_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+    """The calls beside the optimal path, and what they made of its cost."""
+    found = path_of(target, moves)
+    query = _query(episode)
+    return (path_figure(found.pairs, world_of(target).title, query, _path_notes(target, found)), _costs(found, query))
+
+
+def costbench_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+    """A line for the one chat: whether the goal was reached, and at what cost."""
+    found = path_of(target, moves)
+    if not found.calls:
+        return {}
+    spent = f"{found.calls[-1].spent / 100:,.2f} spent, optimal path {sum(found.optimal_costs) / 100:,.2f}"
+    return {0: f"{'goal reached' if found.goal else 'goal not reached'}, {len(found.calls):,} calls, {spent}"}
+
+
+def _query(episode: str) -> str:
+    return "\n".join(
+        [
+            "select step, call, tool, outcome, (facts->>'$.cost')::bigint as cents",
+            f"from calls where episode = {quoted(episode)}",
+            "order by step, call",
+            "-- optimal path: the nearest of evalkit.env.costbench.solve.optimal_paths at the start;",
+            "-- where things happen, the segmented truth, evalkit.env.costbench.events.course_of",
+            "-- cheapest rest: evalkit.env.costbench.solve.optimum from where the agent stands after each call",
+        ]
+    )
+
+
+def _path_notes(target: Instance, found: Path) -> list[str]:
+    several = found.chances > 1 and is_static(target)
+    lost = sum(call.lost or 0 for call in found.calls)
+    notes = ["The agent's calls, from top to bottom, beside those of an optimal path; costs in cost units, added up."]
+    if several:
+        notes.append(f"there are {found.chances:,} optimal paths; this is the nearest")
+    if found.calls and not lost and found.goal and any(pair.relation != "agrees" for pair in found.pairs):
+        notes.append("every call was optimal where it was made: the path differs and costs no more")
+    if not is_static(target):
+        notes.append("the optimal path is that of an agent that meets the same events and calls nothing for nothing")
+    return notes
+
+
+def _costs(found: Path, query: str) -> Figure:
+    rows = [
+        {
+            "call": number,
+            "tool": call.tool,
+            "outcome": call.outcome,
+            "cost": call.cost / 100,
+            "spent": call.spent / 100,
+            "left": _units(call.left),
+            "total": None if call.left is None else (call.spent + call.left) / 100,
+            "lost": _units(call.lost),
+            "world": _units(call.world),
+            "event": ", ".join(call.events),
+        }
+        for number, call in enumerate(found.calls, 1)
+    ]
+    best = list(accumulate(found.optimal_costs, initial=0))
+    drawn: list[dict[str, Any]] = [{"call": 0, "who": PLAYED, "spent": 0.0, "total": _units(found.start)}]
+    drawn += [{**row, "tool": label(str(row["tool"])), "who": PLAYED} for row in rows]
+    notes = [
+        "What was spent, call by call, and the cheapest total that was still possible after each call, in cost units.",
+        "the upper line rises where the agent loses (dot) or where the world changes (dashed line)",
+        f"optimal path: {best[-1] / 100:,.2f}; lost by the agent's choices: {_lost_words(found)}",
+    ]
+    if any(call.left is None for call in found.calls):
+        notes.append("the upper line ends where the goal is out of reach")
+    return figure(
+        name="costs",
+        title="Costs, and the cheapest total still possible",
+        spec=_costs_spec(drawn, best, len(found.calls)),
+        columns=[
+            Column(key="call", title="Call", kind="count"),
+            Column(key="tool", title="Tool"),
+            Column(key="outcome", title="Outcome"),
+            Column(key="cost", title="Cost", kind="number"),
+            Column(key="spent", title="Spent", kind="number"),
+            Column(key="left", title="Cheapest rest", kind="number"),
+            Column(key="total", title="Cheapest total", kind="number"),
+            Column(key="lost", title="Lost by the call", kind="number"),
+            Column(key="world", title="By the world", kind="number"),
+            Column(key="event", title="Event"),
+        ],
+        rows=rows,
+        query=query,
+        notes=notes,
+    )
+
+
+def _lost_words(found: Path) -> str:
+    if any(call.lost is None for call in found.calls):
+        return "not defined, the goal was out of reach"
+    return f"{sum(call.lost or 0 for call in found.calls) / 100:,.2f}"
+
+
+def _units(cents: int | None) -> float | None:
+    return None if cents is None else cents / 100
+
+
+def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: int) -> Spec:
+    last = max(calls, len(best) - 1, 1)
+    x = quantity(
+        "call",
+        "call",
+        scale={"domain": [0, last], "nice": False},
+        axis={"format": "d", "tickMinStep": 1, "grid": False},
+    )
+    truth = [{"call": number, "who": BEST, "spent": cents / 100} for number, cents in enumerate(best)]
+    shown = tips(
+        call="Call|d",
+        tool="Tool",
+        outcome="Outcome",
+        cost="Cost|,.2f",
+        spent="Spent|,.2f",
+        total="Cheapest total|,.2f",
+        lost="Lost by the call|,.2f",
+        event="Event",
+    )
+    title = "cost units"
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "layer": [
+            *rule(best[-1] / 100, f"optimal path {best[-1] / 100:,.2f}"),
+            {
+                "data": values([row for row in drawn if row.get("event")]),
+                "layer": [
+                    {
+                        "mark": {"type": "rule", "strokeDash": [2, 3], "style": "quiet"},
+                        "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")},
+                    },
+                    {
+                        "mark": {"type": "text", "angle": 270, "align": "left", "dy": -5, "style": "quiet-text"},
+                        "encoding": {"x": x, "y": {"value": HEIGHT - 4}, "text": {"field": "event", "type": "nominal"}},
+                    },
+                ],
+            },
+            {
+                "data": values([*drawn, *truth]),
+                "mark": {"type": "line", "strokeWidth": 1.4, "point": {"size": 14}},
+                "encoding": {"x": x, "y": quantity("spent", title), "color": compared(), "tooltip": shown},
+            },
+            {
+                "data": values(drawn),
+                "layer": [
+                    {
+                        "mark": {"type": "line", "strokeWidth": 1.4, "strokeDash": [6, 2]},
+                        "encoding": {"x": x, "y": quantity("total", title), "color": compared()},
+                    },
+                    {
+                        "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+                        "transform": [{"filter": "datum.lost > 0"}],
+                        "encoding": {
+                            "x": x,
+                            "y": quantity("total", title),
+                            "color": compared(),
+                            "tooltip": shown,
+                        },
+                    },
+                ],
+            },
+        ],
+    }

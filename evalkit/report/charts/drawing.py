@@ -1,0 +1,127 @@
+"""What charts of an episode share: plain Vega-Lite for the theme of `report/figures`, and queries of one episode."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.report.figures.figure import Figure
+from evalkit.report.tables import Column, Table
+from evalkit.report.visible import bounded
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+
+WIDTH = 290
+"""Of a plot without its labels, in pixels: with them it fits a page of 400."""
+HEIGHT = 180
+
+PLAYED, BEST = "agent", "optimum"
+"""What is compared, in every chart; the theme gives each its colour by this order."""
+
+MOST_LABEL = 80
+"""Characters of a name in a chart's data."""
+
+Rows = Sequence[Mapping[str, Any]]
+Spec = dict[str, Any]
+
+
+def figure(
+    *, name: str, title: str, spec: Spec, columns: Sequence[Column], rows: Rows, query: str, notes: Sequence[str]
+) -> Figure:
+    """A figure with the table of its numbers; the spec is described by its first note."""
+    table = Table(name=f"{name}_numbers", title=title, columns=tuple(columns), rows=tuple(rows), packs=(), query=query)
+    made = {"$schema": SCHEMA, "description": " ".join([f"{title}.", *notes[:1]]), **spec}
+    return Figure(name=name, title=title, spec=made, table=table, query=query, notes=tuple(notes))
+
+
+def steps_query(episode: str, selected: Iterable[str], where: str, *methods: str) -> str:
+    """SQL that gives an episode's logged numbers by step; `methods`: how others come of them, a comment line each."""
+    lines = [
+        f"select step, period, {', '.join(selected)}",
+        f"from steps where episode = {quoted(episode)} and {where}",
+        "order by step",
+        *(f"-- {method}" for method in methods),
+    ]
+    return "\n".join(lines)
+
+
+def quoted(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def label(text: str) -> str:
+    """A name that others chose, for a chart's data: visible and of bounded length."""
+    return bounded(text, MOST_LABEL)
+
+
+def values(rows: Iterable[Mapping[str, Any]]) -> Spec:
+    """Rows as a spec's data."""
+    return {"values": [dict(row) for row in rows]}
+
+
+def quantity(field: str, title: str, **more: Any) -> Spec:
+    """An axis of numbers."""
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def periods_axis(last: int) -> Spec:
+    """The horizontal axis of periods 0 to `last`."""
+    scale = {"domain": [0, max(last, 1)], "nice": False}
+    return quantity("period", "period", scale=scale, axis={"format": "d", "tickMinStep": 1, "grid": False})
+
+
+def compared(*, legend: bool = True) -> Spec:
+    """The colour of what the agent did and of the optimum; field `who`."""
+    place = {"title": None, "orient": "top"} if legend else None
+    return {"field": "who", "type": "nominal", "scale": {"domain": [PLAYED, BEST]}, "legend": place}
+
+
+def tips(**titles: str) -> list[Spec]:
+    """A tooltip: fields by their titles; `name="Title|.2f"` shows a number in that format."""
+    found = []
+    for name, words in titles.items():
+        title, _, form = words.partition("|")
+        kind = {"type": "quantitative", "format": form} if form else {"type": "nominal"}
+        found.append({"field": name, "title": title, **kind})
+    return found
+
+
+def rule(value: float, words: str, *, dash: bool = True) -> list[Spec]:
+    """A horizontal line at a value of the vertical axis, named at its right end."""
+    mark = {"type": "rule", "strokeDash": [4, 3] if dash else [1, 0], "style": "quiet"}
+    text = {"type": "text", "align": "right", "baseline": "bottom", "dy": -2, "style": "quiet-text"}
+    return [
+        {"data": values([{"at": value}]), "mark": mark, "encoding": {"y": {"field": "at", "type": "quantitative"}}},
+        {
+            "data": values([{"at": value, "words": words}]),
+            "mark": text,
+            "encoding": {
+                "x": {"value": WIDTH},
+                "y": {"field": "at", "type": "quantitative"},
+                "text": {"field": "words", "type": "nominal"},
+            },
+        },
+    ]
+
+
+def span(found: Iterable[float], *always: float, most: float, room: float = 0.05) -> list[float]:
+    """The ends of an axis: `always` is within, what was found as far as `most` reaches beyond it either way.
+
+    `most` counts in widths of what is always within; one wild number must not flatten all others.
+    """
+    low, high = min(always), max(always)
+    reach = most * ((high - low) or abs(high) or 1.0)
+    inside = [*always, *(min(max(one, low - reach), high + reach) for one in found)]
+    spare = room * ((max(inside) - min(inside)) or 1.0)
+    return [min(inside) - (spare if min(inside) < low else 0.0), max(inside) + spare]
+
+
+def beyond(found: Iterable[float], ends: Sequence[float]) -> int:
+    """How many numbers lie outside an axis."""
+    return sum(not ends[0] <= one <= ends[1] for one in found)
+
+
+def edge_note(count: int, what: str) -> tuple[str, ...]:
+    """What to say of numbers that are drawn at the edge of the plot; nothing where there are none."""
+    return (
+        (f"{count:,} {what} beyond the plot are drawn at its edge; the numbers have them as they are",) if count else ()
+    )

@@ -1,0 +1,275 @@
+"""A pricing episode drawn: prices beside the best ones, what they earned, and what was lost on the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from evalkit.env.pricing.instance import Instance, market_of, optimum_of
+from evalkit.env.pricing.optimum import best_prices
+from evalkit.report.charts.drawing import (
+    BEST,
+    HEIGHT,
+    PLAYED,
+    WIDTH,
+    Spec,
+    beyond,
+    compared,
+    edge_note,
+    figure,
+    periods_axis,
+    quantity,
+    rule,
+    span,
+    steps_query,
+    tips,
+    values,
+)
+from evalkit.report.figures.figure import Figure
+from evalkit.report.moves import Move
+from evalkit.report.tables import Column
+
+MOST_PRODUCTS = 12
+"""Products whose prices are drawn; all are in the numbers."""
+
+BESIDE = 2
+"""Products side by side."""
+
+MOST_PERIODS = 400
+"""Periods of which every price is drawn; of more, every second one, or fewer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedPeriod:
+    """One period: what was set and earned, and what could have been."""
+
+    period: int
+    prices: tuple[float, ...] | None
+    """By product; None: none were set."""
+    best: tuple[float, ...]
+    """By product: the prices that earn the most in this period."""
+    profit: float
+    """As it was shown, all products together; 0 where no prices were set."""
+    lost: float
+    """The best profit less this one."""
+    regret: float
+    """Lost so far, this period included."""
+    counted: bool
+    """Whether the score counts it."""
+
+
+def priced(target: Instance, moves: Sequence[Move]) -> tuple[PricedPeriod, ...]:
+    """The periods that were begun; of an episode that has ended all, since the score counts them all."""
+    market, best = market_of(target), optimum_of(target).profit
+    actions = {move.period: move.facts["action"] for move in moves if "action" in move.facts}
+    ended = bool(moves) and bool(moves[-1].ending)
+    number = target.periods if ended else max((move.period for move in moves), default=-1) + 1
+    found, regret = [], 0.0
+    for period in range(number):
+        action = actions.get(period)
+        profit = fsum(action["profits"]) if action else 0.0
+        regret += best - profit
+        found.append(
+            PricedPeriod(
+                period=period,
+                prices=tuple(action["prices"]) if action else None,
+                best=best_prices(market, period),
+                profit=profit,
+                lost=best - profit,
+                regret=regret,
+                counted=period >= target.periods - target.counted,
+            )
+        )
+    return tuple(found)
+
+
+def pricing_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+    """Prices, profits and regret over periods."""
+    found = priced(target, moves)
+    if not found:
+        return ()
+    return (_prices(target, episode, found), _profits(target, episode, found), _regret(target, episode, found))
+
+
+def pricing_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+    """A line a period: what it earned."""
+    best = optimum_of(target).profit
+    lines = {}
+    for one in priced(target, moves):
+        if one.prices is not None:
+            lines[one.period] = f"profit {one.profit:,.2f} of {best:,.2f} ({100 * one.profit / best:.1f} %)"
+    return lines
+
+
+_OPTIMUM = "optimum: evalkit.env.pricing.optimum, solve and best_prices, from the instance (view instances, line)"
+_PROFIT = "list_sum((facts->'$.action.profits')::double[]) as profit"
+
+
+def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+    names = market_of(target).products
+    shown = min(len(names), MOST_PRODUCTS)
+    every = -(-len(found) // MOST_PERIODS)
+    drawn = [
+        {"period": one.period, "product": names[i], "who": who, "price": prices[i]}
+        for one in found[::every]
+        for who, prices in ((PLAYED, one.prices), (BEST, one.best))
+        if prices is not None
+        for i in range(shown)
+    ]
+    charged = [price for one in found for price in (one.prices or ())[:shown]]
+    ends = span(charged, 0.0, max(max(one.best[:shown]) for one in found), most=2.0)
+    facet = shown > 1
+    layer: Spec = {
+        "layer": [_line("price", "price", ends, found[-1].period)],
+        "width": WIDTH if not facet else (WIDTH - 40) // BESIDE,
+        "height": HEIGHT if not facet else 90,
+    }
+    spec: Spec = {"data": values(drawn), **layer}
+    if facet:
+        place = {"field": "product", "type": "nominal", "sort": list(names[:shown]), "title": None}
+        spec = {"data": values(drawn), "facet": place, "columns": BESIDE, "spec": layer, "spacing": 12}
+    rows = [
+        {"period": one.period, "product": name, "price": one.prices[i] if one.prices else None, "best": one.best[i]}
+        for one in found
+        for i, name in enumerate(names)
+    ]
+    notes = [
+        "What was charged for a unit beside the price that earns the most in that period, in the game's currency.",
+        *((f"drawn: the first {shown} of {len(names):,} products",) if shown < len(names) else ()),
+        *((f"drawn: every {every}. period",) if every > 1 else ()),
+        *edge_note(beyond(charged, ends), "prices"),
+    ]
+    return figure(
+        name="prices",
+        title="Prices beside the best ones",
+        spec=spec,
+        columns=[
+            Column(key="period", title="Period", kind="count"),
+            Column(key="product", title="Product"),
+            Column(key="price", title="Price", kind="fine"),
+            Column(key="best", title="Best", kind="fine"),
+        ],
+        rows=rows,
+        query=steps_query(episode, ["facts->'$.action.prices' as prices"], "facts->'$.action' is not null", _OPTIMUM),
+        notes=notes,
+    )
+
+
+def _line(field: str, title: str, ends: Sequence[float], last: int) -> Spec:
+    return {
+        "mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.3, "clip": True},
+        "encoding": {
+            "x": periods_axis(last),
+            "y": quantity(field, title, scale={"domain": list(ends), "clamp": True, "nice": False}),
+            "color": compared(),
+            "tooltip": tips(period="Period|d", product="Product", who="Of", price="Price|,.3f"),
+        },
+    }
+
+
+def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+    best = optimum_of(target).profit
+    drawn = [{"period": one.period, "who": PLAYED, "profit": one.profit} for one in found if one.prices is not None]
+    idle = [{"period": one.period, "profit": 0.0} for one in found if one.prices is None]
+    ends = span([one.profit for one in found], 0.0, best, most=2.0)
+    x = periods_axis(found[-1].period)
+    y = quantity("profit", "profit a period", scale={"domain": ends, "clamp": True, "nice": False})
+    first = target.periods - target.counted
+    spec: Spec = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "layer": [
+            {
+                "data": values([{"from": first, "to": found[-1].period}] if first <= found[-1].period else []),
+                "mark": {"type": "rect", "opacity": 0.07},
+                "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
+            },
+            *rule(best, f"optimum {best:,.2f}"),
+            {
+                "data": values(drawn),
+                "mark": {"type": "line", "point": {"size": 14}, "strokeWidth": 1.3},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": compared(legend=False),
+                    "tooltip": tips(period="Period|d", profit="Profit|,.2f"),
+                },
+            },
+            {
+                "data": values(idle),
+                "mark": {"type": "point", "shape": "cross", "size": 30, "angle": 45},
+                "encoding": {"x": x, "y": y, "tooltip": tips(period="Period without prices|d")},
+            },
+        ],
+    }
+    counted = [one.profit for one in found if one.counted]
+    notes = [
+        f"What each period earned, all products together; the best prices earn {best:,.2f} in every period.",
+        f"shaded: the last {target.counted:,} of {target.periods:,} periods, which make the score; cross: no prices",
+        *edge_note(beyond([one.profit for one in found], ends), "profits"),
+    ]
+    if len(counted) == target.counted:
+        notes.append(f"score: {100 * fsum(counted) / (target.counted * best):.2f} = counted profits / the best ones")
+    return figure(
+        name="profits",
+        title="Profit against the best profit",
+        spec=spec,
+        columns=[
+            Column(key="period", title="Period", kind="count"),
+            Column(key="profit", title="Profit", kind="number"),
+            Column(key="best", title="Best", kind="number"),
+            Column(key="counted", title="Counted"),
+        ],
+        rows=[
+            {"period": one.period, "profit": one.profit, "best": best, "counted": "yes" if one.counted else "no"}
+            for one in found
+        ],
+        query=steps_query(episode, [_PROFIT], "facts->'$.action' is not null", _OPTIMUM),
+        notes=notes,
+    )
+
+
+def _regret(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+    best = optimum_of(target).profit
+    rows = [{"period": one.period, "lost": one.lost, "regret": one.regret} for one in found]
+    everything = best * len(found)
+    spec: Spec = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "layer": [
+            {
+                "data": values([{**row, "who": PLAYED} for row in rows]),
+                "mark": {"type": "area", "line": {"strokeWidth": 1.5}, "opacity": 0.25},
+                "encoding": {
+                    "x": periods_axis(found[-1].period),
+                    "y": quantity("regret", "profit lost so far"),
+                    "color": compared(legend=False),
+                    "tooltip": tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f"),
+                },
+            },
+        ],
+    }
+    notes = [
+        "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
+        f"{found[-1].regret:,.2f} of {everything:,.2f} ({100 * found[-1].regret / everything:.1f} %)"
+        f" in {len(found):,} periods",
+        "profits are shown, and counted, with two decimals: the best prices may seem to lose or win that little",
+    ]
+    return figure(
+        name="regret",
+        title="Regret",
+        spec=spec,
+        columns=[
+            Column(key="period", title="Period", kind="count"),
+            Column(key="lost", title="Lost in it", kind="number"),
+            Column(key="regret", title="Lost so far", kind="number"),
+        ],
+        rows=rows,
+        query=steps_query(
+            episode,
+            [_PROFIT],
+            "facts->'$.action' is not null",
+            _OPTIMUM,
+            "regret: the running sum of the best profit - profit over all periods; one without prices earns 0",
+        ),
+        notes=notes,
+    )

@@ -1,0 +1,333 @@
+"""A procurement episode drawn: what each plan is worth and costs, and the best one beside the optimal plan."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evalkit.env.procurement.instance import Instance, market_of, optimum_of
+from evalkit.env.procurement.market import Deal, Market, workers_of
+from evalkit.env.procurement.score import value_of
+from evalkit.report.charts.drawing import (
+    BEST,
+    HEIGHT,
+    PLAYED,
+    WIDTH,
+    Spec,
+    beyond,
+    compared,
+    edge_note,
+    figure,
+    label,
+    periods_axis,
+    quantity,
+    quoted,
+    rule,
+    span,
+    steps_query,
+    tips,
+    values,
+)
+from evalkit.report.figures.figure import Figure
+from evalkit.report.moves import Move
+from evalkit.report.tables import Column
+
+MOST_DEALS = 40
+"""Deals whose quantities are drawn; all that are bought are in the numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One accepted plan."""
+
+    period: int
+    feasible: bool
+    """Whether it can be bought; else it supports nobody."""
+    reasons: tuple[str, ...]
+    """Why it cannot."""
+    cost: int
+    """Cents."""
+    workers: float
+    """It supports; 0 if it cannot be bought."""
+    value: float
+    """Its workers over those of the optimum, as the score counts; 0 if it cannot be bought."""
+    best: float
+    """The best value so far."""
+    plan: Mapping[str, int]
+    """Quantities by deal."""
+    repeat: bool
+    """Whether a plan that buys the same was submitted before."""
+
+
+def planned(target: Instance, moves: Sequence[Move]) -> tuple[Planned, ...]:
+    """The accepted plans, in order."""
+    optimum = optimum_of(target)
+    found: list[Planned] = []
+    best = 0.0
+    for move in moves:
+        action = move.facts.get("action")
+        if action is None:
+            continue
+        feasible = action["feasible"]
+        value = value_of(int(action["product"]), len(action["totals"]), optimum) if feasible else 0.0
+        best = max(best, value)
+        found.append(
+            Planned(
+                period=move.period,
+                feasible=feasible,
+                reasons=tuple(one["reason"] for one in action["reasons"]),
+                cost=action["cost"],
+                workers=workers_of(action["totals"]) if feasible else 0.0,
+                value=value,
+                best=best,
+                plan=action["plan"],
+                repeat=action["repeat"],
+            )
+        )
+    return tuple(found)
+
+
+def procurement_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+    """Value and spending over periods, and the best plan's quantities beside the optimal plan's."""
+    found = planned(target, moves)
+    if not found:
+        return ()
+    last = moves[-1].period
+    figures = [_values(target, episode, found, last), _spending(target, episode, found, last)]
+    best = best_of(found)
+    return (*figures, _quantities(target, episode, best)) if best else tuple(figures)
+
+
+def best_of(found: Sequence[Planned]) -> Planned | None:
+    """The first of the best feasible plans; None: none could be bought."""
+    return max((one for one in found if one.feasible), key=lambda one: (one.value, -one.period), default=None)
+
+
+def procurement_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+    """A line a period: what its plan supports and costs."""
+    budget = market_of(target).market.budget
+    lines = {}
+    for one in planned(target, moves):
+        spent = f"{one.cost / 100:,.2f} of {budget / 100:,.2f} spent"
+        why = ", ".join(dict.fromkeys(reason.replace("_", " ") for reason in one.reasons))
+        worth = f"{one.workers:,.2f} workers ({100 * one.value:.1f} % of the optimum)" if one.feasible else why
+        lines[one.period] = f"{worth}, {spent}{', submitted before' if one.repeat else ''}"
+    return lines
+
+
+_ACTED = "facts->'$.action' is not null"
+_OPTIMUM = "optimum: the instance's stored optimum (view instances, line); its market: instance.market_of"
+_FACTS = (
+    "(facts->>'$.action.feasible')::boolean as feasible",
+    "(facts->>'$.action.cost')::bigint as cents",
+    "facts->'$.action.totals' as totals",
+)
+
+
+def _values(target: Instance, episode: str, found: Sequence[Planned], last: int) -> Figure:
+    optimum = optimum_of(target)
+    rows = [
+        {
+            "period": one.period,
+            "workers": one.workers,
+            "value": 100 * one.value,
+            "best": 100 * one.best,
+            "can": "yes" if one.feasible else "no",
+            "why": ", ".join(one.reasons),
+            "repeat": "yes" if one.repeat else "no",
+        }
+        for one in found
+    ]
+    x = periods_axis(last)
+    scale = {"domain": [0, max(100.0, *(100 * one.value for one in found))], "nice": False}
+    title = "% of the optimum's workers"
+    shown = tips(
+        period="Period|d", workers="Workers|,.2f", value="Of the optimum, %|.2f", can="Can be bought", why="Why not"
+    )
+    colour = compared(legend=False)
+    spec: Spec = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "layer": [
+            *rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
+            {
+                "data": values([{**row, "who": PLAYED} for row in rows]),
+                "layer": [
+                    {
+                        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.6, "opacity": 0.7},
+                        "encoding": {"x": x, "y": quantity("best", title, scale=scale), "color": colour},
+                    },
+                    {
+                        "mark": {"type": "point", "filled": True, "size": 22, "opacity": 1},
+                        "encoding": {
+                            "x": x,
+                            "y": quantity("value", title, scale=scale),
+                            "color": colour,
+                            "shape": {
+                                "field": "can",
+                                "type": "nominal",
+                                "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
+                                "legend": {"title": "can be bought"},
+                            },
+                            "tooltip": shown,
+                        },
+                    },
+                ],
+            },
+        ],
+    }
+    proof = "proven" if optimum.proven else "the best that is known, not proven"
+    notes = [
+        "How many workers each plan supports, against the optimal plan; the line is the best so far.",
+        f"the optimum is {proof}; a plan that cannot be bought supports nobody",
+        f"score: {100 * found[-1].best:.2f}, of the best plan; {sum(one.feasible for one in found):,} of "
+        f"{len(found):,} plans can be bought",
+    ]
+    return figure(
+        name="values",
+        title="What each plan is worth",
+        spec=spec,
+        columns=[
+            Column(key="period", title="Period", kind="count"),
+            Column(key="workers", title="Workers", kind="number"),
+            Column(key="value", title="Of the optimum", kind="score", unit="%"),
+            Column(key="best", title="Best so far", kind="score", unit="%"),
+            Column(key="can", title="Can be bought"),
+            Column(key="why", title="Why not"),
+            Column(key="repeat", title="Repeated"),
+        ],
+        rows=rows,
+        query=steps_query(
+            episode,
+            _FACTS,
+            _ACTED,
+            "workers: the geometric mean of totals; value: (product / the optimum's) ^ (1 / categories)",
+            _OPTIMUM,
+        ),
+        notes=notes,
+    )
+
+
+def _spending(target: Instance, episode: str, found: Sequence[Planned], last: int) -> Figure:
+    budget = market_of(target).market.budget / 100
+    optimum = optimum_of(target).cost / 100
+    rows = [
+        {
+            "period": one.period,
+            "spent": one.cost / 100,
+            "share": one.cost / budget,
+            "can": "yes" if one.feasible else "no",
+        }
+        for one in found
+    ]
+    costs = [one.cost / 100 for one in found]
+    ends = span(costs, 0.0, budget, most=1.0)
+    x = periods_axis(last)
+    scale = {"domain": ends, "clamp": True, "nice": False}
+    spec: Spec = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "layer": [
+            *rule(budget, f"budget {budget:,.2f}"),
+            {
+                "data": values([{**row, "who": PLAYED} for row in rows]),
+                "mark": {"type": "point", "filled": True, "size": 22, "opacity": 1},
+                "encoding": {
+                    "x": x,
+                    "y": quantity("spent", "cost of the plan", scale=scale),
+                    "color": compared(legend=False),
+                    "shape": {
+                        "field": "can",
+                        "type": "nominal",
+                        "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
+                        "legend": {"title": "can be bought"},
+                    },
+                    "tooltip": tips(
+                        period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"
+                    ),
+                },
+            },
+        ],
+    }
+    notes = [
+        "What each plan costs, against the budget, in the game's currency.",
+        f"the optimal plan costs {optimum:,.2f} ({100 * optimum / budget:.1f} % of the budget)",
+        *edge_note(beyond(costs, ends), "costs"),
+    ]
+    return figure(
+        name="spending",
+        title="Spending against the budget",
+        spec=spec,
+        columns=[
+            Column(key="period", title="Period", kind="count"),
+            Column(key="spent", title="Cost", kind="number"),
+            Column(key="share", title="Of the budget", kind="percent", unit="%"),
+            Column(key="can", title="Can be bought"),
+        ],
+        rows=rows,
+        query=steps_query(episode, _FACTS[:2], _ACTED, "budget: instance.market_of, in cents as the costs"),
+        notes=notes,
+    )
+
+
+def _quantities(target: Instance, episode: str, best: Planned) -> Figure:
+    market, optimum = market_of(target).market, optimum_of(target)
+    optimal = dict(optimum.plan)
+    bought = [deal for deal in market.deals if deal.id in best.plan or deal.id in optimal]
+    rows = [
+        {
+            "deal": deal.id,
+            "agent": best.plan.get(deal.id, 0),
+            "optimum": optimal.get(deal.id, 0),
+            "contents": _contents(market, deal),
+        }
+        for deal in bought
+    ]
+    drawn = [
+        {"deal": label(deal.id), "who": who, "units": plan.get(deal.id, 0), "contents": label(_contents(market, deal))}
+        for deal in bought[:MOST_DEALS]
+        for who, plan in ((PLAYED, best.plan), (BEST, optimal))
+    ]
+    spec: Spec = {
+        "data": values(drawn),
+        "width": WIDTH - 40,
+        "height": {"step": 9},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {"field": "deal", "type": "nominal", "sort": None, "title": None},
+            "yOffset": {"field": "who", "type": "nominal", "sort": [PLAYED, BEST]},
+            "x": quantity("units", "units bought", axis={"format": "d", "tickMinStep": 1}),
+            "color": compared(),
+            "tooltip": tips(deal="Deal", who="Of", units="Units|,d", contents="A unit holds"),
+        },
+    }
+    same = best.value >= 1
+    notes = [
+        f"What the agent's best plan (period {best.period}) buys beside the optimal plan, in units of each deal.",
+        *(("plans that differ may be worth the same: this one is optimal",) if same and best.plan != optimal else ()),
+        *((f"drawn: the first {MOST_DEALS} of {len(bought):,} deals",) if len(bought) > MOST_DEALS else ()),
+    ]
+    query = (
+        "select facts->'$.action.plan' as plan, line->'$.optimum.plan' as optimal_plan\n"
+        "from steps join instances using (suite, instance)\n"
+        f"where episode = {quoted(episode)} and period = {best.period} and {_ACTED}"
+    )
+    return figure(
+        name="quantities",
+        title="The best plan beside the optimal plan",
+        spec=spec,
+        columns=[
+            Column(key="deal", title="Deal"),
+            Column(key="agent", title="Agent", kind="count", unit="units"),
+            Column(key="optimum", title="Optimum", kind="count", unit="units"),
+            Column(key="contents", title="A unit holds"),
+        ],
+        rows=rows,
+        query=query,
+        notes=notes,
+    )
+
+
+def _contents(market: Market, deal: Deal) -> str:
+    """What a unit of a deal holds and costs."""
+    held = ", ".join(f"{units} {market.items[item]}" for item, units in deal.contents)
+    extra = f" + {deal.fixed / 100:,.2f} once" if deal.fixed else f", {deal.least} at least" if deal.least else ""
+    return f"{held} for {deal.price / 100:,.2f}{extra}"
