@@ -150,9 +150,17 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
         overrides=overrides,
         prompts=file.prompts,
         notes=file.notes,
-        tags=file.tags,
+        tags=tuple(_tag(tag, f"{where}.tags") for tag in file.tags),
         stand_in=file.stand_in,
     )
+
+
+def _tag(tag: str, where: str) -> str:
+    """The tag, if it is a word, or a name and a value. Raises UsageError."""
+    name, colon, value = tag.partition(":")
+    if not name or (colon and not value) or set(tag) - _NAME or set(tag) & set("/@") or ":" in value:
+        raise UsageError(f"{where}: {tag!r} is no tag: write a word (open) or a name and a value (family:qwen).")
+    return tag
 
 
 def _overrides(file: AgentFile, where: str) -> dict[str, object]:

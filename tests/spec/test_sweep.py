@@ -39,6 +39,12 @@ def test_a_sweep_is_read_with_its_units(tmp_path: Path) -> None:
     assert sweep.suites[0].vary == {"k": (1, 2)}
 
 
+def test_tags_are_words_or_names_with_a_value(tmp_path: Path) -> None:
+    tags = ("open", "family:qwen", "size:32b", "reasoning")
+    text = GOOD.replace("temperature = 0.5", 'tags = ["open", "family:qwen", "size:32b", "reasoning"]')
+    assert read(tmp_path, text).agents[0].tags == tags
+
+
 @pytest.mark.parametrize(("text", "seed"), [("false", False), ("0", 0), ("7", 7)])
 def test_an_agent_may_fix_its_seed_or_have_none_sent(tmp_path: Path, text: str, seed: object) -> None:
     given = read(tmp_path, GOOD.replace("temperature = 0.5", f"seed = {text}")).agents[0].overrides
@@ -71,6 +77,10 @@ def test_an_agent_may_fix_its_seed_or_have_none_sent(tmp_path: Path, text: str, 
         (('deadline = "2h"', 'deadline = "later"'), "no span of time"),
         (("k = [1, 2]", "k = []"), "the list of values is empty"),
         (("replicates = 2", 'name = "../up"'), "is no good name"),
+        *(
+            (("temperature = 0.5", f'tags = ["open", "{tag}"]'), r"agents\[1\]\.tags: .* is no tag: write a word")
+            for tag in ("", ":32b", "size:", "a:b:c", "two words", "family:<b>", "a/b")
+        ),
         (('[[suites]]\nname = "scheduling/basic"\nvary = { k = [1, 2] }', ""), "suites"),
     ],
 )

@@ -1,0 +1,144 @@
+"""Tables by the tags of agents (`family:qwen`, `size:32b`, `open`): the mean over the agents of a group.
+
+A tag is a word, or a name and a value. What is drawn is an agent: the interval says how the mean would vary with other
+agents of the kind, not with other instances.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.errors import UsageError, nearest
+from evalkit.report.bootstrap import LEAST_INSTANCES
+from evalkit.report.intervals import estimate
+from evalkit.report.tables import Column, Kind, Table
+from evalkit.store.manifest import Manifest
+
+UNTAGGED = "(none)"
+
+MEANS: frozenset[Kind] = frozenset({"score", "percent", "fine", "number"})
+APART: frozenset[Kind] = frozenset({"p", "usd", "seconds"})
+"""Tables with such columns are of single agents: tests, money, speed."""
+
+
+def grouped_tables(manifest: Manifest, tables: Iterable[Table], by: str) -> tuple[Table, ...]:
+    """Those of a report's tables that have figures by agent, by group of agents instead.
+
+    by   names of tags, split by commas: a group is the values its agents have of them (`family` of `family:qwen`,
+         `open` of a word)
+
+    Raises UsageError where no agent has such a tag.
+    """
+    groups = groups_of(manifest, by)
+    return tuple(_grouped(table, groups, by) for table in tables if _fits(table))
+
+
+def groups_of(manifest: Manifest, by: str) -> dict[str, str]:
+    """By agent: its group. Raises UsageError where no agent has a tag of such a name."""
+    names = [name.strip() for name in by.split(",")]
+    known = {tag.partition(":")[0] for agent in manifest.agents.values() for tag in agent.tags}
+    for name in names:
+        if name not in known and len(names) == 1:
+            held = nearest(name, sorted(known)) if known else " No agent of this run has tags; a sweep gives them."
+            raise UsageError(f"--by {by}: no agent has a tag {name!r} or {name + ':...'!r}.{held}")
+    if not known & set(names):
+        raise UsageError(f"--by {by}: no agent has one of these tags.{nearest(names[0], sorted(known))}")
+    return {agent.name: _group(agent.tags, names) for agent in manifest.agents.values()}
+
+
+def _group(tags: Sequence[str], names: Sequence[str]) -> str:
+    values = [
+        value or name for wanted in names for name, _, value in (tag.partition(":") for tag in tags) if name == wanted
+    ]
+    return ", ".join(dict.fromkeys(values)) or UNTAGGED
+
+
+def _fits(table: Table) -> bool:
+    """Whether a table has figures of single agents that a mean makes sense of."""
+    kinds = {column.kind for column in table.columns}
+    return any(column.key == "agent" for column in table.columns) and bool(kinds & MEANS) and not kinds & APART
+
+
+def _grouped(table: Table, groups: Mapping[str, str], by: str) -> Table:
+    columns, spread = _columns(table, by)
+    rows: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    places = [column.key for column in table.columns if column.kind == "text" and column.key != "agent"]
+    order = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
+    for row in table.rows:
+        if row["agent"] in groups:
+            rows.setdefault((*(str(row.get(key)) for key in places), groups[row["agent"]]), []).append(row)
+    # Places keep their order; within one, groups are in that of the run's agents.
+    first: dict[tuple[Any, ...], int] = {}
+    for key in rows:
+        first.setdefault(key[:-1], len(first))
+    ordered = sorted(rows, key=lambda key: (first[key[:-1]], order[key[-1]]))
+    return Table(
+        name=f"{table.name}_by_{by.replace(',', '_')}",
+        title=f"{table.title}, by {by}",
+        columns=columns,
+        rows=tuple(_row(table, key, rows[key], places, spread) for key in ordered),
+        packs=table.packs,
+        notes=(
+            f"means over the agents of a group, each once; 95 %: over agents, from {LEAST_INSTANCES} on; counts "
+            "are sums",
+            *table.notes,
+        ),
+        query=f"-- mean over the agents of a group (tags in the view agents) of:\n{table.query}" if table.query else "",
+    )
+
+
+def _columns(table: Table, by: str) -> tuple[tuple[Column, ...], list[str]]:
+    """(columns of the grouped table, keys of the figures that get an interval).
+
+    Those that have one in the table; where none has, all shares.
+    """
+    keys = [column.key for column in table.columns]
+    behind = {key: _measured(key, keys) for key in keys if _kind(table, key) == "interval"}
+    spread = list(behind.values()) or [column.key for column in table.columns if column.kind in ("score", "percent")]
+    columns: list[Column] = []
+    for column in table.columns:
+        if column.kind == "interval":
+            continue
+        if column.key == "agent":
+            columns += [Column(key="group", title=by.capitalize()), Column(key="agents", title="Agents", kind="count")]
+            continue
+        columns.append(column)
+        if column.key in spread:
+            columns.append(Column(key=f"{column.key}_over_agents", title="95 %", kind="interval", unit=column.unit))
+    return tuple(columns), spread
+
+
+def _kind(table: Table, key: str) -> Kind:
+    return next(column.kind for column in table.columns if column.key == key)
+
+
+def _measured(interval: str, keys: Sequence[str]) -> str:
+    """The figure that an interval's column belongs to: that of its name, else the one before it."""
+    named = interval.removesuffix("_interval")
+    return named if named in keys and named != interval else keys[keys.index(interval) - 1]
+
+
+def _row(
+    table: Table, key: tuple[Any, ...], held: Sequence[Mapping[str, Any]], places: Sequence[str], spread: Sequence[str]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {name: held[0].get(name) for name in places}
+    row |= {"group": key[-1], "agents": len({one["agent"] for one in held})}
+    for column in table.columns:
+        values = {one["agent"]: one[column.key] for one in held if one.get(column.key) is not None}
+        if column.kind in MEANS:
+            row[column.key] = math.fsum(values.values()) / len(values) if values else None
+            if column.key in spread:
+                row[f"{column.key}_over_agents"] = _interval((table.name, column.key, *key), values)
+        elif column.kind == "count":
+            row[column.key] = sum(values.values()) if values else None
+        elif column.kind == "counts":
+            row[column.key] = dict(sum((Counter(one) for one in values.values()), Counter()))
+    return row
+
+
+def _interval(place: Sequence[Any], values: Mapping[str, float]) -> tuple[float, float] | None:
+    if len(values) < LEAST_INSTANCES:
+        return None
+    found = estimate({name: [value] for name, value in values.items()}, place=[str(one) for one in place]).interval
+    return None if found is None else (found.low, found.high)
