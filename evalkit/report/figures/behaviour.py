@@ -104,7 +104,7 @@ def _figure(
             ]
     if not rows:
         return None
-    title = f"{environment.capitalize()}: score against behaviour"
+    title = f"Score against behaviour: {environment}"
     table = Table(
         name=f"figure_behaviour_{environment}",
         title=title,

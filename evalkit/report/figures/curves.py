@@ -260,7 +260,7 @@ def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
     import altair as alt
 
     shown, suites = (list(dict.fromkeys(row[name] for row in rows)) for name in ("agent", "suite"))
-    look = by_agent(agents, shown)
+    look = by_agent(agents, shown, lines=True)
     scale = alt.Scale(domain=reach(rows, ("value", "low", "high"), *curve.ends), nice=False)
     base = alt.Chart().encode(x=alt.X("period:Q", title="Period", axis=alt.Axis(grid=False)), color=look["color"])
     tips = tooltip(

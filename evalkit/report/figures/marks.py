@@ -29,21 +29,21 @@ def data(rows: Rows) -> "alt.InlineData":
     return alt.InlineData(values=clean(rows))
 
 
-def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True) -> dict[str, Any]:
+def by_agent(
+    agents: Sequence[str], shown: Sequence[str], *, legend: bool = True, lines: bool = False
+) -> dict[str, Any]:
     """Colour of the field `agent`, shape of its dots, dashes of its lines.
 
     agents  all of the run, in the manifest's order: it fixes the colours
     shown   those that the figure holds: the legend's
+    lines   whether the legend shows lines, not dots
     """
     import altair as alt
 
     everyone, present = [visible(one) for one in agents], {visible(one) for one in shown}
-    place = alt.Legend(
-        title=None,
-        values=[one for one in everyone if one in present],
-        columns=min(MOST_BESIDE, len(present)),
-        symbolOpacity=1,
-    )
+    symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260} if lines else {}
+    values = [one for one in everyone if one in present]
+    place = alt.Legend(title=None, values=values, columns=min(MOST_BESIDE, len(present)), symbolOpacity=1, **symbol)
     colours = alt.Scale(domain=everyone)
     turns = [i // len(LIGHT) % len(SHAPES) for i in range(len(everyone))]
     shapes = alt.Scale(domain=everyone, range=[SHAPES[turn] for turn in turns])
@@ -51,7 +51,7 @@ def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True
     return {
         "color": alt.Color("agent:N", scale=colours, legend=place if legend else None),
         "shape": alt.Shape("agent:N", scale=shapes, legend=place if legend else None),
-        "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=place if legend else None),
+        "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=place if lines else None),
     }
 
 

@@ -1,6 +1,7 @@
 """What a score costs: money for an episode and time for a reply, beside the score."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.cells import Cell
@@ -78,7 +79,7 @@ def _cost_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawi
         episodes="Episodes|,",
     )
     spread = alt.Scale(type="log", padding=12, nice=False)
-    axis = alt.Axis(format="$~g", tickCount=4, grid=True)
+    axis = alt.Axis(format="$~r", values=decades(rows, ("usd",)))
     base = alt.Chart().encode(x=alt.X("usd:Q", title="Cost of an episode (USD)", scale=spread, axis=axis), tooltip=tips)
     scale = alt.Scale(domain=reach(rows, ("score", "low", "high"), 0, 100), nice=False)
     rule = base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
@@ -93,6 +94,14 @@ def _cost_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawi
         data=data(rows), row=alt.Row("suite:N", sort=suites, header=head), spacing=10
     )
     return panels
+
+
+def decades(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[float]:
+    """Ticks of a logarithmic axis: powers of ten, with 2 and 5 times them where the values span less than two."""
+    values = [row[name] for row in rows for name in names if row[name]]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1,) if math.log10(max(values) / min(values)) > 2 else (1, 2, 5)
+    return [float(f"{step}e{power}") for power in range(low, high + 1) for step in steps]
 
 
 def latency_figures(agents: Sequence[str], speed: Table) -> tuple[Figure, ...]:
@@ -123,7 +132,12 @@ def _latency_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Dr
     y = alt.Y("agent:N", title=None, sort=shown, axis=alt.Axis(ticks=False, domain=False))
     base = alt.Chart(data(rows)).encode(y=y, tooltip=tips)
     spread = alt.Scale(type="log", padding=12, nice=False)
-    x = alt.X("value:Q", title="Seconds, logarithmic", scale=spread, axis=alt.Axis(format="~g", tickCount=5))
+    x = alt.X(
+        "value:Q",
+        title="Seconds, logarithmic",
+        scale=spread,
+        axis=alt.Axis(format="~r", values=decades(rows, ("value", "high"))),
+    )
     rule = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x=x, x2="high:Q", color=look["color"])
     point = base.mark_point(filled=True, size=60, opacity=1).encode(x=x, **look)
     return alt.layer(rule, point).properties(width=WIDTH, height=alt.Step(18))
