@@ -36,24 +36,14 @@ SHAPES: Mapping[Relation, str] = {
     "extra": "triangle-left",
     "missed": "triangle-right",
     "failed": "cross",
-    "refused": "stroke",
+    "refused": "square",
 }
 
 
 def path_figure(pairs: Sequence[Pair], task: str, query: str, notes: Sequence[str]) -> Figure:
     """The alignment as a figure. `task`: its name as tools carry it, which is left out where space is short."""
     rows = _rows(pairs)
-    drawn = [
-        {
-            **row,
-            "short": short_name(row["tool"], task),
-            "optimal_short": short_name(row["optimal"], task),
-            "tool": label(row["tool"]),
-            "cost_text": _money(row["cost"]),
-            "optimal_cost_text": _money(row["optimal_cost"]),
-        }
-        for row in rows[:MOST_ROWS]
-    ]
+    drawn = _drawn(rows[:MOST_ROWS], task)
     more = (f"drawn: the first {MOST_ROWS} of {len(rows):,} rows",) if len(rows) > MOST_ROWS else ()
     return figure(
         name="path",
@@ -75,6 +65,25 @@ def path_figure(pairs: Sequence[Pair], task: str, query: str, notes: Sequence[st
         query=query,
         notes=[*notes, *more],
     )
+
+
+def _drawn(rows: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
+    """The rows as they are drawn; what happened in a turn is a row of its own behind the call."""
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        short = {
+            "at": len(found),
+            "short": short_name(row["tool"], task),
+            "optimal_short": short_name(row["optimal"], task),
+            "tool": label(row["tool"]),
+            "cost_text": _money(row["cost"]),
+            "optimal_cost_text": _money(row["optimal_cost"]),
+        }
+        found.append({**row, **short, "event": ""})
+        if row["event"]:
+            texts = dict.fromkeys(("short", "optimal_short", "cost_text", "optimal_cost_text"), "")
+            found.append({**texts, "at": len(found), "event": row["event"].replace("_", " "), "row": row["row"]})
+    return found
 
 
 def short_name(tool: str, task: str) -> str:
@@ -110,7 +119,7 @@ def _money(units: float | None) -> str:
 
 def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
     relations = get_args(Relation)
-    y = {"field": "row", "type": "ordinal", "axis": None}
+    y = {"field": "at", "type": "ordinal", "axis": None}
     shown = tips(
         tool="Agent's call",
         outcome="Outcome",
@@ -119,7 +128,6 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
         optimal="Optimal path",
         optimal_cost="Its cost|,.2f",
         optimal_spent="Spent by it|,.2f",
-        event="Event",
         **{"is": "Is"},
     )
 
@@ -129,6 +137,7 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
             "align": align,
             "baseline": "middle",
             "limit": limit,
+            "fontSize": FONT_SIZE,
             **({"style": style} if style else {}),
         }
         content = {"field": field, "type": "nominal"}
@@ -145,19 +154,25 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
             _head("cost", OPTIMUM_COST_AT, "right"),
             {
                 "transform": [{"filter": "datum.event !== ''"}],
-                "mark": {"type": "rule", "strokeDash": [2, 3], "style": "quiet", "yOffset": ROW / 2},
-                "encoding": {"y": y, "x": {"value": 0}, "x2": {"value": WIDTH}},
+                "layer": [
+                    *(_stroke(y, left, right) for left, right in ((0, MIDDLE - 56), (MIDDLE + 56, WIDTH))),
+                    {
+                        "mark": {"type": "text", "align": "center", "baseline": "middle", "fontStyle": "italic"},
+                        "encoding": {
+                            "y": y,
+                            "x": {"value": MIDDLE},
+                            "text": {"field": "event", "type": "nominal"},
+                            "tooltip": tips(event="Happens", row="In the turn of row|d"),
+                        },
+                    },
+                ],
             },
             text("short", AGENT_AT, "left"),
             text("cost_text", AGENT_COST_AT, "right", "quiet-text"),
             text("optimal_short", OPTIMUM_AT, "left"),
             text("optimal_cost_text", OPTIMUM_COST_AT, "right", "quiet-text"),
             {
-                "transform": [{"filter": "datum.event !== ''"}],
-                "mark": {"type": "text", "align": "center", "baseline": "middle", "dy": ROW / 2, "fontStyle": "italic"},
-                "encoding": {"y": y, "x": {"value": MIDDLE}, "text": {"field": "event", "type": "nominal"}},
-            },
-            {
+                "transform": [{"filter": "datum.event === ''"}],
                 "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
                 "encoding": {
                     "y": y,
@@ -166,7 +181,7 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
                         "field": "is",
                         "type": "nominal",
                         "scale": {"domain": [WORDS[one] for one in relations]},
-                        "legend": {"title": None, "columns": 3},
+                        "legend": {"title": None, "columns": 3, "offset": 26},
                     },
                     "shape": {
                         "field": "is",
@@ -180,6 +195,13 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
                 },
             },
         ],
+    }
+
+
+def _stroke(y: Spec, left: int, right: int) -> Spec:
+    return {
+        "mark": {"type": "rule", "strokeDash": [2, 3], "style": "quiet"},
+        "encoding": {"y": y, "x": {"value": left}, "x2": {"value": right}},
     }
 
 

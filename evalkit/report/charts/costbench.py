@@ -182,7 +182,7 @@ def _costs(found: Path, query: str) -> Figure:
             "total": None if call.left is None else (call.spent + call.left) / 100,
             "lost": _units(call.lost),
             "world": _units(call.world),
-            "event": ", ".join(call.events),
+            "event": ", ".join(call.events).replace("_", " "),
         }
         for number, call in enumerate(found.calls, 1)
     ]
@@ -261,8 +261,8 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
                         "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")},
                     },
                     {
-                        "mark": {"type": "text", "angle": 270, "align": "left", "dy": -5, "style": "quiet-text"},
-                        "encoding": {"x": x, "y": {"value": HEIGHT - 4}, "text": {"field": "event", "type": "nominal"}},
+                        "mark": {"type": "text", "baseline": "bottom", "fontStyle": "italic"},
+                        "encoding": {"x": x, "y": {"value": -3}, "text": {"field": "event", "type": "nominal"}},
                     },
                 ],
             },

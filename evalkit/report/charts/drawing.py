@@ -16,6 +16,9 @@ HEIGHT = 180
 PLAYED, BEST = "agent", "optimum"
 """What is compared, in every chart; the theme gives each its colour by this order."""
 
+ACTED = "facts->'$.action' is not null"
+"""SQL: the steps whose action was accepted."""
+
 MOST_LABEL = 80
 """Characters of a name in a chart's data."""
 

@@ -7,6 +7,7 @@ from math import fsum
 from evalkit.env.pricing.instance import Instance, market_of, optimum_of
 from evalkit.env.pricing.optimum import best_prices
 from evalkit.report.charts.drawing import (
+    ACTED,
     BEST,
     HEIGHT,
     PLAYED,
@@ -149,7 +150,7 @@ def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
             Column(key="best", title="Best", kind="fine"),
         ],
         rows=rows,
-        query=steps_query(episode, ["facts->'$.action.prices' as prices"], "facts->'$.action' is not null", _OPTIMUM),
+        query=steps_query(episode, ["facts->'$.action.prices' as prices"], ACTED, _OPTIMUM),
         notes=notes,
     )
 
@@ -223,7 +224,7 @@ def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> F
             {"period": one.period, "profit": one.profit, "best": best, "counted": "yes" if one.counted else "no"}
             for one in found
         ],
-        query=steps_query(episode, [_PROFIT], "facts->'$.action' is not null", _OPTIMUM),
+        query=steps_query(episode, [_PROFIT], ACTED, _OPTIMUM),
         notes=notes,
     )
 
@@ -267,7 +268,7 @@ def _regret(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
         query=steps_query(
             episode,
             [_PROFIT],
-            "facts->'$.action' is not null",
+            ACTED,
             _OPTIMUM,
             "regret: the running sum of the best profit - profit over all periods; one without prices earns 0",
         ),

@@ -7,6 +7,7 @@ from evalkit.env.procurement.instance import Instance, market_of, optimum_of
 from evalkit.env.procurement.market import Deal, Market, workers_of
 from evalkit.env.procurement.score import value_of
 from evalkit.report.charts.drawing import (
+    ACTED,
     BEST,
     HEIGHT,
     PLAYED,
@@ -113,7 +114,6 @@ def procurement_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]
     return lines
 
 
-_ACTED = "facts->'$.action' is not null"
 _OPTIMUM = "optimum: the instance's stored optimum (view instances, line); its market: instance.market_of"
 _FACTS = (
     "(facts->>'$.action.feasible')::boolean as feasible",
@@ -165,7 +165,7 @@ def _values(target: Instance, episode: str, found: Sequence[Planned], last: int)
                                 "field": "can",
                                 "type": "nominal",
                                 "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
-                                "legend": {"title": "can be bought"},
+                                "legend": _bought_legend(found),
                             },
                             "tooltip": shown,
                         },
@@ -198,12 +198,17 @@ def _values(target: Instance, episode: str, found: Sequence[Planned], last: int)
         query=steps_query(
             episode,
             _FACTS,
-            _ACTED,
+            ACTED,
             "workers: the geometric mean of totals; value: (product / the optimum's) ^ (1 / categories)",
             _OPTIMUM,
         ),
         notes=notes,
     )
+
+
+def _bought_legend(found: Sequence[Planned]) -> Spec | None:
+    """The legend of circles and crosses, if there are both."""
+    return None if all(one.feasible for one in found) else {"title": "can be bought"}
 
 
 def _spending(target: Instance, episode: str, found: Sequence[Planned], last: int) -> Figure:
@@ -238,7 +243,7 @@ def _spending(target: Instance, episode: str, found: Sequence[Planned], last: in
                         "field": "can",
                         "type": "nominal",
                         "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
-                        "legend": {"title": "can be bought"},
+                        "legend": _bought_legend(found),
                     },
                     "tooltip": tips(
                         period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"
@@ -263,7 +268,7 @@ def _spending(target: Instance, episode: str, found: Sequence[Planned], last: in
             Column(key="can", title="Can be bought"),
         ],
         rows=rows,
-        query=steps_query(episode, _FACTS[:2], _ACTED, "budget: instance.market_of, in cents as the costs"),
+        query=steps_query(episode, _FACTS[:2], ACTED, "budget: instance.market_of, in cents as the costs"),
         notes=notes,
     )
 
@@ -308,7 +313,7 @@ def _quantities(target: Instance, episode: str, best: Planned) -> Figure:
     query = (
         "select facts->'$.action.plan' as plan, line->'$.optimum.plan' as optimal_plan\n"
         "from steps join instances using (suite, instance)\n"
-        f"where episode = {quoted(episode)} and period = {best.period} and {_ACTED}"
+        f"where episode = {quoted(episode)} and period = {best.period} and {ACTED}"
     )
     return figure(
         name="quantities",
