@@ -1,4 +1,4 @@
-"""The assignments of a scheduling episode as matrices, one of which is shown at a time, with the pairs that block it."""
+"""The assignments of a scheduling episode as matrices, one shown at a time, with the pairs that block it."""
 
 from collections.abc import Iterable, Sequence
 
