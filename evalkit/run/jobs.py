@@ -14,7 +14,7 @@ from evalkit.run.episode import Stop, Table
 from evalkit.run.forecast import forecast_run
 from evalkit.run.gate import Gate
 from evalkit.run.resume import order
-from evalkit.run.scheduler import LaneJob
+from evalkit.run.scheduler import CellCount, LaneJob
 from evalkit.run.session import Session
 from evalkit.run.universe import Episode, episodes, lanes
 from evalkit.store.manifest import ManifestAgent
@@ -90,7 +90,22 @@ def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
         ),
         lane=lane,
         limit=session.options.limit,
+        cells=_cells(session, line),
     )
+
+
+def _cells(session: Session, line: Line) -> dict[Place, CellCount]:
+    """How far each agent of the lane is on each suite, before anything is played."""
+    manifest, choice = session.resolved.manifest, session.options.choice
+    owed = line.fresh + Counter(place for place, *_ in line.begun.values())
+    found = {}
+    for suite in manifest.suites.values():
+        planned = len(suite.instances) * manifest.replicates
+        for agent in lanes(manifest, choice)[line.name] if choice.takes_suite(suite) else ():
+            if suite.environment in agent.packs:
+                place = agent.name, suite.name
+                found[place] = CellCount(planned=planned, ended=planned - owed[place])
+    return found
 
 
 async def _gate(session: Session, desk: Desk, budget: Budget, lines: list[Line]) -> Gate:
