@@ -1,4 +1,4 @@
-"""The live display of a running sweep: a table on a terminal, JSON lines anywhere else."""
+"""The live display of a running sweep: a table on a terminal, plain lines anywhere else, JSON lines where asked."""
 
 import json
 import sys
@@ -12,7 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from evalkit.cli.plan_words import show_span
 from evalkit.money import show_usd
+from evalkit.report.visible import visible
 from evalkit.run.view import LaneView, View
 
 LINE_EVERY_S = 5.0
@@ -20,6 +22,14 @@ BAR_LEAST, BAR_MOST = 6, 24
 """Columns of a progress bar; where there is no room for the least there is none."""
 GAP = 2
 NAMES_LEAST, NAMES_MOST = 4, 30
+WAITS, WORDS_MOST = "waits for", 44
+"""Columns for what a lane waits for; with less room than it takes it is told in lines below."""
+TROUBLES_MOST = 5
+"""Lines below the lanes that are kept free where lanes have troubles."""
+LONG_PAUSE_S = 1.0
+"""A shorter pause is the ordinary way of a limit."""
+LANES_LEAST = 3
+"""Lanes that are shown however low the terminal is."""
 
 
 @contextmanager
@@ -27,13 +37,13 @@ def display(*, json_lines: bool) -> Iterator[Callable[[View], None]]:
     """Gives a function that shows a view; what it shows goes to standard error, results go to standard output."""
     console = Console(stderr=True)
     if json_lines or not console.is_terminal:
-        yield _line_writer()
+        yield _line_writer(lambda view: json.dumps(view.to_json()) if json_lines else plain(view))
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:
-        yield lambda view: live.update(render(view, console.width))
+        yield lambda view: live.update(render(view, console.width, console.height))
 
 
-def _line_writer() -> Callable[[View], None]:
+def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
     shown_at, stopping = monotonic(), ""
 
     def show(view: View) -> None:
@@ -41,55 +51,132 @@ def _line_writer() -> Callable[[View], None]:
         # Whoever has stopped the run is told at once that it was heard.
         if monotonic() - shown_at >= LINE_EVERY_S or view.stopping != stopping:
             shown_at, stopping = monotonic(), view.stopping
-            print(json.dumps(view.to_json()), file=sys.stderr, flush=True)
+            print(words(view), file=sys.stderr, flush=True)
 
     return show
 
 
-def render(view: View, width: int) -> Group:
-    """The view for a terminal of so many columns: no number is cut, names and bars give way."""
+def plain(view: View) -> str:
+    """The view in one line, with a line below for each lane that is held up."""
+    lines = [f"{_progress(view)}   {_money_line(view)}"]
+    return "\n".join([*lines, *(f"  {line}" for line in _troubles(view.lanes))])
+
+
+def render(view: View, width: int, height: int = 50) -> Group:
+    """The view for a terminal of so many columns and lines: no number is cut; names, bars, words and lanes give way.
+
+    Where not all lanes fit, those with troubles and those that owe most are shown, in their order.
+    """
+    head = [Text(_money_line(view), style="bold")]
+    if len(view.lanes) > 1:
+        head.insert(0, Text(_progress(view), style="bold"))
+    room = max(LANES_LEAST + 1, height - len(head) - 2)
+    held = list(_troubles(view.lanes))
+    lanes, rest = _fitting(view.lanes, room - min(TROUBLES_MOST, len(held) + 1))
+    table, told = _table(lanes, width)
+    below = held if told else [*held, *_waits(view.lanes, width)]
+    kept = below[: max(1, room - len(lanes) - bool(rest))]
+    if len(kept) < len(below):
+        kept[-1] = f"and {len(below) - len(kept) + 1:,} lines more of this kind"
+    more = [Text(_of_the_rest(rest), style="dim")] if rest else []
+    return Group(table, *more, *(Text(line, style="yellow") for line in kept), *head)
+
+
+def _fitting(lanes: Sequence[LaneView], room: int) -> tuple[list[LaneView], list[LaneView]]:
+    """(the lanes that are shown, the others), each in their order."""
+    if len(lanes) <= room:
+        return list(lanes), []
+    first = sorted(range(len(lanes)), key=lambda i: (not _is_held_up(lanes[i]), lanes[i].done - lanes[i].episodes, i))
+    shown = set(first[: room - 1])
+    return [lanes[i] for i in sorted(shown)], [lanes[i] for i in range(len(lanes)) if i not in shown]
+
+
+def _is_held_up(lane: LaneView) -> bool:
+    return lane.paused_s >= LONG_PAUSE_S or bool(lane.ended)
+
+
+def _of_the_rest(lanes: Sequence[LaneView]) -> str:
+    done, episodes = sum(lane.done for lane in lanes), sum(lane.episodes for lane in lanes)
+    return (
+        f"and {len(lanes):,} more lanes: {done:,}/{episodes:,} episodes, {sum(one.rate for one in lanes):,.0f} steps/s"
+    )
+
+
+def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
+    """(the lanes, whether it says what each waits for)."""
     titles = ["lane", "episodes", "steps/s", "in flight", "reply"]
-    rows = [_cells(lane) for lane in view.lanes]
-    if any(lane.waiting for lane in view.lanes):
+    rows = [_cells(lane) for lane in lanes]
+    if any(lane.waiting for lane in lanes):
         titles.append("waiting")
-        rows = [[*row, f"{lane.waiting:,}"] for row, lane in zip(rows, view.lanes, strict=True)]
+        rows = [[*row, f"{lane.waiting:,}"] for row, lane in zip(rows, lanes, strict=True)]
     taken = [max(len(row[place]) for row in [titles, *rows]) for place in range(len(titles))]
     room = width - sum(taken[1:]) - GAP * len(taken[1:])
     taken[0] = max(NAMES_LEAST, min(taken[0], NAMES_MOST, room))
-    bar = min(BAR_MOST, room - taken[0] - GAP)
+    words = [visible(lane.waits_for) for lane in lanes]
+    wanted = min(WORDS_MOST, max(len(WAITS), *map(len, words)))
+    spare = room - taken[0] - GAP
+    told = any(words) and spare - GAP - BAR_LEAST >= wanted
+    if told:
+        spare -= wanted + GAP
+    bar = min(BAR_MOST, spare)
     table = Table(box=None, header_style="dim", padding=(0, GAP, 0, 0), pad_edge=False)
     table.add_column(titles[0], no_wrap=True, overflow="ellipsis", width=taken[0])
     if bar >= BAR_LEAST:
         table.add_column("", width=bar)
     for title, columns in zip(titles[1:], taken[1:], strict=True):
         table.add_column(title, justify="right", no_wrap=True, min_width=columns)
-    for lane, row in zip(view.lanes, rows, strict=True):
+    if told:
+        table.add_column(WAITS, no_wrap=True, overflow="ellipsis", width=wanted)
+    for lane, row, word in zip(lanes, rows, words, strict=True):
         bars = [ProgressBar(total=max(1, lane.episodes), completed=lane.done, width=bar)] if bar >= BAR_LEAST else []
-        table.add_row(Text(row[0]), *bars, *row[1:])
-    return Group(table, *_troubles(view.lanes), Text(_money_line(view), style="bold"))
+        table.add_row(Text(row[0]), *bars, *row[1:], *([Text(word, style="dim")] if told else []))
+    return table, told
 
 
 def _cells(lane: LaneView) -> list[str]:
     flight = f"{lane.in_flight:,}/{lane.window:,}" if lane.window else f"{lane.playing:,}"
     reply = f"{lane.latency_s * 1000:,.0f} ms" if lane.latency_s else ""
-    return [lane.name, f"{lane.done:,}/{lane.episodes:,}", f"{lane.rate:,.0f}", flight, reply]
+    return [visible(lane.name), f"{lane.done:,}/{lane.episodes:,}", f"{lane.rate:,.0f}", flight, reply]
 
 
-def _troubles(lanes: Sequence[LaneView]) -> Iterator[Text]:
+def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
+    """A line for each lane that is held up or has failures."""
     for lane in lanes:
-        parts = [f"paused, tries again in {lane.paused_s:.0f} s"] if lane.paused_s > 0 else []
+        parts = []
+        if lane.ended:
+            parts.append(lane.ended)
+        elif lane.paused_s >= LONG_PAUSE_S:
+            parts.append(f"paused, tries again in {lane.paused_s:.0f} s")
         parts += [f"{kind} {count:,}" for kind, count in sorted(lane.failures.items())]
         parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in ("unavailable", "internal_error")]
         if parts:
-            yield Text(f"{lane.name}: {', '.join(parts)}", style="yellow")
+            yield visible(f"{lane.name}: {', '.join(parts)}")
+
+
+def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:
+    """A line for each thing that lanes wait for, with their names as far as they go."""
+    names: dict[str, list[str]] = {}
+    for lane in lanes:
+        if lane.waits_for and not _is_held_up(lane):
+            names.setdefault(lane.waits_for, []).append(lane.name)
+    for what, mine in names.items():
+        line = visible(f"{WAITS} {what}: {', '.join(mine)}")
+        yield line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def _progress(view: View) -> str:
+    done, episodes = sum(lane.done for lane in view.lanes), sum(lane.episodes for lane in view.lanes)
+    return f"{done:,}/{episodes:,} episodes   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
 
 
 def _money_line(view: View) -> str:
     parts = [f"{view.elapsed_s:,.0f} s"]
     if view.eta_s is not None and not view.stopping:
-        parts.append(f"about {view.eta_s:,.0f} s to go")
+        parts.append(f"about {show_span(view.eta_s)} to go")
     spent = show_usd(view.spent)
     parts.append(f"{spent} spent" if view.budget is None else f"{spent} of {show_usd(view.budget)} spent")
+    if view.reserved:
+        parts.append(f"{show_usd(view.reserved)} reserved")
     if view.stopping == "interrupt":
         parts.append("stopping: replies in flight are awaited; Ctrl-C again stops at once")
     elif view.stopping:

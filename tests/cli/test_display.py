@@ -1,0 +1,103 @@
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evalkit.cli.display import display, plain, render
+from evalkit.run.view import CellView, LaneView, View
+
+
+def lane(i: int, **more: Any) -> LaneView:
+    values: dict[str, Any] = {
+        "name": f"provider-{i % 4}/model-{i}",
+        "episodes": 1200,
+        "done": 30 * i,
+        "playing": 16,
+        "steps": 9,
+        "rate": 12.4 * i,
+        "in_flight": 12,
+        "window": 64,
+        "waiting": 3 * i,
+        "waits_for": "requests per minute" if i % 2 else "window",
+        "paused_s": 0.0,
+        "latency_s": 1.2,
+        "failures": {},
+        "left": {},
+    }
+    return LaneView(**{**values, **more})
+
+
+def view(*lanes: LaneView, **more: Any) -> View:
+    values: dict[str, Any] = {"spent": 2 * 10**12, "reserved": 10**10, "budget": 4 * 10**12, "stopping": ""}
+    return View(name="x", elapsed_s=61.0, lanes=lanes, **{**values, **more})
+
+
+def shown(one: View, width: int, height: int) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(render(one, width, height))
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize(("count", "width", "height"), [(1, 80, 24), (3, 80, 24), (20, 80, 24), (20, 120, 40)])
+def test_it_fits_the_terminal_with_the_money_below(count: int, width: int, height: int) -> None:
+    lanes = [lane(i, failures={"rate_limit": i} if i % 5 == 4 else {}) for i in range(count)]
+    lines = shown(view(*lanes), width, height)
+    assert len(lines) <= height - 1
+    assert max(map(len, lines)) <= width
+    assert "$2.00 of $4.00 spent" in lines[-1]
+    assert "$0.0100 reserved" in lines[-1]
+    if count == 20:
+        assert "5,700/24,000 episodes" in lines[-2]
+
+
+def test_of_many_lanes_those_in_trouble_are_shown_and_the_rest_is_counted() -> None:
+    lanes = [lane(i) for i in range(40)]
+    lanes[30] = lane(30, paused_s=30.0, failures={"timeout": 4})
+    lines = shown(view(*lanes), 80, 24)
+    assert any(line.startswith("provider-2/model-30 ") for line in lines)
+    assert "provider-2/model-30: paused, tries again in 30 s, timeout 4" in [line.strip() for line in lines]
+    (rest,) = [line for line in lines if "more lanes" in line]
+    listed = sum(line.startswith("provider-") and ":" not in line for line in lines)
+    assert rest.startswith(f"and {40 - listed} more lanes: ")
+
+
+@pytest.mark.parametrize("width", [80, 130])
+def test_it_says_what_each_lane_waits_for(width: int) -> None:
+    text = "\n".join(shown(view(lane(1), lane(2), lane(3, ended="The key was refused.")), width, 24))
+    assert "requests per minute" in text
+    assert "provider-3/model-3: The key was refused." in text
+    assert ("waits for requests per minute: provider-1/model-1" in text) == (width == 80)
+
+
+def test_names_and_words_of_others_cannot_move_the_cursor() -> None:
+    text = "\n".join(shown(view(lane(1, name="a\x1b[2J", ended="\x1b]0;x\x07")), 100, 24))
+    assert "\x1b]" not in text
+    assert "\\x1b[2J" in text
+    assert "\x1b" not in plain(view(lane(1, name="a\x1b[2J", failures={"x": 1})))
+
+
+def test_without_a_terminal_lines_are_plain_words_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for json_lines in (False, True):
+        with display(json_lines=json_lines) as show:
+            show(view(lane(1)))  # nothing yet: lines are some seconds apart
+            show(view(lane(1, failures={"timeout": 2}), stopping="budget"))  # but a stop is told at once
+        said = capsys.readouterr().err
+        if json_lines:
+            (line,) = [json.loads(one) for one in said.splitlines()]
+            assert (line["stopping"], line["lanes"]["provider-1/model-1"]["failures"]) == ("budget", {"timeout": 2})
+        else:
+            assert said == (
+                "30/1,200 episodes   12 steps/s   61 s   $2.00 of $4.00 spent   $0.0100 reserved   "
+                "stopping (budget): replies in flight are awaited\n  provider-1/model-1: timeout 2\n"
+            )
+
+
+def test_what_is_published_has_the_time_and_the_cells() -> None:
+    cell = CellView(agent="gpt", suite="scheduling/basic", planned=12, ended=5)
+    said = view(lane(1), cells=(cell,)).published()
+    assert said["event"] == "live"
+    assert said["at"] > 1.7e9
+    assert said["cells"] == [["gpt", "scheduling/basic", 5, 12]]
+    assert said["reserved_usd"] == 0.01
