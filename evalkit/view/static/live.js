@@ -68,7 +68,8 @@
   };
 
   const lane = ([name, one]) => {
-    const waits = one.ended || (one.paused_s > 0 ? `paused, tries again in ${span(one.paused_s)}` : one.waits_for);
+    const paused = one.paused_s >= 2;
+    const waits = one.ended || (paused ? `paused, tries again in ${span(one.paused_s)}` : one.waits_for);
     const owed = Object.entries(one.left).filter(([why]) => why === "unavailable" || why === "internal_error");
     const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
     return row([
@@ -78,7 +79,7 @@
       [one.window ? `${whole(one.in_flight)}/${whole(one.window)}` : whole(one.playing), "number"],
       [whole(one.waiting), "number"], [waits || "–", "words"],
       [one.latency_s ? `${whole(1000 * one.latency_s)} ms` : "–", "number"], [failed || "–", "words"],
-    ], one.paused_s > 0 || one.ended ? "trouble" : "");
+    ], paused || one.ended ? "trouble" : "");
   };
 
   const show = (said) => {
