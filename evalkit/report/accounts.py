@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evalkit.money import show_usd
+from evalkit.report import queries
 from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
@@ -51,7 +52,22 @@ def completeness_table(cells: Sequence[Cell]) -> Table:
             "begun: owed, with steps in the log; used: all up to the first that has not ended; scores use these",
             "left out: ended behind that one; what ends early is often good, so no estimate uses them",
         ),
+        query=_completeness_query(cells),
     )
+
+
+def _completeness_query(cells: Sequence[Cell]) -> str:
+    keys = ", ".join(queries.place(cells))
+    lines = (
+        f"select {keys}, planned, ended, planned - ended as owed, begun, prefix, ended - prefix as outside, endings",
+        "from (",
+        "    select c.base, c.axes, c.agent, planned, count(*) filter (where finished) as ended,",
+        "        count(*) filter (where not finished) as begun, count(*) filter (where used) as prefix,",
+        "        histogram(ending) filter (where finished) as endings",
+        "    from cells c left join episodes e using (suite, agent) group by c.suite, c.base, c.axes, c.agent, planned",
+        ") order by all",
+    )
+    return "\n".join(lines)
 
 
 def _completeness_row(cell: Cell) -> dict[str, Any]:
@@ -119,7 +135,33 @@ def money_table(
             *([f"cost includes {show_usd(replayed)} for replies of episodes played again"] if replayed else []),
             *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
         ),
+        query=_MONEY,
     )
+
+
+_MONEY = """with everybody as (select name as agent from agents union all select '(unassigned)'),
+replies as (
+    select agent, count(*) filter (where regexp_matches(attempts, '(^|,)ok$')) as requests, sum(tokens_in) as tokens_in,
+        sum(tokens_cached_read) as tokens_cached_read, sum(tokens_out) as tokens_out
+    from steps group by agent
+),
+paid as (select agent, sum(cost) as cost from log group by agent),
+ended as (select agent, sum(cost) as cost, count(*) as n from episodes where finished group by agent),
+moved as (
+    select if(agent in (select name from agents), agent, '(unassigned)') as agent,
+        sum(case kind when 'charge' then amount when 'release' then -amount else 0 end) as charged,
+        sum(if(kind = 'crash', amount, 0)) as unconfirmed
+    from ledger group by 1
+)
+select if(grouping(everybody.agent) = 1, 'all', everybody.agent) as agent,
+    coalesce(sum(requests), 0) as requests, coalesce(sum(tokens_in), 0) as tokens_in,
+    coalesce(sum(tokens_cached_read), 0) as tokens_cached_read, coalesce(sum(tokens_out), 0) as tokens_out,
+    coalesce(sum(paid.cost), 0) as cost_pico_usd,
+    round(sum(ended.cost) / sum(ended.n)) as cost_per_episode_pico_usd,
+    coalesce(sum(charged), 0) as charged_pico_usd, coalesce(sum(unconfirmed), 0) as unconfirmed_pico_usd
+from everybody left join replies using (agent) left join paid using (agent) left join ended using (agent)
+    left join moved using (agent)
+group by rollup (everybody.agent)"""
 
 
 def _charges(ledger: Iterable[LedgerRecord], manifest: Manifest) -> _Charges:
@@ -222,7 +264,27 @@ def speed_table(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table") ->
             "latency: median and 99th percentile of attempts that succeeded; queue: waiting for the limits",
             "failed: attempts a step made in vain; those of steps that never came are in events.jsonl",
         ),
+        query=_SPEED,
     )
+
+
+_SPEED = """with vain as (
+    select agent, sum(n) as failed, map_from_entries(list((word, n) order by n desc, word)) as failures
+    from (
+        select agent, word, count(*) as n
+        from (select agent, unnest(string_split(attempts, ',')) as word from steps) where word <> 'ok'
+        group by all
+    ) group by agent
+),
+answered as (
+    select agent, count(*) as requests,
+        quantile_cont(latency_s, 0.5) as latency_median_s, quantile_cont(latency_s, 0.99) as latency_p99_s,
+        quantile_cont(queue_s, 0.5) as queue_median_s, quantile_cont(queue_s, 0.99) as queue_p99_s
+    from steps where regexp_matches(attempts, '(^|,)ok$') group by agent
+)
+select name as agent, coalesce(requests, 0) as requests, latency_median_s, latency_p99_s, queue_median_s, queue_p99_s,
+    coalesce(failed, 0) as failed, failures
+from agents left join answered on answered.agent = name left join vain on vain.agent = name order by name"""
 
 
 def _answered(steps: "pa.Table") -> Any:

@@ -12,6 +12,20 @@ from evalkit.store.manifest import Manifest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_QUERY = """with priced as (
+    select agent, tokens_in, tokens_cached_read, tokens_cached_write, price,
+        if(coalesce((price->>'$.over')::bigint, 0) > 0 and tokens_in > (price->>'$.over')::bigint, 'over_', '') as rate
+    from steps join agents on agents.name = agent
+)
+select agent, sum(tokens_in) as tokens_in, sum(tokens_cached_read) as tokens_cached_read,
+    100.0 * sum(tokens_cached_read) / sum(tokens_in) as read_share, sum(tokens_cached_write) as tokens_cached_write,
+    sum(tokens_cached_read * (
+            (price->>('$.' || rate || 'input'))::bigint - (price->>('$.' || rate || 'cached_read'))::bigint)
+        + tokens_cached_write * (
+            (price->>('$.' || rate || 'input'))::bigint - (price->>('$.' || rate || 'cached_write'))::bigint)
+    ) as saved_pico_usd
+from priced group by agent having sum(tokens_cached_read + tokens_cached_write) > 0 order by agent"""
+
 _SUMMED = ("tokens_in", "tokens_cached_read", "tokens_cached_write")
 
 
@@ -51,6 +65,7 @@ def caching_tables(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table")
             "saved: what the same tokens would have cost uncached, less what they cost, at the frozen prices; below "
             "zero where writing cost more than reading saved",
         ),
+        query=_QUERY,
     )
     return (table,)
 

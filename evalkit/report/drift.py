@@ -121,8 +121,37 @@ def drift_tables(steps: "pa.Table", manifest: Manifest, results: Sequence[Episod
             "scores of episodes that one version answered alone, all suites together; described, not tested: versions "
             "served at other times and on other episodes",
         ),
+        query=_QUERY,
     )
     return (table,)
+
+
+_QUERY = """with named as (
+    select agent, episode, served_model, fingerprint, count(*) as replies, min(asked_at) as first, max(asked_at) as last
+    from steps where served_model <> '' or fingerprint <> '' group by all
+),
+versions as (
+    select agent, served_model, fingerprint, min(first) as first, max(last) as last, sum(replies) as replies,
+        count(*) as episodes
+    from named group by all qualify count(*) over (partition by agent) > 1
+),
+alone as (
+    select n.agent, n.served_model, n.fingerprint, e.suite, e.instance, avg(e.score) as score, count(*) as n
+    from (select * from named qualify count(*) over (partition by episode) = 1) n join episodes e using (episode)
+    where e.finished group by all
+),
+marked as (
+    select *, count(*) over (partition by agent, suite, instance)
+        = (select count(*) from versions v where v.agent = alone.agent) as everybody from alone
+)
+select v.agent, v.served_model, v.fingerprint,
+    strftime(v.first, '%Y-%m-%d %H:%M:%S') as first, strftime(v.last, '%Y-%m-%d %H:%M:%S') as last,
+    any_value(v.replies) as replies, any_value(v.episodes) as episodes, coalesce(sum(n), 0) as alone,
+    100 * avg(m.score) as score, count(*) filter (where everybody) as shared,
+    100 * avg(m.score) filter (where everybody) as shared_score
+from versions v left join marked m on m.agent = v.agent and m.served_model = v.served_model
+    and m.fingerprint = v.fingerprint
+group by v.agent, v.served_model, v.fingerprint, v.first, v.last order by v.agent, v.first"""
 
 
 def _rows(ones: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> list[dict[str, Any]]:

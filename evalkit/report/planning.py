@@ -15,6 +15,7 @@ from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.intervals import estimate
+from evalkit.report.planning_queries import SHORT_TALK, blocks_query, calls_query, counts_query, goal_query, main_query
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, strata_of, where
 from evalkit.report.tables import Column, Table
 
@@ -29,19 +30,13 @@ queries, so only runs on the same queries may bear its names."""
 
 DIGEST_SHOWN = 12
 
-SHORT_TALK = 3
-"""Runs of at most so many messages made no call that was answered; the reference leaves them out of path and intent."""
-
 ALL_AGENTS = "(all)"
 
 Keep = Callable[[EpisodeResult], bool]
 
 
 def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = None) -> tuple[Table, ...]:
-    """All tables about the planning cells among `cells`; none where there are none.
-
-    `judged`: by episode id, how many paths a judge counted in the visible plan, beside the built-in counter.
-    """
+    """All tables about the planning cells among `cells`; `judged`: by episode id, what a judge counted beside us."""
     from evalkit.report.adaptation import adaptation_tables
     from evalkit.report.coverage import coverage_tables
     from evalkit.report.ties import ties_tables
@@ -205,10 +200,10 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
             "runs with repeated or extra calls",
             f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
-            f"{title['invalid']}: of the calls in all runs; means are over instances; the table of counts says over "
-            "how many runs and calls each figure is",
+            f"{title['invalid']}: of the calls in all runs; means are over instances; what over is counted below",
             *digest_notes(cells),
         ),
+        query=main_query(cells),
     )
 
 
@@ -254,6 +249,7 @@ def _counts_table(cells: Sequence[Cell]) -> Table:
             "blocks missed: runs that did not meet all blocks, or whose truth is incomplete; no call: others without a "
             "call that was answered; both are in no figure of paths, answers and gap",
         ),
+        query=counts_query(cells),
     )
 
 
@@ -300,6 +296,7 @@ def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
             "the paper's exclusions (B.3.2): runs that did not reach the goal are left out, also of the answers",
             *digest_notes(cells),
         ),
+        query=goal_query(cells),
     )
 
 
@@ -340,6 +337,7 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
             "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error",
             *digest_notes(cells),
         ),
+        query=calls_query(cells, (*ERRORS, *OTHERS, "calls"), tuple(ERRORS), ALL_AGENTS),
     )
 
 
@@ -376,6 +374,7 @@ def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
             "shared: runs of the own set that every agent's own set holds, by instance and replicate (the paper's)",
             *digest_notes(cells),
         ),
+        query=blocks_query(cells),
     )
 
 

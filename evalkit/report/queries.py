@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from evalkit.report.bootstrap import RESAMPLES
 from evalkit.report.cells import Cell
 
-ANSWERED = "regexp_matches(attempts, '(^|,)ok$')"
-"""Of a step: whether it has a reply."""
-
 CHOSEN = (
     "95 % of the mean over instances, chosen by evalkit.report.intervals.estimate (Wilson, Student's t, bootstrap-t of "
     f"{RESAMPLES:,} resamples, seed 0), within strata"
@@ -102,17 +99,22 @@ def comments(lines: Mapping[str, str]) -> str:
     return "".join(f"-- {key}: {words}\n" for key, words in lines.items())
 
 
+_TOLD_APART = ("environment", "suite", "base", "axes", "agent", "prompts", "instance")
+
+
 def by_instances(
     keys: Sequence[str],
     figures: Sequence[Figure],
     *,
     where: Sequence[str] = (),
     source: str = "episodes",
+    also: Sequence[str] = (),
     methods: Mapping[str, str] | None = None,
 ) -> str:
     """A query in two levels: `figures` for each combination of `keys` (columns of `source`, perhaps renamed).
 
-    `where`: conditions on episodes, beside that estimates stand on them. `methods`: comment lines.
+    `where`: conditions on episodes, beside that estimates stand on them. `also`: columns of the source that tell rows
+    apart beside cell and instance. `methods`: comment lines.
     """
     inner = ",\n        ".join(f"{one.inner} as {quoted(one.key)}" for one in figures if one.inner)
     outer = ",\n    ".join(f"{one.outer} as {quoted(one.key)}" for one in figures)
@@ -121,7 +123,7 @@ def by_instances(
         f"select {', '.join(keys)},",
         f"    {outer}",
         "from (",
-        "    select environment, suite, base, axes, agent, prompts, instance,",
+        f"    select {', '.join(_TOLD_APART + tuple(also))},",
         f"        {inner}",
         f"    from {source} where {conditions} group by all",
         ") group by all order by all",

@@ -242,6 +242,25 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         )
         if divided
         else ("turns: an episode",),
+        query=_behaviour_query(cells, metrics),
+    )
+
+
+def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
+    whole = f"environment in ({', '.join(map(queries.text, sorted(ONE_PERIOD)))})"
+    return queries.by_instances(
+        queries.place(cells),
+        (
+            *(queries.mean(name, queries.metric(name), scale=100) for name in metrics),
+            queries.total("silent", "no_action", f"not {whole}"),
+            queries.total("acted", "periods", f"not {whole}"),
+            queries.derived("no_action", "100 * sum(silent) / sum(acted)"),
+            queries.total("all_steps", "steps"),
+            queries.total("all_periods", "periods"),
+            queries.derived("turns_per_period", "sum(all_steps) / sum(all_periods)"),
+            queries.count("unresponsive", "ending = 'unresponsive'"),
+            queries.count("episodes"),
+        ),
     )
 
 
@@ -292,4 +311,19 @@ def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=("of the episodes that scores stand on; no call: replies of text alone; refused: outcomes but `ok`",),
+        query=_REFUSALS,
     )
+
+
+_REFUSALS = """with counted as (
+    select agent, outcome, sum(calls) as n
+    from (select agent, unnest(outcomes, recursive := true) from episodes where used) group by all
+)
+select agent, replies_without_call, calls, 100 * refused / nullif(calls, 0) as refused, outcomes
+from (
+    select name as agent, coalesce((select sum(without_call) from episodes where used and agent = name), 0)
+            as replies_without_call,
+        coalesce(sum(n), 0) as calls, coalesce(sum(n) filter (where outcome <> 'ok'), 0) as refused,
+        map_from_entries(list((outcome, n) order by n desc, outcome) filter (where outcome <> 'ok')) as outcomes
+    from agents left join counted on counted.agent = name group by name
+) order by agent"""
