@@ -71,6 +71,7 @@ def report(sub: argparse.ArgumentParser) -> None:
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML in this directory")
     sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
 
 

@@ -1,4 +1,4 @@
-"""`evalkit report`: a run's tables on the terminal, as Markdown, CSV or JSON."""
+"""`evalkit report`: a run's tables on the terminal, as Markdown, CSV or JSON, and as figures."""
 
 import argparse
 import sys
@@ -8,6 +8,7 @@ import orjson
 
 from evalkit.cli.choosing import run_directory
 from evalkit.errors import UsageError
+from evalkit.report.report import Report
 from evalkit.report.report import report as build
 from evalkit.report.tables import as_csv, markdown
 
@@ -29,11 +30,28 @@ def report(args: argparse.Namespace) -> int:
         except OSError as flaw:
             raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
         print(f"Wrote {len(run.tables)} tables to {folder}.")
+    elif args.figures:
+        _write_figures(directory, run, Path(args.figures))
     else:
         from evalkit.report.terminal import print_report
 
         print_report(run)
     return 0
+
+
+def _write_figures(directory: Path, run: Report, folder: Path) -> None:
+    from evalkit.report.figures.build import run_figures
+    from evalkit.report.figures.draw import write_figures
+
+    drawn = run_figures(directory, run)
+    if not drawn:
+        print("This run has nothing to draw yet: no episode that a score stands on has ended.")
+        return
+    try:
+        write_figures(folder, run.manifest.name, drawn)
+    except OSError as flaw:
+        raise UsageError(f"--figures: {folder} cannot be written: {flaw}") from flaw
+    print(f"Wrote {len(drawn)} figures to {folder}; {folder / 'index.html'} shows them all.")
 
 
 def _judged(directory: Path, name: str | None) -> dict[str, int] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.marks import bounds, spec_of, suite_of, told_apart
 from evalkit.report.figures.panels import Panels
+from evalkit.report.figures.scores import MOST_ROWS, at_most
 from evalkit.report.tables import Table
 
 COVERAGE = {"coverage": "Built-in counter (% of 2^(N-1))", "judged_coverage": "Judge (% of 2^(N-1))"}
@@ -34,9 +35,10 @@ def coverage_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     ]
     if not any(row["value"] for row in rows):
         return ()
-    drawing = Panels(agents, rows, "Suite").dots()
+    kept, left = at_most(rows, MOST_ROWS, "x")
+    drawing = Panels(agents, kept, "Suite").dots()
     words = ["Distinct complete paths in the first text of a run"]
-    return (_figure("figure_coverage", table, spec_of(drawing, table.title, words)),)
+    return (_figure("figure_coverage", table, spec_of(drawing, table.title, words), left),)
 
 
 def adaptation_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
@@ -60,14 +62,15 @@ def adaptation_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...
     ]
     if not rows:
         return ()
-    drawing = Panels(agents, rows, "Block", (0, 1)).dots()
+    kept, left = at_most(rows, MOST_ROWS, "x")
+    drawing = Panels(agents, kept, "Block", (0, 1)).dots()
     words = [
         "Normalised edit distance of paths with blocks from paths without",
         "Dot: the agent's; bar: the optimal path's",
     ]
-    return (_figure("figure_adaptation", table, spec_of(drawing, table.title, words)),)
+    return (_figure("figure_adaptation", table, spec_of(drawing, table.title, words), left),)
 
 
-def _figure(name: str, table: Table, spec: Mapping[str, Any]) -> Figure:
+def _figure(name: str, table: Table, spec: Mapping[str, Any], left: tuple[str, ...]) -> Figure:
     drawn = replace(table, name=name)
-    return Figure(name=name, title=table.title, spec=spec, table=drawn, query=table.query, notes=table.notes)
+    return Figure(name=name, title=table.title, spec=spec, table=drawn, query=table.query, notes=(*left, *table.notes))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing
 
 MOST_DOTS = 240
+MOST_PANELS = 9
 
 _COST_QUERY = """\
 select suite, agent, round(avg(cost))::bigint as cost_pico_usd, count(*) as episodes
@@ -59,7 +60,7 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
         }
         for row in rows
     ]
-    kept, notes = at_most(marks, MOST_DOTS, "suite")
+    kept, notes = at_most(marks, MOST_DOTS, "suite", MOST_PANELS)
     spec = spec_of(_cost_chart(agents, clean(kept)), title, ["Mean cost of an episode, logarithmic; score with 95 %"])
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
 

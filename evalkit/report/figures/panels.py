@@ -1,9 +1,9 @@
 """A drawing of means in panels: measures below each other, and what else differs beside each other."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.marks import apart, by_agent, clean, data, dotted, reach, tooltip
+from evalkit.report.figures.marks import Rows, apart, by_agent, clean, data, dotted, reach, tooltip
 from evalkit.report.figures.theme import WIDTH
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ MOST_LABELS = 6
 HEIGHT = 130
 
 
-def numeric(rows: Iterable[Mapping[str, Any]]) -> bool:
+def numeric(rows: Rows) -> bool:
     """Whether `x` is a number everywhere."""
     return all(isinstance(row["x"], (int, float)) and not isinstance(row["x"], bool) for row in rows)
 
@@ -30,9 +30,7 @@ class Panels:
     a `reference` that `dots` marks across the agents.
     """
 
-    def __init__(
-        self, agents: Sequence[str], rows: list[dict[str, Any]], title: str, ends: tuple[float, float] = (0, 100)
-    ) -> None:
+    def __init__(self, agents: Sequence[str], rows: Rows, title: str, ends: tuple[float, float] = (0, 100)) -> None:
         """`agents`: all of the run, in the manifest's order; `title`: of `x`; `ends`: of the values, at least."""
         self._agents, self._rows, self._title = agents, clean(rows), title
         self._shown = list(dict.fromkeys(row["agent"] for row in self._rows))

@@ -59,21 +59,22 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     )
 
 
-def at_most(rows: Rows, most: int, group: str) -> tuple[Rows, tuple[str, ...]]:
-    """The first groups whose rows are at most `most` together (at least one group), and a note on what is left out."""
+def at_most(rows: Rows, most: int, group: str, groups: int = MOST_ROWS) -> tuple[Rows, tuple[str, ...]]:
+    """The first groups (at most `groups`) whose rows are at most `most` together, but one at least; and a note on what
+    is left out."""
     sizes: dict[str, int] = {}
     for row in rows:
         sizes[row[group]] = sizes.get(row[group], 0) + 1
     kept: list[str] = []
     total = 0
     for name, size in sizes.items():
-        if kept and total + size > most:
+        if kept and (total + size > most or len(kept) == groups):
             break
         kept.append(name)
         total += size
     if len(kept) == len(sizes):
         return rows, ()
-    note = f"drawn: the first {len(kept):,} of {len(sizes):,} ({group}); all are in the table"
+    note = f"drawn: the first {len(kept):,} of {len(sizes):,} settings; all are in the table"
     return [row for row in rows if row[group] in set(kept)], (note,)
 
 
