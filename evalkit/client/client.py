@@ -16,12 +16,13 @@ from evalkit.client.lane import Lane, Ticket
 from evalkit.client.remedies import with_remedy
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
-from evalkit.dialogue import Message, Sampling, Tool
+from evalkit.dialogue import Message, Sampling, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, Price, show_usd
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+from evalkit.wire.tokens import output_tokens
 from evalkit.wire.verdicts import UNREADABLE, unreadable
 
 MOST_UNREAD = 8
@@ -190,12 +191,13 @@ class ModelAsker:
         value, lenient = loads_lenient(response.body)
         reply = self._read(value)
         usage, bound = reply.usage, asking.bound
-        latency_s = self._lane.succeeded(ticket, usage)
+        # No prompt has no tokens: a provider that counts none did not count. Then the bound stands for its bill, and the
+        # reply's length for its tokens, since the provider's limits hold all the same.
+        counted = usage.input > 0
+        latency_s = self._lane.succeeded(ticket, usage if counted else Usage(output=output_tokens(reply)))
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
             self._lane.heed(requests, tokens)
-        # No prompt has no tokens: a provider that counts none did not count, and the bound stands for its bill.
-        counted = usage.input > 0
         cost = self._voice.price.of(usage) if counted else PicoUsd(bound)
         if not self._budget.settle(bound, cost):
             self._lane.end(LaneClosed(self._why_over(asking, cost)))

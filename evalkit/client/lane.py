@@ -153,7 +153,7 @@ class Lane:
         return wait_s(self._buckets, need, now)
 
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
-        """A reply came. Returns the seconds it took."""
+        """A reply came. Returns the seconds it took. Of one that its provider did not count only the output is known."""
         now = self._loop.time()
         self.unread = 0
         if self._health.answered():
@@ -166,8 +166,8 @@ class Lane:
         if self._hall:
             self._hall.usher()
         self._meter.count(now, usage.input, usage.output)
-        if usage.input and (self._buckets or self._pools):
-            used = self._estimate.learn(ticket.body_bytes, usage)
+        if self._buckets or self._pools:
+            used = self._estimate.learn(ticket.body_bytes, ticket.need, usage)
             correct(self._buckets, ticket.need, used)
             for pool in self._pools:
                 pool.correct(ticket.need, used)

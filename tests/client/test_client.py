@@ -220,13 +220,15 @@ def test_a_reply_that_strict_json_refuses_is_kept_as_it_came() -> None:
 
 
 def test_a_reply_without_usage_is_settled_at_its_bound_and_marked() -> None:
-    body = OPENAI_CHAT.encode_reply(Reply(text="42"))
+    body = OPENAI_CHAT.encode_reply(Reply(text="42" * 200))
 
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=body))
         answer = await scene.asker.ask(scene.question)
         assert (answer.cost, answer.attempts) == (scene.bound, "unmetered")
         assert scene.budget.stats().spent == scene.bound
+        # The provider's limit on tokens holds all the same: they are counted by the reply's length.
+        assert scene.lane.stats().output_tokens == 100
 
     played(play)
 

@@ -56,7 +56,8 @@ def test_requests_a_minute_are_kept_from_the_first_one_on() -> None:
     assert sent == pytest.approx([0.5 / PACE * (i + 1) for i in range(20)])
 
 
-def test_tokens_are_booked_by_estimate_and_corrected_by_usage() -> None:
+@pytest.mark.parametrize("counted", [5, 0], ids=["metered", "unmetered"])
+def test_tokens_are_booked_by_estimate_and_corrected_by_usage(counted: int) -> None:
     sent: list[float] = []
 
     async def main() -> None:
@@ -64,7 +65,7 @@ def test_tokens_are_booked_by_estimate_and_corrected_by_usage() -> None:
         for _ in range(3):
             ticket = await admitted(lane, max_tokens=1_000)
             sent.append(now())
-            lane.succeeded(ticket, Usage(input=5, output=100))
+            lane.succeeded(ticket, Usage(input=counted, output=100))
 
     run_virtual(main())
     # 1,000 tokens at 98 a second; 900 come back, of which half a second's worth stays; then 100 are expected.
