@@ -24,6 +24,13 @@ VERSION = 1
 
 SURE = 0.05
 
+QUERY = """\
+select agent, suite, instance, 100 * avg(score) as score, 100 * avg(solved::int) as solved, count(*) as episodes
+from episodes where used group by all order by suite, agent, instance
+-- asked of each run; other measures are metrics of the view scores, averaged in the same way
+-- B - A: the mean, over instances that both sides have, of the differences; interval, p and more: `change` of
+-- evalkit/report/pairs.py and `size` of sizes.py, corrected by `holm`"""
+
 Value = Callable[[EpisodeResult], float | None]
 
 
@@ -226,6 +233,7 @@ def _main_table(
             "interval of the difference, not corrected",
             *notes,
         ),
+        query=QUERY,
     )
 
 
@@ -268,6 +276,7 @@ def _details_table(
             "p McNemar: exact, where each side answers yes or no once an instance; alone: solved by one side only",
             f"more: further instances, played by both, for a half width of {100 * wanted:g} points",
         ),
+        query=QUERY,
     )
 
 
