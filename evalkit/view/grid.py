@@ -12,6 +12,8 @@ from evalkit.report.tables import MISSING, PROMPTS, Column, Table, as_csv, shown
 RANGE_WIDTH = 120.0
 """Of a drawn interval, in pixels; its ends keep clear of the border."""
 MARGIN = 4.0
+SHORT = 36
+"""Characters of a text that is not broken into lines."""
 
 Href = Callable[[Mapping[str, Any], str], str]
 """Where a cell leads, from its row and its column's key; empty: nowhere."""
@@ -139,7 +141,7 @@ def sql_command(run: str, query: str) -> str:
 def _cell(column: Column, row: Mapping[str, Any], span: Span | None, *, same: bool, href: Href | None) -> GridCell:
     value = row.get(column.key)
     text = shown(column, value)
-    kind = "text" if column.kind == "text" else "counts" if column.kind == "counts" else "number"
+    kind = ("long" if len(text) > SHORT else "text") if column.kind == "text" else "counts" if column.kind == "counts" else "number"
     styles = [kind]
     if value is None:
         styles.append("missing")
