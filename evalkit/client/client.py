@@ -191,8 +191,8 @@ class ModelAsker:
         value, lenient = loads_lenient(response.body)
         reply = self._read(value)
         usage, bound = reply.usage, asking.bound
-        # No prompt has no tokens: a provider that counts none did not count. Then the bound stands for its bill, and the
-        # reply's length for its tokens, since the provider's limits hold all the same.
+        # No prompt has no tokens: a provider that counts none did not count. Then the bound stands for its bill, and
+        # the reply's length for its tokens, since the provider's limits hold all the same.
         counted = usage.input > 0
         latency_s = self._lane.succeeded(ticket, usage if counted else Usage(output=output_tokens(reply)))
         requests, tokens = self._allowances(response.headers)

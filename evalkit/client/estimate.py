@@ -25,8 +25,8 @@ class Estimate:
         return Need(input=body_bytes * self._tokens_per_byte, output=float(output), blind=blind)
 
     def learn(self, body_bytes: int, booked: Need, usage: Usage) -> Need:
-        """What a request of that size has used; the next guess is nearer to it. Where its input was not counted (0), the
-        booking stands for it."""
+        """What a request of that size has used; the next guess is nearer to it. Where its input was not counted (0),
+        the booking stands for it."""
         if usage.input:
             self._tokens_per_byte += _LEARN * (usage.input / body_bytes - self._tokens_per_byte)
         before = usage.output if self._output is None else self._output

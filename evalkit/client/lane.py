@@ -153,7 +153,7 @@ class Lane:
         return wait_s(self._buckets, need, now)
 
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
-        """A reply came. Returns the seconds it took. Of one that its provider did not count only the output is known."""
+        """A reply came. Returns the seconds it took. `usage` of one that its provider did not count has no input."""
         now = self._loop.time()
         self.unread = 0
         if self._health.answered():
