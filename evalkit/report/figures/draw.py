@@ -75,6 +75,7 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --quiet: #a8a8a8; --ground: #16181c; --line: #34373c; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
   max-width: 60rem; padding: 1rem; }
+h1 { font-size: 1.35rem; }
 figure { margin: 0 0 2.5rem; }
 figure svg { max-width: 100%; height: auto; }
 figcaption, details { color: var(--quiet); font-size: .87rem; max-width: 46rem; }

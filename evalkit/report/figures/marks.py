@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.theme import DASHES, LIGHT, SHAPES
+from evalkit.report.tables import MISSING
 from evalkit.report.visible import visible
 
 if TYPE_CHECKING:
@@ -119,10 +120,12 @@ def axes_in(row: Mapping[str, Any]) -> dict[str, str]:
     return {key: key.removeprefix("axis:") for key in row if key.startswith("axis:") and row[key] is not None}
 
 
-def bounds(interval: tuple[float, float] | None) -> dict[str, float | None]:
-    """An interval as the fields `low` and `high`."""
-    low, high = interval or (None, None)
-    return {"low": low, "high": high}
+def bounds(interval: tuple[float, float] | None) -> dict[str, float | str | None]:
+    """An interval as the fields `low`, `high` and, for tooltips, `span`."""
+    if interval is None:
+        return {"low": None, "high": None, "span": MISSING}
+    low, high = interval
+    return {"low": low, "high": high, "span": f"{low:.2f} – {high:.2f}"}
 
 
 def apart(values: Sequence[float], least: float, ends: Sequence[float]) -> list[float]:

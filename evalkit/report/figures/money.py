@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import by_agent, clean, data, dotted, reach, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import bounds, by_agent, clean, data, dotted, reach, spec_of, suite_of, tooltip
 from evalkit.report.figures.scores import at_most
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, packs_of, place
@@ -55,8 +55,7 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
         {
             **{name: row[name] for name in ("suite", "agent", "score", "episodes")},
             "usd": row["cost_pico_usd"] / 1e12,
-            "low": row["interval"][0] if row["interval"] else None,
-            "high": row["interval"][1] if row["interval"] else None,
+            **bounds(row["interval"]),
         }
         for row in rows
     ]
@@ -75,8 +74,7 @@ def _cost_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawi
         agent="Agent",
         usd="USD an episode|.4~r",
         score="Score|.2f",
-        low="95 % low|.2f",
-        high="95 % high|.2f",
+        span="95 %",
         episodes="Episodes|,",
     )
     spread = alt.Scale(type="log", padding=12, nice=False)

@@ -44,8 +44,7 @@ class Panels:
             x=title.partition(" (")[0],
             measure="Measure",
             value="Mean|.2f",
-            low="95 % low|.2f",
-            high="95 % high|.2f",
+            span="95 %",
             runs="Episodes|,",
         )
 

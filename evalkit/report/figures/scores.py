@@ -20,8 +20,7 @@ TIPS = {
     "suite": "Suite",
     "agent": "Agent",
     "value": "Score|.2f",
-    "low": "95 % low|.2f",
-    "high": "95 % high|.2f",
+    "span": "95 %",
     "instances": "Instances|,",
     "episodes": "Episodes|,",
 }
@@ -83,7 +82,8 @@ def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
 
     suites, played = dict.fromkeys(row["suite"] for row in rows), dict.fromkeys(row["agent"] for row in rows)
     by = "agent" if len(played) > 1 else "suite"
-    y = alt.Y(f"{by}:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, grid=False))
+    order = list(played if by == "agent" else suites)
+    y = alt.Y(f"{by}:N", title=None, sort=order, axis=alt.Axis(ticks=False, domain=False, grid=False))
     x = alt.X(
         "value:Q",
         title="Score (100 = optimum)",
@@ -92,9 +92,9 @@ def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
     look = by_agent(agents, list(played), legend=False)
     base = alt.Chart().encode(y=y, tooltip=tooltip(**TIPS))
     layers = alt.layer(
-        base.mark_rule(strokeWidth=2, opacity=0.55)
-        .encode(x=x.copy(), x2="high:Q", color=look["color"])
-        .transform_calculate(value="datum.low"),
+        base.mark_rule(strokeWidth=2, opacity=0.55).encode(
+            x=alt.X("low:Q", title=None), x2="high:Q", color=look["color"]
+        ),
         base.mark_point(filled=True, size=55, opacity=1).encode(x=x, **dotted(look)),
         base.mark_text(align="left", dx=8, style="quiet-text").encode(x=alt.value(WIDTH), text="words:N"),
     ).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT))
