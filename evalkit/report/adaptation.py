@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from evalkit.env.costbench.distance import edit_distance, normalised
+from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
@@ -56,6 +57,21 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             "both times",
             *([PUBLISHED] if any(is_reference(cell) for cell in blocked) else []),
             *digest_notes(blocked),
+        ),
+        query=queries.by_instances(
+            queries.place(blocked),
+            (
+                queries.mean("truth_change", queries.metric("truth_change")),
+                queries.derived("truth_instances", "count(truth_change)"),
+            ),
+            where=[queries.suites(blocked)],
+            methods={
+                "without": "the suite without blocks that holds most of the same instances",
+                "ned, edit_distance, same, pairs": (
+                    "evalkit.env.costbench.distance over `path` of the runs on the same instance without and with "
+                    "blocks: select agent, suite, instance, replicate, path from episodes where used"
+                ),
+            },
         ),
     )
     return (table,)

@@ -7,10 +7,12 @@ has a judge alone. Source: section 5.1 of the paper; specification, section 7.5.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning import counted, digest_notes, is_blocked
+from evalkit.report.planning_queries import COUNTED
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
 from evalkit.report.tables import Column, Table
 
@@ -43,8 +45,31 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
             "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
             *digest_notes(static),
         ),
+        query=_query(static, judged),
     )
     return (table,)
+
+
+def _query(cells: Sequence[Cell], judged: Mapping[str, int]) -> str:
+    talked = f"{COUNTED} and metrics['paths_whole'] is not null"
+    planned = f"{talked} and metrics['plan_paths'] is not null"
+    methods = {"judged_coverage, judged_runs": "a judge's counts, of the run that --judged names"} if judged else {}
+    return queries.by_instances(
+        queries.place(cells),
+        (
+            queries.mean("coverage", "metrics['plan_paths'] / metrics['paths_whole']", scale=100, keep=planned),
+            queries.mean(
+                "coverage_possible", "metrics['plan_paths'] / metrics['paths_possible']", scale=100, keep=planned
+            ),
+            queries.mean(
+                "coverage_valid", "metrics['plan_valid'] / metrics['paths_possible']", scale=100, keep=planned
+            ),
+            queries.count("planned_runs", planned),
+            queries.count("silent_runs", f"{talked} and metrics['plan_paths'] is null"),
+        ),
+        where=[queries.suites(cells)],
+        methods=methods,
+    )
 
 
 def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from evalkit.report.econ import (
     percent,
     score_of,
 )
+from evalkit.report.econ_queries import difficulty_query
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 
@@ -70,6 +71,7 @@ def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             INDEPENDENT,
             *owed_notes(both),
         ),
+        query=difficulty_query(pairs, own),
     )
     return (table,)
 

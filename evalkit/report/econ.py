@@ -8,12 +8,14 @@ Source: Tables 2, 3 and 4 of the paper; specification of the reference, section 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES
 from evalkit.report.cells import Cell
+from evalkit.report.econ_queries import beside, mean_of, runs
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.scores import AGENT, by_instance, interval_and_kind, packs_of, where
 from evalkit.report.tables import PROMPTS, Column, Table
@@ -42,6 +44,8 @@ class Figure:
     title: str
     environment: str
     value: Value
+    sql: str
+    """The same as SQL says it, of an episode."""
     unit: str = "% of actions"
     about: str = ""
     """What a reader must know of it."""
@@ -168,7 +172,17 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
             "optimum",
             *owed_notes(cells),
         ),
+        query=queries.comments({", ".join(f"{name}_interval" for name in environments): queries.CHOSEN})
+        + beside(cells, labels(cells), _score_queries(environments), extra="any_value(prompts) as prompts"),
     )
+
+
+def _score_queries(environments: Iterable[str]) -> Iterator[queries.Figure]:
+    for name in environments:
+        yield mean_of(name, name, "score")
+        yield runs(f"{name}_runs", name)
+        if name in STATIONARY:
+            yield runs(f"{name}_solved", name, "solved")
 
 
 def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
@@ -196,12 +210,16 @@ def _as_coded(episode: EpisodeResult) -> float | None:
     return distinct / (distinct + 1)
 
 
+_DISTINCT = "round(metrics['exploration_rate'] * metrics['assignments'])"
+_AS_CODED = f"{_DISTINCT} / ({_DISTINCT} + 1)"
+
 QUALITY = (
     Figure(
         key="budget_utilisation",
         title="Budget use",
         environment="procurement",
         value=_metric("budget_utilisation"),
+        sql=queries.metric("budget_utilisation"),
         unit="% of plans",
         about="budget use: % of all plans that were feasible and cost 95 to 100 % of the budget",
     ),
@@ -210,6 +228,7 @@ QUALITY = (
         title="Best so far",
         environment="scheduling",
         value=_metric("best_so_far_rate"),
+        sql=queries.metric("best_so_far_rate"),
         unit="% of assignments",
         about="best so far: % of assignments with fewer problems than all before, the first among them",
     ),
@@ -218,6 +237,7 @@ QUALITY = (
         title="Adaptability",
         environment="pricing",
         value=_metric("adaptability"),
+        sql=queries.metric("adaptability"),
         unit="points of score",
         about="adaptability: the score, of the last periods (50 to 99 in the paper), less that of the first ten",
     ),
@@ -225,21 +245,35 @@ QUALITY = (
 """Table 3 of the paper."""
 
 EXPLORATION = (
-    Figure(key="procurement", title="Procurement", environment="procurement", value=_metric("exploration_rate")),
+    Figure(
+        key="procurement",
+        title="Procurement",
+        environment="procurement",
+        value=_metric("exploration_rate"),
+        sql=queries.metric("exploration_rate"),
+    ),
     Figure(
         key="procurement_text",
         title="as text",
         environment="procurement",
         value=_metric("exploration_rate_text"),
+        sql=queries.metric("exploration_rate_text"),
         about="as text: as the reference's code counts, to which plans that buy the same in another order, or spell a "
         "zero out, are different",
     ),
-    Figure(key="scheduling", title="Scheduling", environment="scheduling", value=_metric("exploration_rate")),
+    Figure(
+        key="scheduling",
+        title="Scheduling",
+        environment="scheduling",
+        value=_metric("exploration_rate"),
+        sql=queries.metric("exploration_rate"),
+    ),
     Figure(
         key="scheduling_code",
         title="as coded",
         environment="scheduling",
         value=_as_coded,
+        sql=_AS_CODED,
         about="as coded: u / (u + 1) of u different assignments, as the reference's code has it",
     ),
     Figure(
@@ -247,6 +281,7 @@ EXPLORATION = (
         title="Pricing",
         environment="pricing",
         value=_metric("exploration_rate"),
+        sql=queries.metric("exploration_rate"),
         about="pricing: prices as they were shown; not in the paper",
     ),
 )
@@ -275,6 +310,14 @@ def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], *, name: st
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(lead, *(figure.about for figure in shown if figure.about), *owed_notes(cells)),
+        query=beside(cells, labels(cells), [one for figure in shown for one in _figure_queries(figure)]),
+    )
+
+
+def _figure_queries(figure: Figure) -> tuple[queries.Figure, ...]:
+    return (
+        mean_of(figure.key, figure.environment, figure.sql),
+        runs(f"{figure.key}_runs", figure.environment, f"{figure.sql} is not null"),
     )
 
 
@@ -326,6 +369,16 @@ def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             "score: a run without a feasible plan scores 0; without them: the reference's code drops such runs from "
             "the mean",
             *owed_notes(mine),
+        ),
+        query=beside(
+            mine,
+            labels(mine),
+            (
+                mean_of("score", "procurement", "score"),
+                mean_of("reference_score", "procurement", queries.metric("reference_score")),
+                runs("dropped", "procurement", "metrics['reference_score'] is null"),
+                runs("runs", "procurement"),
+            ),
         ),
     )
     return (table,)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evalkit.report import queries
 from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, NEVER_BELOW_0, packs_of, place, where
 from evalkit.report.tables import Column, Table
@@ -126,6 +127,15 @@ def anytime_table(cells: Sequence[Cell]) -> Table:
         notes=(
             "holds at all looks together, however often the run is read and whenever it is stopped; so it is wider",
             "of the first replicate of each instance, in order; where strata take turns, of whole rounds of them",
+        ),
+        query=queries.by_instances(
+            queries.place(cells),
+            (queries.mean("score", "score", scale=100), queries.derived("instances", "count(*)")),
+            where=["replicate = 0"],
+            methods={
+                "interval, method, undefined": "evalkit.report.sequential.anytime_interval over these scores, in order "
+                "of `place`"
+            },
         ),
     )
 

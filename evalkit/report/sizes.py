@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
 from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
@@ -137,6 +138,16 @@ def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
             f"half width {100 * wanted:g} points of Student's 95 % interval of the mean, at the spread seen so far",
             "between instances and within one (between its replicates); no number of replicates where the first alone "
             "is too wide",
+        ),
+        query=queries.by_instances(
+            queries.place(cells),
+            (queries.mean("score", "score"), queries.derived("instances", "count(*)")),
+            methods={
+                "half_width, between, within, more_instances, more_replicates": (
+                    "evalkit.report.sizes.size over "
+                    "select agent, suite, instance, stratum, score from episodes where used"
+                )
+            },
         ),
     )
 

@@ -7,8 +7,10 @@ specification, section 6.4.
 from collections.abc import Sequence
 from typing import Any
 
+from evalkit.report import queries
 from evalkit.report.cells import Cell
 from evalkit.report.planning import counted
+from evalkit.report.planning_queries import COUNTED
 from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
 
@@ -34,8 +36,19 @@ def ties_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
         rows=tuple(rows),
         packs=packs_of(shown),
         notes=("as cheap as the reference's path, or optimal from where it was taken; not the same calls",),
+        query=_query(shown),
     )
     return (table,)
+
+
+def _query(cells: Sequence[Cell]) -> str:
+    tied = f"{COUNTED} and metrics['exact_any'] = 1 and metrics['exact'] = 0"
+    lines = (
+        f"-- which: the first {MOST_NAMED} of these instances by name",
+        f"select {', '.join(queries.place(cells))}, count(*) as runs, count(distinct instance) as instances",
+        f"from episodes where used and {queries.suites(cells)} and {tied} group by all order by all",
+    )
+    return "\n".join(lines)
 
 
 def _row(cell: Cell) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ from evalkit.report.econ import (
     percent,
     score_of,
 )
+from evalkit.report.econ_queries import tests_query, variants_query
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.scores import interval_and_kind, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table
@@ -132,6 +133,7 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
             "agents that differ in nothing but their prompts; exploration: % of accepted actions that were new",
             *owed_notes(cells),
         ),
+        query=variants_query(groups, named),
     )
 
 
@@ -181,7 +183,18 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
             INDEPENDENT,
             *owed_notes(cells),
         ),
+        query=tests_query(groups, named, _pairs(manifest, groups)),
     )
+
+
+def _pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[Cell, Cell]]:
+    """Cells of one agent that read different texts."""
+    return [
+        (first, second)
+        for group in groups.values()
+        for first, second in combinations(group, 2)
+        if _texts(manifest, first) != _texts(manifest, second)
+    ]
 
 
 def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
