@@ -1,0 +1,376 @@
+"""One trajectory quoted for each kind of error: the call as the model wrote it, and what the environment said.
+
+Kinds are the refusals of calls by their outcome, and those below that no outcome tells. The quote is from the shortest
+episode in which an error of the kind occurs, at its first place there, so the same run gives the same quotes.
+
+Source: Table 7 and D.2 of the CostBench paper, which have it for four kinds.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalkit.env.environment import Kit, Pack
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import Environments, EpisodeResult
+from evalkit.report.moves import Move, moves
+from evalkit.report.scores import ACCEPTED, packs_of
+from evalkit.report.tables import Column, Table
+from evalkit.report.visible import bounded
+from evalkit.store.manifest import Manifest
+
+BOUND = 120
+"""Characters of a text that a table quotes."""
+
+Place = tuple[int, int | None]
+"""(place among the moves, place among the reply's calls; None: the whole reply)."""
+Count = Callable[[EpisodeResult], int]
+Find = Callable[[Any, Sequence[Move]], Place | None]
+"""(instance, moves) -> the first place of such an error."""
+
+NO_FAULT = frozenset({ACCEPTED, "not_executed", "banned", "failed"})
+"""Outcomes of calls that are no error of the agent's: events on the way are the environment's doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorKind:
+    """A kind of error."""
+
+    name: str
+    environment: str
+    unit: str
+    count: Count
+    find: Find
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """One kind of error in a run, with an example."""
+
+    environment: str
+    kind: str
+    count: int
+    unit: str
+    """What is counted: calls, replies, periods, plans, episodes."""
+    episodes: int
+    """In which it occurs."""
+    share: float
+    """These, in percent of the environment's episodes."""
+    example: EpisodeResult = field(repr=False)
+    step: int
+    period: int
+    turn: int
+    said: str
+    """The call or reply as the model wrote it: untrusted and unbounded."""
+    answer: str
+    """What the environment said to it, as a text or as facts."""
+
+
+def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
+    """All kinds that episodes of these cells may show, in a fixed order."""
+    found: list[ErrorKind] = []
+    for environment in dict.fromkeys(cell.suite.environment for cell in cells):
+        mine = [episode for cell in cells if cell.suite.environment == environment for episode in cell.prefix]
+        outcomes = sorted({outcome for episode in mine for _, outcome in episode.outcomes} - NO_FAULT)
+        found += [_refused(environment, outcome) for outcome in outcomes]
+        found += [kind for kind in KINDS if kind.environment in ("", environment)]
+    return tuple(found)
+
+
+def quotes(
+    manifest: Manifest,
+    cells: Sequence[Cell],
+    environments: Environments,
+    read: Callable[[Sequence[EpisodeResult]], Mapping[str, Sequence[Any]]],
+) -> tuple[Quote, ...]:
+    """A quote for each kind of error that occurs in the episodes estimates stand on, the most frequent kind first.
+
+    read   gives the rows of a few episodes by id, with step, reply, step digest and ending; called once
+    """
+    chosen = list(_chosen(cells))
+    rows = read(list({one.id: one for _, _, one in chosen}.values()))
+    replayed: dict[str, tuple[Any, list[Move]]] = {}
+    found = []
+    for kind, held, example in chosen:
+        if example.id not in replayed:
+            replayed[example.id] = _replay(manifest, example, rows[example.id], environments)
+        instance, played = replayed[example.id]
+        place = kind.find(instance, played)
+        if place is None:
+            continue
+        environment = example.environment
+        whole = sum(len(cell.prefix) for cell in cells if cell.suite.environment == environment)
+        move = played[place[0]]
+        said, answer = _quoted(move, place[1])
+        found.append(
+            Quote(
+                environment=environment,
+                kind=kind.name,
+                count=sum(map(kind.count, held)),
+                unit=kind.unit,
+                episodes=len(held),
+                share=100 * len(held) / whole,
+                example=example,
+                step=move.row["step"],
+                period=move.period,
+                turn=move.turn,
+                said=said,
+                answer=answer,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.environment, -one.episodes, -one.count, one.kind)))
+
+
+def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Quote, ...]:
+    """The quotes of a run directory, whose cells these are. Raises CorruptLogError."""
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.store.reader import replay_rows
+
+    def read(episodes: Sequence[EpisodeResult]) -> Mapping[str, Sequence[Any]]:
+        held = replay_rows(run, {one.id for one in episodes})
+        return {
+            one.id: [
+                {name: getattr(row, name) for name in ("step", "reply", "step_digest", "ending")}
+                for row in held[one.id]
+            ]
+            for one in episodes
+        }
+
+    return quotes(manifest, cells, ENVIRONMENTS, read)
+
+
+_READ = ("step", "reply", "step_digest", "ending")
+
+
+def _chosen(cells: Sequence[Cell]) -> Iterator[tuple[ErrorKind, list[EpisodeResult], EpisodeResult]]:
+    """(kind, the episodes that show it, the one that is quoted)."""
+    for kind in error_kinds(cells):
+        held = [
+            episode
+            for cell in cells
+            if kind.environment in ("", cell.suite.environment)
+            for episode in cell.prefix
+            if kind.count(episode)
+        ]
+        if held:
+            yield kind, held, min(held, key=lambda one: (one.steps, one.id))
+
+
+def _replay(
+    manifest: Manifest, example: EpisodeResult, rows: Sequence[Mapping[str, Any]], environments: Environments
+) -> tuple[Any, list[Move]]:
+    agent, suite = manifest.agents[example.agent], manifest.suites[example.suite]
+    pack = manifest.packs[agent.packs[suite.environment]]
+    kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+    env = environments[suite.environment]
+    instance = env.load(next(one.line for one in suite.instances if one.id == example.instance))
+    return instance, list(moves(env, instance, kit, rows))
+
+
+def _quoted(move: Move, place: int | None) -> tuple[str, str]:
+    """(what the agent said, what the environment answered)."""
+    reply = move.reply
+    assert reply is not None
+    if place is None:
+        said = reply.text or (
+            "(an empty reply)" if not reply.calls else _call(reply.calls[-1].name, reply.calls[-1].arguments)
+        )
+        told = "\n".join(message.text for message in move.messages if message.role != "tool")
+        return said, told or _facts(move.facts)
+    call = reply.calls[place]
+    heard = [message for message in move.messages if message.role == "tool"]
+    answer = heard[place].text if place < len(heard) else ""
+    accepted = move.facts["calls"][place]["outcome"] == ACCEPTED
+    return _call(call.name, call.arguments), answer or _facts(move.facts if accepted else move.facts["calls"][place])
+
+
+def _call(name: str, arguments: str) -> str:
+    return f"{name}({arguments})"
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    """What was recorded where the agent was told nothing: without its place; of an action that failed, the reasons."""
+    told = {key: value for key, value in facts.items() if key not in {"period", "turn", "calls"}}
+    action = told.get("action")
+    if isinstance(action, Mapping) and action.get("reasons"):
+        told["action"] = {"reasons": action["reasons"]}
+    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _refused(environment: str, outcome: str) -> ErrorKind:
+    def count(episode: EpisodeResult) -> int:
+        return sum(many for (_, one), many in episode.outcomes.items() if one == outcome)
+
+    def find(_: Any, played: Sequence[Move]) -> Place | None:
+        for i, move in enumerate(played):
+            for j, call in enumerate(move.facts.get("calls", ())):
+                if call["outcome"] == outcome:
+                    return i, j
+        return None
+
+    return ErrorKind(
+        name=f"refused: {outcome.replace('_', ' ')}", environment=environment, unit="calls", count=count, find=find
+    )
+
+
+def _metric(name: str) -> Count:
+    return lambda episode: int(episode.metrics.get(name, 0))
+
+
+def _grows(name: str) -> Find:
+    """The first call after which a walk through CostBench counts more of something."""
+
+    def find(instance: Any, played: Sequence[Move]) -> Place | None:
+        from evalkit.env.costbench.score import walked
+
+        facts = [move.facts for move in played]
+        return next(((i, 0) for i in range(len(facts)) if getattr(walked(instance, facts[: i + 1]), name)), None)
+
+    return find
+
+
+def _last(_: Any, played: Sequence[Move]) -> Place | None:
+    found = [i for i, move in enumerate(played) if move.reply is not None]
+    return (found[-1], None) if found else None
+
+
+def _first(holds: Callable[[Move], bool]) -> Find:
+    return lambda _, played: next(((i, None) for i, move in enumerate(played) if holds(move)), None)
+
+
+def _idle(move: Move) -> bool:
+    return move.facts.get("period_end") in ("no_action", "restart")
+
+
+def _silent(move: Move) -> bool:
+    return move.reply is not None and not move.reply.calls
+
+
+def _infeasible(episode: EpisodeResult) -> int:
+    return int(episode.metrics.get("plans", 0) - episode.metrics.get("feasible_plans", 0))
+
+
+def _bought_nothing(_: Any, played: Sequence[Move]) -> Place | None:
+    for i, move in enumerate(played):
+        action = move.facts.get("action")
+        if action is not None and not action["feasible"]:
+            accepted = [j for j, call in enumerate(move.facts["calls"]) if call["outcome"] == ACCEPTED]
+            return i, accepted[-1]
+    return None
+
+
+def _econ(name: str, unit: str, count: Count, holds: Callable[[Move], bool]) -> tuple[ErrorKind, ...]:
+    return tuple(
+        ErrorKind(name=name, environment=environment, unit=unit, count=count, find=_first(holds))
+        for environment in ("procurement", "scheduling", "pricing")
+    )
+
+
+KINDS: tuple[ErrorKind, ...] = (
+    ErrorKind(
+        name="repeated call", environment="costbench", unit="calls", count=_metric("repeated"), find=_grows("repeated")
+    ),
+    ErrorKind(
+        name="call behind the goal", environment="costbench", unit="calls", count=_metric("extra"), find=_grows("extra")
+    ),
+    ErrorKind(
+        name="wrong answer",
+        environment="costbench",
+        unit="episodes",
+        count=lambda one: int(
+            bool(one.metrics.get("answered") and one.metrics.get("goal") and not one.metrics["intent"])
+        ),
+        find=_last,
+    ),
+    ErrorKind(
+        name="answer without the goal",
+        environment="costbench",
+        unit="episodes",
+        count=lambda one: int(one.ending == "answered" and not one.metrics.get("goal")),
+        find=_last,
+    ),
+    ErrorKind(
+        name="given up without an answer",
+        environment="costbench",
+        unit="episodes",
+        count=lambda one: int(one.ending == "no_call"),
+        find=_last,
+    ),
+    ErrorKind(
+        name="out of turns",
+        environment="costbench",
+        unit="episodes",
+        count=lambda one: int(one.ending == "step_limit"),
+        find=_last,
+    ),
+    ErrorKind(
+        name="plan that cannot be bought",
+        environment="procurement",
+        unit="plans",
+        count=_infeasible,
+        find=_bought_nothing,
+    ),
+    *_econ("reply without a call", "replies", lambda one: one.without_call, _silent),
+    *_econ("period without an action", "periods", lambda one: one.no_action, _idle),
+    *_econ("unresponsive", "episodes", lambda one: int(one.ending == "unresponsive"), lambda move: bool(move.ending)),
+)
+"""Kinds that no outcome of a call tells."""
+
+
+QUERY = """\
+select environment, outcome, count(*) as count, count(distinct episode) as episodes
+from calls join episodes using (environment, episode)
+where used and outcome not in ('ok', 'not_executed', 'banned', 'failed')
+group by all order by all
+-- other kinds: report/quotes.py, error_kinds, from the views episodes and scores"""
+
+
+def quotes_table(found: Sequence[Quote], cells: Sequence[Cell], run: str) -> Table:
+    """The quotes as a table; `run` is how the run is named in the command that shows the rest."""
+    return Table(
+        name="quotes",
+        title="Errors, one of each kind quoted",
+        columns=(
+            Column(key="environment", title="Environment", group=True),
+            Column(key="kind", title="Kind"),
+            Column(key="count", title="Count", kind="count"),
+            Column(key="unit", title="Of"),
+            Column(key="episodes", title="Episodes", kind="count"),
+            Column(key="share", title="Share", kind="percent", unit="% of episodes"),
+            Column(key="said", title="The agent"),
+            Column(key="answer", title="The environment"),
+            Column(key="command", title="The rest"),
+        ),
+        rows=tuple(_row(one, run) for one in found),
+        packs=packs_of(cells),
+        notes=(
+            "quoted: the first such place in the shortest episode that has one; a text in braces is what was recorded "
+            "where the agent was told nothing",
+            "share: of the environment's episodes that scores stand on",
+        ),
+        query=QUERY,
+    )
+
+
+def _row(one: Quote, run: str) -> dict[str, Any]:
+    period = f" --period {one.period}" if one.example.periods > 1 else ""
+    return {
+        "environment": one.environment,
+        "kind": one.kind,
+        "count": one.count,
+        "unit": one.unit,
+        "episodes": one.episodes,
+        "share": one.share,
+        "said": _line(one.said),
+        "answer": _line(one.answer),
+        "command": f"evalkit show {shlex.quote(run)} {one.example.id}{period}",
+    }
+
+
+def _line(text: str) -> str:
+    """A text on one line, bounded, with nothing in it that a terminal would obey."""
+    return bounded(" ".join(text.split()), BOUND)
