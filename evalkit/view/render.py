@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 STYLE, SCRIPT, LIVE, VEGA = "style.css", "page.js", "live.js", "vega.js"
 """What a page loads: our style, our script, the live page's, and Vega where it has figures."""
 
+PARTS = {STYLE: (STYLE, "episode.css"), SCRIPT: (SCRIPT, "episode.js")}
+"""By what a page loads: the files that it is made of, if they are several."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
@@ -95,7 +98,8 @@ def asset(name: str) -> str:
         return bundle()
     if name not in (STYLE, SCRIPT, LIVE):
         raise KeyError(name)
-    return (files("evalkit.view") / "static" / name).read_text(encoding="utf-8")
+    folder = files("evalkit.view") / "static"
+    return "\n".join((folder / part).read_text(encoding="utf-8") for part in PARTS.get(name, (name,)))
 
 
 def _inline(name: str) -> "Markup":

@@ -1,0 +1,382 @@
+"""One episode on one page: what it came to, the charts of what it did, and its conversation, period by period.
+
+A long conversation is bounded: its periods are folded, and where all their texts together are too much for one page,
+most of them come when they are opened.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from evalkit.errors import RunError
+from evalkit.money import show_usd
+from evalkit.report.charts.build import episode_figures, period_lines
+from evalkit.report.charts.drawing import quoted
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.moves import Move
+from evalkit.report.show import Episode, open_episode
+from evalkit.report.tables import Column, Table, seconds
+from evalkit.report.trajectory import Part, trajectory_parts
+from evalkit.report.visible import BOUND
+from evalkit.view.grid import Grid, Plot, grid, plot, sql_command
+from evalkit.view.overview import Fact, run_links
+from evalkit.view.reading import LogState, log_state
+from evalkit.view.render import Frame, Link
+
+INLINE = 600_000
+"""Characters of conversation that one page holds; of more, periods come when they are opened."""
+
+FULL = 200_000
+"""Characters of one text where a period is shown in full."""
+
+OPEN = 3
+"""Periods up to which all are unfolded at once."""
+
+KEPT = 6
+"""Episodes that are kept replayed."""
+
+STEPS_NAMED = 8
+"""Steps that a warning names."""
+
+FOLDED = frozenset({"system", "tools"})
+"""Titles of what is folded: long, and mostly the same in every chat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartView:
+    """One text of the conversation."""
+
+    kind: str
+    """As of `report.trajectory.Part`: `read`, `said`, `call`, `facts`, `warning`."""
+    title: str
+    text: str
+    folded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnView:
+    """One request and its reply."""
+
+    anchor: str
+    """`p12t3`."""
+    title: str
+    numbers: str
+    """Tokens, cost and latency."""
+    parts: Sequence[PartView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodView:
+    """One period: a line that says what came of it, and its chat."""
+
+    number: int
+    anchor: str
+    """`p12`."""
+    line: str
+    numbers: str
+    """Turns, tokens, cost and latency of all of it."""
+    warned: bool
+    opening: Sequence[PartView]
+    """What its chats began with."""
+    turns: Sequence[TurnView]
+    """Empty where they come when it is opened."""
+    open: bool
+    href: str
+    """The page of this period alone; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodePage:
+    """What the page of an episode shows."""
+
+    id: str
+    heading: str
+    """`agent on instance`."""
+    place: str
+    """`agent:suite:instance:replicate`, as `evalkit show` takes it."""
+    cell: str
+    """Where the episodes of the same agent and suite are listed; empty: nowhere."""
+    word: str
+    """Its ending, or `owed`."""
+    facts: Sequence[Fact]
+    query: str
+    command: str
+    warnings: Sequence[str]
+    figures: Sequence[Plot]
+    metrics: Grid | None
+    periods: Sequence[PeriodView]
+    chat: bool
+    """Whether the episode is one chat alone."""
+    show: str
+    """The command that prints it in a terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodPage:
+    """What the page of one period shows."""
+
+    heading: str
+    episode: str
+    """Where the page of its episode is."""
+    before: str
+    """Where the period before is; empty: it is the first."""
+    after: str
+    full: str
+    """Where its texts are shown in full; empty: they are."""
+    period: PeriodView
+
+
+def episode_page(directory: Path, name: str, episode: str, *, offline: bool = False) -> EpisodePage:
+    """The page of one episode. `name`: how the shelf calls the run; `episode`: its id, or what else `show` takes.
+
+    `offline`: nothing leads to other pages, so that periods that are too much are left out. Raises RunError if there
+    is no such episode, CorruptLogError if its rows cannot be read.
+    """
+    found = _opened(directory, episode, log_state(directory))
+    result, run = found.result, str(directory)
+    where = "" if offline else f"/run/{quote(name, safe='')}"
+    figures = episode_figures(result.environment, found.target, result.id, found.moves)
+    query = _query(result)
+    return EpisodePage(
+        id=result.id,
+        heading=f"{result.agent} on {result.instance}",
+        place=_place(result),
+        cell=f"{where}/episodes?{urlencode({'agent': result.agent, 'suite': result.suite})}" if where else "",
+        word=result.ending or "owed",
+        facts=_facts(found),
+        query=query,
+        command=sql_command(run, query),
+        warnings=_warnings(found.moves),
+        figures=[plot(one, run) for one in figures],
+        metrics=grid(_metrics(result), run) if result.metrics else None,
+        periods=_bounded(list(_periods(found, _address(where, result) if where else ""))),
+        chat=result.periods == 1,
+        show=f"evalkit show {run} {result.id}",
+    )
+
+
+def period_page(directory: Path, name: str, episode: str, number: int, *, full: bool = False) -> PeriodPage:
+    """The page of one period. `full`: its texts are not cut, but for those beyond all measure.
+
+    Raises RunError if there is no such episode or period, CorruptLogError if its rows cannot be read.
+    """
+    found = _opened(directory, episode, log_state(directory))
+    result = found.result
+    address = _address(f"/run/{quote(name, safe='')}", result)
+    if not 0 <= number < result.periods:
+        raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {number} to show.")
+    (period,) = _periods(found, address, only=number, most=FULL if full else BOUND)
+    return PeriodPage(
+        heading=f"{result.agent} on {result.instance}, period {number}",
+        episode=f"{address}#{period.anchor}",
+        before=_period_address(address, number - 1) if number else "",
+        after=_period_address(address, number + 1) if number + 1 < result.periods else "",
+        full="" if full else f"{period.href}?full=1",
+        period=period,
+    )
+
+
+def episode_frame(page: EpisodePage, run: str, name: str, *, offline: bool = False) -> Frame:
+    """What surrounds the page of an episode. `run`: the run's title."""
+    plots = [Link(title=one.title, href=f"#figure-{one.name}") for one in page.figures]
+    return Frame(
+        title=page.heading,
+        run=run,
+        links=() if offline else run_links(name, "episodes"),
+        sections=[
+            Link(title="Summary", href="#summary"),
+            *plots,
+            *([Link(title="Metrics", href="#metrics")] if page.metrics else []),
+            Link(title="Conversation", href="#conversation"),
+        ],
+        figures=bool(page.figures),
+        offline=offline,
+    )
+
+
+def period_frame(page: PeriodPage, run: str, name: str) -> Frame:
+    """What surrounds the page of a period."""
+    return Frame(title=page.heading, run=run, links=run_links(name, "episodes"))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _opened(directory: Path, episode: str, state: LogState) -> Episode:
+    """The episode, replayed once a state of the run's log."""
+    del state
+    return open_episode(directory, episode)
+
+
+def _place(result: EpisodeResult) -> str:
+    return f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
+
+
+def _address(where: str, result: EpisodeResult) -> str:
+    return f"{where}/episode/{quote(result.id, safe='')}"
+
+
+def _period_address(address: str, number: int) -> str:
+    return f"{address}/period/{number}"
+
+
+def _facts(found: Episode) -> list[Fact]:
+    result = found.result
+    score = "none" if result.score is None else f"{100 * result.score:.1f}"
+    steps = sum(move.reply is not None for move in found.moves)
+    return [
+        Fact(title="Score", value=score, note="owed" if result.score is None else "solved" if result.solved else ""),
+        Fact(title="Length", value=_counted(result.periods, "period"), note=_counted(result.steps, "step")),
+        Fact(title="Cost", value=show_usd(result.cost), note=_per(show_usd(result.cost // steps) if steps else "")),
+        Fact(
+            title="Tokens",
+            value=f"{result.tokens_in + result.tokens_out:,}",
+            note=f"{result.tokens_in:,} in, {result.tokens_out:,} out",
+        ),
+        Fact(
+            title="Latency",
+            value=seconds(result.latency_s),
+            note=_per(seconds(result.latency_s / steps) if steps else ""),
+        ),
+        Fact(title="Replicate", value=f"{result.replicate}", note=f"prompts: {found.pack}"),
+    ]
+
+
+def _per(what: str) -> str:
+    return f"{what} a reply" if what else ""
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _query(result: EpisodeResult) -> str:
+    return "\n".join(
+        [
+            "select 100 * score as score, solved, ending, periods, steps, cost / 1e12 as usd, tokens_in, tokens_out,",
+            "    latency_s, replicate",
+            f"from episodes where episode = {quoted(result.id)}",
+            "-- a reply's share: divided by the steps that have one",
+        ]
+    )
+
+
+def _metrics(result: EpisodeResult) -> Table:
+    return Table(
+        name="metrics",
+        title="Metrics",
+        columns=(Column(key="metric", title="Metric"), Column(key="value", title="Value", kind="fine")),
+        rows=tuple({"metric": name, "value": value} for name, value in result.metrics.items()),
+        packs=(),
+        query="\n".join(
+            [
+                "select metric, value from scores",
+                f"where episode = {quoted(result.id)} and metric not in ('score', 'solved')",
+            ]
+        ),
+    )
+
+
+def _warnings(moves: Sequence[Move]) -> list[str]:
+    found = []
+    differing = [move.row["step"] for move in moves if not move.reproduced]
+    if differing:
+        named = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
+        found.append(
+            f"Replay does not reproduce the log at {_counted(len(differing), 'step')} ({named}): what is shown there "
+            "may not be what the agent read. `evalkit verify` says more."
+        )
+    refused = sum(move.reply is None for move in moves)
+    if refused:
+        found.append(f"The provider refused {_counted(refused, 'request')}.")
+    if moves and not moves[-1].ending:
+        found.append("The episode has not ended: it is owed, and has no score yet.")
+    return found
+
+
+def _periods(found: Episode, address: str, *, only: int | None = None, most: int = BOUND) -> Iterator[PeriodView]:
+    """The periods in order, texts cut to `most`; `only`: one of them."""
+    lines = period_lines(found.result.environment, found.target, found.moves)
+    open_all = found.result.periods <= OPEN
+    for number, group in groupby(found.moves, key=lambda move: move.period):
+        if only is not None and number != only:
+            continue
+        played = list(group)
+        parts = list(trajectory_parts(played, most=most))[:-1]  # behind the last one stands how the episode ended
+        opening, turns = _turns(parts)
+        yield PeriodView(
+            number=number,
+            anchor=f"p{number}",
+            line=_line(lines.get(number, ""), played),
+            numbers=_numbers([move.row for move in played], turns=True),
+            warned=any(part.kind == "warning" for part in parts),
+            opening=opening,
+            turns=turns,
+            open=open_all or only is not None,
+            href=_period_address(address, number) if address else "",
+        )
+
+
+def _line(came: str, played: Sequence[Move]) -> str:
+    """What came of a period, in a line."""
+    last = played[-1]
+    if came or last.reply is None:
+        return came or "refused by the provider"
+    how = str(last.facts.get("period_end") or last.ending or "goes on").replace("_", " ")
+    return {"restart": "restarted", "no action": "no action was accepted"}.get(how, how)
+
+
+def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
+    """(what the chat begins with, its turns). A chat that is begun again is part of the turn before."""
+    opening: list[PartView] = []
+    turns: list[TurnView] = []
+    into = opening
+    for part in parts:
+        if part.kind == "turn" and part.move is not None:
+            into = []
+            row = part.move.row
+            turns.append(
+                TurnView(
+                    anchor=f"p{part.move.period}t{part.move.turn}" + (f"s{row['step']}" if _again(turns, part) else ""),
+                    title=f"turn {part.move.turn}",
+                    numbers=f"step {row['step']} · {_numbers([row])}",
+                    parts=into,
+                )
+            )
+        elif part.kind != "period":
+            folded = part.title in FOLDED and len(part.text) > len("(as before)")
+            into.append(PartView(kind=part.kind, title=part.title, text=part.text, folded=folded))
+    return opening, turns
+
+
+def _again(turns: Sequence[TurnView], part: Part) -> bool:
+    """Whether a turn has the place of an earlier one: a period that was restarted, or a refused request."""
+    assert part.move is not None
+    return any(turn.anchor == f"p{part.move.period}t{part.move.turn}" for turn in turns)
+
+
+def _numbers(rows: Sequence[Mapping[str, int | float]], *, turns: bool = False) -> str:
+    count = [_counted(len(rows), "turn")] if turns else []
+    tokens_in, tokens_out = (sum(row[key] for row in rows) for key in ("tokens_in", "tokens_out"))
+    cost, latency = int(sum(row["cost"] for row in rows)), sum(row["latency_s"] for row in rows)
+    tokens = [f"{tokens_in:,} in, {tokens_out:,} out"] if tokens_in or tokens_out else []
+    return " · ".join([*count, *tokens, *([show_usd(cost)] if cost else []), seconds(latency)])
+
+
+def _bounded(periods: Sequence[PeriodView]) -> list[PeriodView]:
+    """The periods with as much text as a page may hold: warned ones first, then from the first on."""
+    room, kept = INLINE, set[int]()
+    for one in sorted(periods, key=lambda one: (not one.warned, one.number)):
+        size = _size(one)
+        if size > room and kept:
+            continue
+        room -= size
+        kept.add(one.number)
+    return [one if one.number in kept else replace(one, opening=(), turns=()) for one in periods]
+
+
+def _size(period: PeriodView) -> int:
+    """Characters of a period's texts, with what their markup adds."""
+    parts = [*period.opening, *(part for turn in period.turns for part in turn.parts)]
+    return sum(len(part.text) + 120 for part in parts) + 200 * len(period.turns)
