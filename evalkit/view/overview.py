@@ -86,11 +86,10 @@ FACTS = """\
 select (select count(*) from episodes where finished) as ended,
     (select count(*) from steps) as steps,
     (select sum(tokens_in + tokens_out) from steps) as tokens,
-    (select coalesce(sum(cost), 0) from steps)
+    (select coalesce(sum(cost), 0) from log)
         + (select coalesce(sum(case when kind in ('charge', 'crash') then amount
                                     when kind = 'release' then -amount else 0 end), 0) from ledger) as spent_pico_usd
--- planned: agents x instances x replicates, from run.json; budget: the last start in events.jsonl
--- spent: `evalkit budget` adds the steps of takes that were played again, which the view steps leaves out"""
+-- planned: agents x instances x replicates, from run.json; budget: the last start in events.jsonl"""
 
 
 def _facts(reading: Reading) -> list[Fact]:

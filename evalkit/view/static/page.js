@@ -14,61 +14,57 @@
     if (!Number.isNaN(a.number) && !Number.isNaN(b.number)) return a.number - b.number;
     return missing || a.text.localeCompare(b.text, undefined, { numeric: true });
   };
-  for (const button of all("th .sort")) {
-    button.addEventListener("click", () => {
-      const head = button.closest("th");
-      const table = button.closest("table");
-      const place = head.cellIndex;
-      const before = head.getAttribute("aria-sort");
-      const numeric = head.classList.contains("num");
-      const direction = before === null ? (numeric ? "descending" : "ascending")
-        : before === "ascending" ? "descending" : "ascending";
-      for (const other of all("th", table)) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", direction);
-      table.classList.add("sorted");
-      const rows = all("tbody tr", table);
-      const sign = direction === "ascending" ? 1 : -1;
-      rows.sort((a, b) => sign * compare(value(a, place), value(b, place)));
-      table.tBodies[0].append(...rows);
-    });
-  }
-  for (const input of all("input[data-filter]")) {
-    input.addEventListener("input", () => {
-      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const rows = all(`#${CSS.escape(input.dataset.filter)} tbody tr`);
-      let shown = 0;
-      for (const row of rows) {
-        const text = row.textContent.toLowerCase();
-        row.hidden = !words.every((word) => text.includes(word));
-        shown += !row.hidden;
-      }
-      document.getElementById(input.dataset.filter).classList.toggle("sorted", words.length > 0);
-      const found = input.closest(".tools").querySelector(".found");
-      found.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
-    });
-  }
+  const wireTables = (root) => {
+    for (const button of all("th .sort", root)) {
+      button.addEventListener("click", () => {
+        const head = button.closest("th");
+        const table = button.closest("table");
+        const place = head.cellIndex;
+        const before = head.getAttribute("aria-sort");
+        const numeric = head.classList.contains("num");
+        const direction = before === null ? (numeric ? "descending" : "ascending")
+          : before === "ascending" ? "descending" : "ascending";
+        for (const other of all("th", table)) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", direction);
+        table.classList.add("sorted");
+        const rows = all("tbody tr", table);
+        const sign = direction === "ascending" ? 1 : -1;
+        rows.sort((a, b) => sign * compare(value(a, place), value(b, place)));
+        table.tBodies[0].append(...rows);
+      });
+    }
+    for (const input of all("input[data-filter]", root)) {
+      input.addEventListener("input", () => {
+        const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+        const rows = all(`#${CSS.escape(input.dataset.filter)} tbody tr`);
+        let shown = 0;
+        for (const row of rows) {
+          const text = row.textContent.toLowerCase();
+          row.hidden = !words.every((word) => text.includes(word));
+          shown += !row.hidden;
+        }
+        document.getElementById(input.dataset.filter).classList.toggle("sorted", words.length > 0);
+        const found = input.closest(".tools").querySelector(".found");
+        found.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
+      });
+    }
+  };
 
-  for (const button of all("[data-copy]")) {
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(button.dataset.copy);
-        button.textContent = "Copied";
-      } catch {
-        const range = document.createRange();
-        range.selectNodeContents(button.parentElement.querySelector("code"));
-        getSelection().removeAllRanges();
-        getSelection().addRange(range);
-      }
-    });
-  }
-
-  // A text that was cut is shown whole on request.
-  for (const button of all("[data-more]")) {
-    button.addEventListener("click", () => {
-      document.getElementById(button.dataset.more).hidden = false;
-      button.remove();
-    });
-  }
+  const wireButtons = (root) => {
+    for (const button of all("[data-copy]", root)) {
+      button.addEventListener("click", async () => {
+        try {
+          await navigator.clipboard.writeText(button.dataset.copy);
+          button.textContent = "Copied";
+        } catch {
+          const range = document.createRange();
+          range.selectNodeContents(button.parentElement.querySelector("code"));
+          getSelection().removeAllRanges();
+          getSelection().addRange(range);
+        }
+      });
+    }
+  };
 
   // The section in view is marked in the navigation.
   const marks = new Map(all(".sections a").map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
@@ -99,16 +95,32 @@
     }).then((result) => { plot.dataset.drawn = "yes"; return result; })
       .catch((flaw) => { plot.textContent = `This figure cannot be drawn: ${flaw.message}`; console.error(flaw); });
   };
-  const plots = all(".plot[data-spec]");
-  if (plots.length && typeof vegaEmbed !== "undefined") {
-    const near = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        if (!entry.isIntersecting) continue;
-        near.unobserve(entry.target);
-        draw(entry.target);
-      }
-    }, { rootMargin: "600px 0px" });
-    for (const plot of plots) near.observe(plot);
-    dark.addEventListener("change", () => plots.filter((plot) => plot.dataset.drawn).forEach(draw));
-  }
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: "600px 0px" });
+  const wirePlots = (root) => {
+    if (typeof vegaEmbed !== "undefined") for (const plot of all(".plot[data-spec]", root)) near.observe(plot);
+  };
+  dark.addEventListener("change", () => all(".plot[data-drawn]").forEach(draw));
+
+  const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); };
+  wire(document);
+
+  // In a page of one file each trajectory lies in a template and is shown when its address is asked for.
+  const shown = document.getElementById("trajectory");
+  const follow = () => {
+    const template = shown && location.hash.startsWith("#episode-") && document.getElementById(location.hash.slice(1));
+    if (!template) return;
+    shown.replaceChildren(template.content.cloneNode(true));
+    shown.hidden = false;
+    wire(shown);
+    shown.scrollIntoView();
+    shown.focus({ preventScroll: true });
+  };
+  addEventListener("hashchange", follow);
+  follow();
 })();

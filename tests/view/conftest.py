@@ -1,0 +1,98 @@
+"""A run of all four environments with an agent that answers with markup, served and read as its pages need it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from evalkit.view.reading import Reading, read_run
+from evalkit.view.server import serving
+from evalkit.view.shelf import Shelf
+from tests.run.running import go
+from tests.run.sweeps import resolved
+
+HOSTILE = (
+    "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \\u202egnp.exe </script> {{ 7 * 7 }}"
+)
+
+SPEC = f"""
+replicates = 1
+[[agents]]
+policy = "oracle"
+[[agents]]
+policy = "noisy"
+[[agents]]
+name = "hostile"
+policy = "scripted"
+replies = ["{HOSTILE}", {{ text = "{HOSTILE}", calls = [{{ name = "<i>x</i>", arguments = "{{not <b>json" }}] }}]
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0", "seed-3", "seed-6"]
+vary = {{ periods = [3] }}
+[[suites]]
+name = "procurement/basic"
+instances = ["seed-0"]
+vary = {{ periods = [3] }}
+[[suites]]
+name = "pricing/basic"
+instances = ["seed-0"]
+vary = {{ periods = [4] }}
+[[suites]]
+name = "costbench/basic"
+"""
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shown")
+    directory = folder / "runs" / "shown"
+    outcome = go(resolved(folder, SPEC, "shown"), directory)
+    assert outcome.owed == 0, outcome.messages
+    return directory
+
+
+@pytest.fixture(scope="session")
+def reading(run: Path) -> Reading:
+    return read_run(run)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer of the server."""
+
+    status: int
+    text: str
+    headers: dict[str, str] = field(repr=False)
+
+
+Get = Callable[..., Awaitable[Said]]
+
+
+@asynccontextmanager
+async def client(shelf: Shelf) -> AsyncIterator[tuple[str, Get]]:
+    """(the address of the served pages, a function that asks for a path; it waits while pages are computed)."""
+    async with serving(shelf) as url, aiohttp.ClientSession() as session:
+
+        async def get(path: str, *, method: str = "GET", **headers: str) -> Said:
+            while True:
+                async with session.request(method, url + path, headers=headers) as answer:
+                    said = Said(answer.status, await answer.text(), dict(answer.headers))
+                if said.status != 202:
+                    return said
+                await asyncio.sleep(0.01)
+
+        yield url, get
+
+
+def ask(shelf: Shelf, *paths: str) -> list[Said]:
+    """What the server answers to these, one after another."""
+
+    async def all_of_them() -> list[Said]:
+        async with client(shelf) as (_, get):
+            return [await get(path) for path in paths]
+
+    return asyncio.run(all_of_them())

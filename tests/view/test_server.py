@@ -1,0 +1,147 @@
+import asyncio
+import csv
+import html
+import io
+import re
+import shlex
+import shutil
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from evalkit.errors import UsageError
+from evalkit.report.views import open_views
+from evalkit.view.reading import Reading
+from evalkit.view.server import POLICY, serving
+from evalkit.view.shelf import Shelf
+from tests.view.conftest import ask, client
+
+
+def test_every_page_of_a_run_is_there_with_its_headers(run: Path, reading: Reading) -> None:
+    episode = reading.report.cells[0].episodes[0]
+    paths = ["/", "/run/shown/", "/run/shown/episodes", "/run/shown/live", "/run/shown/live.json", "/compare"]
+    paths += ["/run/shown/table/scores.csv", "/static/style.css", "/static/page.js", "/static/live.js"]
+    for path, said in zip(paths, ask(Shelf([run]), *paths), strict=True):
+        assert said.status == 200, path
+        assert said.headers["Content-Security-Policy"] == POLICY
+        assert "unsafe" not in POLICY
+        assert said.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Set-Cookie" not in said.headers
+        assert not re.search(r"""(src|href)=["']?(https?:)?//""", said.text), path
+    assert episode.finished
+
+
+def test_names_are_text_wherever_they_stand(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "<i>run</i>"
+    shutil.copytree(run, copy)
+    manifest = (copy / "run.json").read_text()
+    (copy / "run.json").write_text(manifest.replace('"name": "shown"', '"name": "<b>x</b>\u202e"'))
+    where = f"/run/{quote(copy.name, safe='')}"
+    for said in ask(Shelf([copy]), "/", f"{where}/", f"{where}/episodes", f"{where}/live", "/compare"):
+        assert said.status == 200
+        assert not re.search("<[bi]>|\u202e", said.text)
+    assert "&lt;i&gt;run" in said.text
+
+
+def test_all_tables_are_there_each_with_its_query_as_a_command(run: Path, reading: Reading) -> None:
+    (said,) = ask(Shelf([run]), "/run/shown/")
+    for table in reading.report.tables:
+        assert f'<section class="block" id="{table.name}">' in said.text
+    figures = re.findall(r'<figure class="block" id="figure-([a-z0-9_-]+)">', said.text)
+    assert figures == [one.name for one in reading.figures]
+    commands = re.findall(r'data-copy="([^"]*)"', said.text)
+    assert len(commands) >= 1 + sum(bool(table.query) for table in reading.report.tables)
+    words = shlex.split(html.unescape(commands[0]))
+    assert words[:3] == ["evalkit", "sql", str(run)]
+    (facts,) = open_views(run).sql(words[3]).to_pylist()
+    assert facts["ended"] == reading.report.ended
+    assert f'<dd>{facts["ended"]:,} <span class="small">of {reading.report.planned:,}</span>' in said.text
+    assert f"<dd>{facts['steps']:,} " in said.text
+    assert f"<dd>{facts['tokens']:,} " in said.text
+    assert facts["spent_pico_usd"] == reading.status.spent
+
+
+def test_a_table_is_given_as_csv(run: Path, reading: Reading) -> None:
+    (said, none) = ask(Shelf([run]), "/run/shown/table/scores.csv", "/run/shown/table/nothing.csv")
+    rows = list(csv.DictReader(io.StringIO(said.text)))
+    assert [row["agent"] for row in rows] == [row["agent"] for row in reading.report.table("scores").rows]
+    assert said.headers["Content-Type"].startswith("text/csv")
+    assert none.status == 404
+
+
+def test_numbers_of_cells_lead_to_their_episodes(run: Path, reading: Reading) -> None:
+    (page,) = ask(Shelf([run]), "/run/shown/")
+    cell = reading.report.cells[-1]
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/run/shown/episodes\?[^"]*)"', page.text)]
+    (link,) = {link for link in links if "hostile" in link and "costbench" in link}
+    (said,) = ask(Shelf([run]), link)
+    assert f"{len(cell.episodes)} found" in said.text
+    assert said.text.count('<td class="text">costbench/basic</td>') == len(cell.episodes)
+
+
+def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
+    async def play() -> None:
+        async with client(Shelf([run])) as (url, get):
+            port = url.rpartition(":")[2]
+            for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "[::1]:80", ""):
+                said = await get("/run/shown/", Host=host)
+                assert said.status in (400, 403), host
+                assert "scheduling" not in said.text
+            assert (await get("/", Host=f"localhost:{port}")).status == 200
+            for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+                assert (await get("/run/shown/", method=method)).status == 405
+            assert (await get("/run/shown/", method="HEAD")).status == 200
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/run/shwon/", 404, "Did you mean"),
+        ("/run/..%2f..%2fetc/", 404, "There is no run"),
+        ("/nowhere", 404, "Not Found"),
+        ("/static/..%2frender.py", 404, "Not Found"),
+        ("/run/shown/episodes?page=0", 400, "page: &#39;0&#39; is no page"),
+        ("/run/shown/episodes?least=1e999", 400, "is no number"),
+        ("/run/shown/episodes?order=name%3B--", 400, "is none of"),
+        ("/compare?first=%3Cscript%3E", 400, "There is no run"),
+        ("/compare?first_agent=nobody", 400, "has no agent"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(run: Path, path: str, status: int, words: str) -> None:
+    (said,) = ask(Shelf([run]), path)
+    assert said.status == status
+    assert words in said.text
+    assert "<script>" not in said.text
+
+
+def test_a_damaged_run_is_named_and_the_others_are_shown(run: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    (broken / "steps").mkdir(parents=True)
+    (broken / "run.json").write_text("{")
+    shelf = Shelf([run, broken])
+    said = ask(shelf, "/run/broken/", "/run/shown/", "/", "/run/broken/live")
+    assert [one.status for one in said] == [500, 200, 200, 500]
+    assert "run.json is damaged" in said[0].text
+    assert "damaged" in said[2].text
+
+
+def test_a_port_that_is_taken_is_said(run: Path) -> None:
+    async def play() -> None:
+        async with serving(Shelf([run])) as url:
+            with pytest.raises(UsageError, match=r"--port: .* cannot be listened on"):
+                async with serving(Shelf([run]), port=int(url.rpartition(":")[2])):
+                    pass
+
+    asyncio.run(play())
+
+
+def test_runs_of_one_name_are_told_apart_and_new_ones_appear(run: Path, tmp_path: Path) -> None:
+    shelf = Shelf([run, run])
+    assert list(shelf.runs()) == ["shown", "shown-2"]
+    found = Shelf([], tmp_path)
+    assert not found.runs()
+    (tmp_path / "new").symlink_to(run)
+    assert list(found.runs().values()) == [tmp_path / "new"]
