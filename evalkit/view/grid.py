@@ -141,7 +141,7 @@ def sql_command(run: str, query: str) -> str:
 def _cell(column: Column, row: Mapping[str, Any], span: Span | None, *, same: bool, href: Href | None) -> GridCell:
     value = row.get(column.key)
     text = shown(column, value)
-    kind = ("long" if len(text) > SHORT else "text") if column.kind == "text" else "counts" if column.kind == "counts" else "number"
+    kind = {"text": "long" if len(text) > SHORT else "text", "counts": "counts"}.get(column.kind, "number")
     styles = [kind]
     if value is None:
         styles.append("missing")

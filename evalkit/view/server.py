@@ -17,7 +17,6 @@ from evalkit.report.tables import as_csv
 from evalkit.store.manifest import read_manifest
 from evalkit.view.comparing import comparing, read_pair
 from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
-from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
 from evalkit.view.home import home
 from evalkit.view.listing import listing, read_wanted
 from evalkit.view.overview import overview, overview_frame, run_links
@@ -188,22 +187,6 @@ async def _period(request: web.Request) -> web.Response:
     return _page(template, period_frame(page, read_manifest(directory).name, name), page=page)
 
 
-async def _episode(request: web.Request) -> web.Response:
-    name, directory = _place(request)
-    page = await asyncio.to_thread(episode_page, directory, name, request.match_info["episode"])
-    return _page("episode.html", episode_frame(page, read_manifest(directory).name, name), page=page)
-
-
-async def _period(request: web.Request) -> web.Response:
-    name, directory = _place(request)
-    number, query = int(request.match_info["period"]), request.query
-    page = await asyncio.to_thread(
-        period_page, directory, name, request.match_info["episode"], number, full=query.get("full") == "1"
-    )
-    frame = period_frame(page, read_manifest(directory).name, name)
-    return _page("period_part.html" if query.get("part") == "1" else "period.html", frame, page=page)
-
-
 async def _home(request: web.Request) -> web.Response:
     page = home(request.app[SHELF])
     frame = Frame(title="Runs", links=SHELF_LINKS, refresh_s=AGAIN_S if page.waiting else 0)
@@ -247,8 +230,6 @@ ROUTES: Mapping[str, Handler] = {
     "/run/{run}/live.json": _live_json,
     "/run/{run}/episodes": _episodes,
     "/run/{run}/table/{table}.csv": _table,
-    "/run/{run}/episode/{episode}": _episode,
-    r"/run/{run}/episode/{episode}/period/{period:\d{1,9}}": _period,
     "/run/{run}/episode/{episode}": _episode,
     r"/run/{run}/episode/{episode}/period/{period:\d{1,7}}": _period,
 }
