@@ -66,6 +66,17 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.budget,
     ),
+    "nightly": Command(
+        "play",
+        "play tonight's share, draw trends, alarm on a regression",
+        (
+            "evalkit nightly quickstart --budget 80",
+            "evalkit nightly runs/nightly.toml --html nights.html --on-alarm ./tell.sh",
+            "evalkit nightly runs/nightly.toml --look",
+            "evalkit nightly runs/nightly.toml --accept agent=gpt",
+        ),
+        options.nightly,
+    ),
     "new": Command(
         "play",
         "write a commented sweep spec to start from",
@@ -78,6 +89,7 @@ COMMANDS: Mapping[str, Command] = {
         (
             "evalkit report runs/nightly",
             "evalkit report runs/nightly --markdown > scores.md",
+            "evalkit report runs/nightly --beside paper --latex > beside.tex",
             "evalkit report runs/mine --judged runs/mine-judge",
         ),
         options.report,

@@ -41,6 +41,36 @@ def run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 
 
+def nightly(sub: argparse.ArgumentParser) -> None:
+    """Options of `nightly`."""
+    _sweep(sub)
+    sub.add_argument("--name", metavar="NAME", help="its nights lie in runs/NAME/nights (default: the spec's name)")
+    sub.add_argument("--budget", metavar="USD", help="instead of the spec's: the ceiling of this night")
+    sub.add_argument("--deadline", metavar="SPAN", help="instead of the spec's: from when the night began (90m, 8h)")
+    sub.add_argument("--width", metavar="N", type=whole_number, help="instead of the spec's: in flight in each lane")
+    sub.add_argument("--date", metavar="DATE", help="the night, as 2026-11-21 (default: today, UTC)")
+    sub.add_argument(
+        "--alpha", metavar="X", type=float, default=0.05, help="chance of a false alarm in 30 nights (0.05)"
+    )
+    sub.add_argument(
+        "--tolerance", metavar="X", type=float, default=0.0, help="points of a fall that do not matter (0)"
+    )
+    sub.add_argument("--on-alarm", metavar="COMMAND", help="run for new alarms, with the facts as JSON on its input")
+    sub.add_argument("--html", metavar="FILE", help="write the nights as one page that opens offline")
+    sub.add_argument("--repair", action="store_true", help="give up what tonight's damaged log has lost, and go on")
+    instead = sub.add_mutually_exclusive_group()
+    instead.add_argument("--look", action="store_true", help="play nothing: show the nights there are")
+    instead.add_argument("--rebuild", action="store_true", help="play nothing: make the history anew from the logs")
+    instead.add_argument(
+        "--accept",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="play nothing: take `all`, or agent=NAME,suite=NAME, as they are now, and alarm on later falls",
+    )
+    sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display, JSON at the end")
+
+
 def plan(sub: argparse.ArgumentParser) -> None:
     """Options of `plan`."""
     _sweep(sub)
@@ -71,8 +101,13 @@ def report(sub: argparse.ArgumentParser) -> None:
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
     form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML in this directory")
     sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
+    part = sub.add_argument_group("other tables, instead of the report's own")
+    part.add_argument("--beside", choices=("paper",), help="published rows beside this run's, and what differs")
+    part.add_argument("--by", metavar="TAG", help="means over agents that share a tag: family, or open,proprietary")
+    part.add_argument("--quotes", action="store_true", help="one trajectory quoted for each kind of error")
 
 
 def sql(sub: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
-"""`evalkit report`: a run's tables on the terminal, as Markdown, CSV or JSON, and as figures."""
+"""`evalkit report`: a run's tables on the terminal, as Markdown, LaTeX, CSV or JSON, and as figures."""
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -10,17 +11,22 @@ from evalkit.cli.choosing import run_directory
 from evalkit.errors import UsageError
 from evalkit.report.report import Report
 from evalkit.report.report import report as build
-from evalkit.report.tables import as_csv, markdown
+from evalkit.report.tables import Table, as_csv, markdown
 
 
 def report(args: argparse.Namespace) -> int:
     """Print the tables."""
     directory = run_directory(args.run)
-    run = build(directory, judged=_judged(directory, args.judged))
+    whole = build(directory, judged=_judged(directory, args.judged))
+    run = _chosen(args, directory, whole)
     if args.json:
         print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
         print("\n\n".join(markdown(table) for table in run.tables))
+    elif args.latex:
+        from evalkit.report.latex import latex
+
+        print("\n".join(latex(table) for table in run.tables), end="")
     elif args.csv:
         folder = Path(args.csv)
         try:
@@ -31,7 +37,7 @@ def report(args: argparse.Namespace) -> int:
             raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
         print(f"Wrote {len(run.tables)} tables to {folder}.")
     elif args.figures:
-        _write_figures(directory, run, Path(args.figures))
+        _write_figures(directory, whole, Path(args.figures))
     else:
         from evalkit.report.terminal import print_report
 
@@ -52,6 +58,28 @@ def _write_figures(directory: Path, run: Report, folder: Path) -> None:
     except OSError as flaw:
         raise UsageError(f"--figures: {folder} cannot be written: {flaw}") from flaw
     print(f"Wrote {len(drawn)} figures to {folder}; {folder / 'index.html'} shows them all.")
+
+
+def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
+    """The report with the tables that were asked for instead of its own; with its own where none were."""
+    tables: list[Table] = []
+    if args.beside:
+        from evalkit.report.beside import beside_tables
+
+        beside = beside_tables(run.manifest, run.cells, run.tables)
+        if not beside:
+            raise UsageError("--beside paper: this run has no rows that a published table has counterparts to.")
+        tables += beside
+    if args.by:
+        from evalkit.report.tags import grouped_tables
+
+        tables += grouped_tables(run.manifest, run.tables, args.by)
+    if args.quotes:
+        from evalkit.report.quotes import quotes_table, run_quotes
+
+        found = run_quotes(directory, run.manifest, run.cells)
+        tables.append(quotes_table(found, run.cells, args.run))
+    return replace(run, tables=tuple(tables)) if tables else run
 
 
 def _judged(directory: Path, name: str | None) -> dict[str, int] | None:

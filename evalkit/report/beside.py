@@ -113,13 +113,14 @@ class _Sides:
         """Whether a row of a report's table is about a cell."""
         agent = row.get("played_by", row.get("agent"))
         suite = row.get("suite", cell.suite.base)
+        axes = {key[5:]: value for key, value in row.items() if key.startswith("axis:") and value is not None}
         return (
             agent == cell.agent
             and cell.suite.environment in self._published.environments
             and suite in (cell.suite.base, cell.suite.name)
             and row.get("environment", cell.suite.environment) == cell.suite.environment
             and row.get("difficulty", self._named[cell.suite.base]) == self._named[cell.suite.base]
-            and all(row[f"axis:{axis}"] == value for axis, value in cell.suite.axes.items() if f"axis:{axis}" in row)
+            and axes == dict(cell.suite.axes)
             and any(row.get(key) is not None for key in self.values)
         )
 

@@ -70,6 +70,16 @@ def test_rows_without_a_counterpart_are_counted_not_shown(planning: dict[str, Ta
     assert "beside_costbench_hardest" not in planning
 
 
+def test_a_row_is_of_the_cell_with_its_own_parameters() -> None:
+    manifest = a_manifest([an_agent("greedy", policy="greedy", model="")], [])
+    calm = a_planning_cell([a_planning_episode("q", GOOD)], agent="greedy", **LINE)
+    blocked = a_planning_cell([a_planning_episode("q", GOOD)], agent="greedy", block="ban_tool", blocks=1, **LINE)
+    suite = msgspec.structs.replace(blocked.suite, name="s?block=ban_tool", axes={"block": "ban_tool"})
+    table = tables(manifest, [calm, replace(blocked, suite=suite)])["beside_costbench_4"]
+    assert [row["block"] for row in table.rows if row["from"] == HERE] == ["none"]
+    assert any("1 rows of this run" in note for note in table.notes)
+
+
 def test_every_setting_that_differs_is_listed(planning: dict[str, Table]) -> None:
     rows = planning["beside_settings"].rows
     found = {row["setting"]: (row["theirs"], row["ours"]) for row in rows if "mine" in row["agents"]}

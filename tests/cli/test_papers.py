@@ -1,0 +1,73 @@
+"""`report --beside`, `--by`, `--quotes`, `--latex` and `describe`: what they print."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Call
+
+SWEEP = """
+[[agents]]
+policy = "knuth"
+tags = ["family:repair", "open"]
+[[agents]]
+policy = "random"
+tags = ["family:chance"]
+[[agents]]
+policy = "noisy"
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0", "seed-3"]
+"""
+
+
+@pytest.fixture
+def run(call: Call, here: Path) -> str:
+    (here / "mine.toml").write_text(SWEEP)
+    assert call("run", "mine.toml").code == 0
+    return "mine"
+
+
+def test_tables_that_are_asked_for_stand_instead_of_the_reports_own(call: Call, run: str) -> None:
+    tables = json.loads(call("report", run, "--beside", "paper", "--by", "family", "--quotes", "--json").out)["tables"]
+    assert list(tables)[:2] == ["beside_econ_2", "beside_settings"]
+    assert {"scores_by_family", "econ_scores_by_family", "quotes"} <= tables.keys()
+    assert not {"scores", "money"} & tables.keys()
+    first = tables["beside_econ_2"]["rows"][:2]
+    assert [row["agent"] for row in first] == ["knuth", "Heuristic of D.3"]
+    rows = {row["group"]: row for row in tables["scores_by_family"]["rows"]}
+    assert rows.keys() == {"repair", "chance", "(none)"}
+    assert rows["repair"]["score"] == 100.0
+
+
+def test_a_quotes_command_shows_the_episode(call: Call, run: str) -> None:
+    quotes = json.loads(call("report", run, "--quotes", "--json").out)["tables"]["quotes"]["rows"]
+    assert quotes
+    command = quotes[0]["command"].split()
+    assert command[:3] == ["evalkit", "show", run]
+    assert call(*command[1:]).code == 0
+
+
+def test_a_report_as_latex(call: Call, run: str) -> None:
+    said = call("report", run, "--latex").out
+    assert said.count(r"\begin{table}") == said.count(r"\end{table}") >= 6
+    assert r"\caption{Scores}" in said
+    assert said.isascii()
+
+
+def test_a_tag_that_nobody_has_is_refused(call: Call, run: str) -> None:
+    said = call("report", run, "--by", "famly")
+    assert said.code == 2
+    assert "Did you mean 'family'" in said.message
+
+
+def test_a_run_without_a_published_counterpart_is_told(call: Call, here: Path) -> None:
+    own = SWEEP.replace("scheduling/basic", "scheduling/expert").replace(
+        '["seed-0", "seed-3"]', "[]\nvary = { periods = [2] }"
+    )
+    (here / "own.toml").write_text(own)
+    call("run", "own.toml", "--limit", "1")
+    said = call("report", "own", "--beside", "paper")
+    assert said.code == 2
+    assert "no rows that a published table has counterparts to" in said.message
