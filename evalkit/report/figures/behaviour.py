@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import by_agent, clean, data, dotted, reach, spec_of, tooltip
+from evalkit.report.figures.marks import by_agent, clean, data, dotted, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.figures.varied import place_of
 from evalkit.report.scores import AGENT, packs_of, place
@@ -156,7 +156,7 @@ def _query(tables: Mapping[str, Table], panels: Mapping[str, Any]) -> str:
 def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], panels: Mapping[str, tuple[str, str]]) -> "Drawing":
     import altair as alt
 
-    shown = list(dict.fromkeys(row["agent"] for row in rows))
+    shown = in_order(agents, rows)
     y = alt.Y(
         "score:Q", title="Score (100 = optimum)", scale=alt.Scale(domain=reach(rows, ("score",), 0, 100), nice=False)
     )

@@ -19,7 +19,7 @@ def figures(report: Report) -> tuple[Figure, ...]:
     agents = tuple(report.manifest.agents)
     tables = {table.name: table for table in report.tables}
     found = [
-        *progress_figures(tables["completeness"]),
+        *progress_figures(agents, tables["completeness"]),
         *score_figures(agents, tables["scores"]),
         *varied_figures(agents, tables),
     ]

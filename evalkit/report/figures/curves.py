@@ -14,7 +14,7 @@ import orjson
 
 from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import by_agent, clean, data, reach, spec_of, tooltip
+from evalkit.report.figures.marks import by_agent, clean, data, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
@@ -147,7 +147,7 @@ CURVES = (
 
 _QUERY = """\
 select suite, agent, instance, replicate, period, facts->'$.action' as action
-from steps where environment = '{environment}' and facts->'$.action' is not null
+from steps where environment = '{environment}' and (facts->'$.action') is not null
     and episode in (select episode from episodes where used)
 order by suite, agent, replicate, instance, period
 -- value: evalkit.report.figures.curves.{function} of an episode's instance and these actions;
@@ -259,7 +259,7 @@ def _thinned(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], tupl
 def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) -> "Drawing":
     import altair as alt
 
-    shown, suites = (list(dict.fromkeys(row[name] for row in rows)) for name in ("agent", "suite"))
+    shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     look = by_agent(agents, shown, lines=True)
     scale = alt.Scale(domain=reach(rows, ("value", "low", "high"), *curve.ends), nice=False)
     base = alt.Chart().encode(x=alt.X("period:Q", title="Period", axis=alt.Axis(grid=False)), color=look["color"])

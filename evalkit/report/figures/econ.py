@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evalkit.report.cells import Cell
 from evalkit.report.econ import ENVIRONMENTS, LEVELS
 from evalkit.report.figures.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import bounds, by_agent, clean, data, dotted, reach, spec_of, tooltip
+from evalkit.report.figures.marks import bounds, by_agent, clean, data, dotted, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, packs_of
@@ -138,7 +138,7 @@ def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environme
 
     for row in rows:
         row["short"] = row["suite"].removeprefix(f"{environment}/")
-    shown = list(dict.fromkeys(row["agent"] for row in rows))
+    shown = in_order(agents, rows)
     suites = list(dict.fromkeys(row["short"] for row in rows))
     tips = tooltip(suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f")
     sides: list[alt.FacetChart] = []

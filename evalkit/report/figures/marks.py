@@ -30,6 +30,12 @@ def data(rows: Rows) -> "alt.InlineData":
     return alt.InlineData(values=clean(rows))
 
 
+def in_order(agents: Sequence[str], rows: Rows) -> list[str]:
+    """The agents of cleaned rows, in the manifest's order."""
+    present = {row["agent"] for row in rows}
+    return [name for name in map(visible, agents) if name in present]
+
+
 def by_agent(
     agents: Sequence[str], shown: Sequence[str], *, legend: bool = True, lines: bool = False
 ) -> dict[str, Any]:

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import bounds, by_agent, clean, data, dotted, reach, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import (
+    bounds,
+    by_agent,
+    clean,
+    data,
+    dotted,
+    in_order,
+    reach,
+    spec_of,
+    suite_of,
+    tooltip,
+)
 from evalkit.report.figures.scores import at_most
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, packs_of, place
@@ -67,7 +78,7 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
 def _cost_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
     import altair as alt
 
-    shown, suites = (list(dict.fromkeys(row[name] for row in rows)) for name in ("agent", "suite"))
+    shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     look = dotted(by_agent(agents, shown))
     tips = tooltip(
         suite="Suite",
@@ -125,7 +136,7 @@ def latency_figures(agents: Sequence[str], speed: Table) -> tuple[Figure, ...]:
 def _latency_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
     import altair as alt
 
-    shown = [row["agent"] for row in rows]
+    shown = in_order(agents, rows)
     look = dotted(by_agent(agents, shown, legend=False))
     tips = tooltip(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,")
     y = alt.Y("agent:N", title=None, sort=shown, axis=alt.Axis(ticks=False, domain=False))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.marks import Rows, apart, by_agent, clean, data, dotted, reach, tooltip
+from evalkit.report.figures.marks import Rows, apart, by_agent, clean, data, dotted, in_order, reach, tooltip
 from evalkit.report.figures.theme import WIDTH
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Panels:
     def __init__(self, agents: Sequence[str], rows: Rows, title: str, ends: tuple[float, float] = (0, 100)) -> None:
         """`agents`: all of the run, in the manifest's order; `title`: of `x`; `ends`: of the values, at least."""
         self._agents, self._rows, self._title = agents, clean(rows), title
-        self._shown = list(dict.fromkeys(row["agent"] for row in self._rows))
+        self._shown = in_order(agents, self._rows)
         self._panels = list(dict.fromkeys(row["panel"] for row in self._rows))
         self._columns = 2 if len(self._panels) > 1 else 1
         self._width = WIDTH // self._columns - 10 * (self._columns - 1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import clean, data, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import clean, data, in_order, spec_of, suite_of, tooltip
 from evalkit.report.figures.scores import MOST_ROWS, at_most
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATES = {"used": "ended, used", "outside": "ended, left out", "begun": "begun", "waiting": "not begun"}
 
 
-def progress_figures(completeness: Table) -> tuple[Figure, ...]:
+def progress_figures(agents: Sequence[str], completeness: Table) -> tuple[Figure, ...]:
     """The report's table `completeness` drawn; nothing of a complete run."""
     if not any(row["owed"] for row in completeness.rows):
         return ()
@@ -45,7 +45,7 @@ def progress_figures(completeness: Table) -> tuple[Figure, ...]:
         Figure(
             name="figure_progress",
             title="Progress",
-            spec=spec_of(_chart(marks), "Progress", ["Share of the planned episodes"]),
+            spec=spec_of(_chart(agents, marks), "Progress", ["Share of the planned episodes"]),
             table=completeness,
             query=completeness.query,
             notes=(*notes, *completeness.notes),
@@ -53,10 +53,10 @@ def progress_figures(completeness: Table) -> tuple[Figure, ...]:
     )
 
 
-def _chart(rows: Sequence[dict[str, Any]]) -> "Drawing":
+def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
     import altair as alt
 
-    suites, shown = (list(dict.fromkeys(row[name] for row in rows)) for name in ("suite", "agent"))
+    suites, shown = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
     # From done to not begun: one hue, fainter and fainter; readable in grey as well.
     colours = alt.Scale(domain=list(STATES.values()), range=["#0072B2", "#56B4E9", "#B5D8EE", "#9A9A9A33"])
     bars = (

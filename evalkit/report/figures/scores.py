@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import Rows, bounds, by_agent, clean, data, dotted, reach, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import (
+    Rows,
+    bounds,
+    by_agent,
+    clean,
+    data,
+    dotted,
+    in_order,
+    reach,
+    spec_of,
+    suite_of,
+    tooltip,
+)
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table, shown
 
@@ -80,16 +92,16 @@ def at_most(rows: Rows, most: int, group: str, groups: int = MOST_ROWS) -> tuple
 def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
     import altair as alt
 
-    suites, played = dict.fromkeys(row["suite"] for row in rows), dict.fromkeys(row["agent"] for row in rows)
+    suites, played = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
     by = "agent" if len(played) > 1 else "suite"
-    order = list(played if by == "agent" else suites)
+    order = played if by == "agent" else suites
     y = alt.Y(f"{by}:N", title=None, sort=order, axis=alt.Axis(ticks=False, domain=False, grid=False))
     x = alt.X(
         "value:Q",
         title="Score (100 = optimum)",
         scale=alt.Scale(domain=reach(rows, ("value", "low", "high"), 0, 100), nice=False),
     )
-    look = by_agent(agents, list(played), legend=False)
+    look = by_agent(agents, played, legend=False)
     base = alt.Chart().encode(y=y, tooltip=tooltip(**TIPS))
     layers = alt.layer(
         base.mark_rule(strokeWidth=2, opacity=0.55).encode(
@@ -100,8 +112,6 @@ def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
     ).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT))
     if by == "suite":
         return layers.properties(data=data(rows))
-    facet: Any = alt.Row(
-        "suite:N", sort=list(suites), header=alt.Header(title=None, labelOrient="top", labelAnchor="start")
-    )
+    facet: Any = alt.Row("suite:N", sort=suites, header=alt.Header(title=None, labelOrient="top", labelAnchor="start"))
     panels: alt.FacetChart = layers.facet(data=data(rows), row=facet, spacing=14).resolve_scale(y="independent")
     return panels

@@ -1,0 +1,387 @@
+"""Figures: what their specs hold, which numbers they stand on, and the files made of them."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from evalkit.cli.main import main
+from evalkit.env.table import ENVIRONMENTS
+from evalkit.report.figures import curves
+from evalkit.report.figures.behaviour import spearman
+from evalkit.report.figures.build import figures, run_figures
+from evalkit.report.figures.draw import bundle, page, png, script_json, svg
+from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.figures.marks import apart, reach, told_apart
+from evalkit.report.figures.money import decades
+from evalkit.report.figures.scores import score_figures
+from evalkit.report.figures.theme import DARK, LIGHT, config
+from evalkit.report.figures.varied import varied_figures
+from evalkit.report.report import Report, build_report, report
+from evalkit.report.tables import Column, Table
+from evalkit.report.views import open_views
+from evalkit.store.manifest import Manifest
+from evalkit.store.schema import steps_table
+from tests.playing import ENVIRONMENTS as GUESSING
+from tests.playing import a_manifest, a_suite, an_agent, rows, search
+
+SPEC = """\
+width = 8
+agents = [{ policy = "random" }, { policy = "knuth" }, { policy = "climber" }, { policy = "learner" },
+    { policy = "greedy" }, { policy = "replanner" }, { policy = "planner" }, { policy = "oracle" }]
+suites = [{ name = "scheduling/basic", vary = { periods = [5] } },
+    { name = "procurement/basic", vary = { periods = [4] } },
+    { name = "pricing/basic", vary = { periods = [4] } }, { name = "costbench/basic", vary = { seed = [1, 2] } },
+    { name = "costbench/basic", vary = { block = ["ban_tool", "cost_change"], blocks = [1] } },
+    { name = "costbench/basic" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("figures")
+    (folder / "all.toml").write_text(SPEC)
+    assert main(["run", str(folder / "all.toml"), "--dir", str(folder / "all")]) == 0
+    return folder / "all"
+
+
+@pytest.fixture(scope="module")
+def made(run: Path) -> dict[str, Figure]:
+    return {one.name: one for one in run_figures(run, report(run))}
+
+
+def parts(spec: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a spec with the key it stands under, data and what lists names left out."""
+    if isinstance(spec, Mapping):
+        for name, value in spec.items():
+            if name not in {"datasets", "data", "domain", "values", "sort"}:
+                yield from parts(value, name)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from parts(value, key)
+    else:
+        yield key, spec
+
+
+def marks(figure: Figure) -> list[dict[str, Any]]:
+    """The rows of data in a spec."""
+    found = [row for values in figure.spec.get("datasets", {}).values() for row in values]
+    inline = figure.spec.get("data", {})
+    return [*found, *inline.get("values", [])] if isinstance(inline, dict) else found
+
+
+def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], the_report: Report) -> None:
+    assert set(made) == {
+        "figure_scores",
+        "figure_own_blocking",
+        "figure_own_seeds",
+        "figure_coverage",
+        "figure_adaptation",
+        "figure_runs_procurement",
+        "figure_runs_scheduling",
+        "figure_runs_pricing",
+        "figure_behaviour_costbench",
+        "figure_latency",
+        "figure_periods_procurement",
+        "figure_periods_scheduling",
+        "figure_periods_pricing",
+        "figure_prices",
+    }
+    assert [one.name for one in figures(the_report)] == [
+        "figure_progress",
+        "figure_scores",
+        "figure_cost",
+        "figure_latency",
+    ]
+
+
+def test_specs_are_plain_bounded_and_the_same_each_time(run: Path, made: dict[str, Figure]) -> None:
+    again = run_figures(run, report(run))
+    assert [json.dumps(one.spec) for one in again] == [json.dumps(one.spec) for one in made.values()]
+    for figure in made.values():
+        assert re.fullmatch("[a-z0-9_-]+", figure.name)
+        assert "config" not in figure.spec
+        assert figure.spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/v6")
+        assert 0 < len(marks(figure)) <= MOST_MARKS
+        assert figure.query == figure.table.query
+        assert not [key for key, _ in parts(figure.spec) if key in {"url", "href"}]
+
+
+def test_every_query_of_a_figure_can_be_asked(run: Path, made: dict[str, Figure]) -> None:
+    views = open_views(run)
+    for figure in made.values():
+        for query in figure.query.split("\n\n"):
+            if query.strip() and "select" in query:
+                assert views.sql(query).num_rows, figure.name
+
+
+def test_every_episode_is_drawn_as_sql_counts_it(run: Path, made: dict[str, Figure]) -> None:
+    figure = made["figure_runs_scheduling"]
+    asked = open_views(run).sql(figure.query).to_pylist()
+    key = ("suite", "agent", "instance", "replicate")
+    expected = {tuple(row[name] for name in key): row for row in asked}
+    assert len(expected) == len(figure.table.rows) == 36
+    for row in figure.table.rows:
+        found = expected[tuple(row[name] for name in key)]
+        assert (row["score"], row["exploration"]) == pytest.approx((found["score"], found["exploration"]))
+
+
+def test_curves_end_where_scores_are(run: Path, made: dict[str, Figure]) -> None:
+    scores = {(row["axis:periods"], row["agent"]): row["score"] for row in report(run).table("scores").rows[:3]}
+    last = {row["agent"]: row["value"] for row in made["figure_periods_scheduling"].table.rows if row["period"] == 4}
+    assert last == pytest.approx({agent: score for (_, agent), score in scores.items()})
+    prices = [row["value"] for row in made["figure_prices"].table.rows if row["agent"] == "oracle"]
+    assert prices == pytest.approx([1.0] * 4, abs=0.02)  # prices are set in cents
+
+
+SUITES = {"procurement": "procurement/hard", "scheduling": "scheduling/medium", "pricing": "pricing/hard"}
+
+
+def actions(environment: str, draw: np.random.Generator) -> list[dict[str, Any]]:
+    if environment == "procurement":
+        made = [
+            {"feasible": bool(draw.random() < 0.7), "totals": [int(x) for x in draw.integers(0, 90_000, 10)], "cost": 1}
+            for _ in range(30)
+        ]
+        return [
+            {**one, "product": str(math.prod(one["totals"])), "repeat": False, "repeat_text": False} for one in made
+        ]
+    if environment == "scheduling":
+        return [{"blocking": int(x), "repeat": False} for x in draw.integers(0, 90, 30)]
+    return [{"profits": [float(x) for x in draw.random(5)], "repeat": False} for _ in range(30)]
+
+
+@pytest.mark.parametrize("curve", curves.CURVES[:3], ids=lambda curve: curve.environment)
+def test_a_series_is_what_the_score_is_made_of(curve: curves.Curve) -> None:
+    environment = ENVIRONMENTS[curve.environment]
+    file = Path(__file__).parents[2] / "instances" / f"{SUITES[curve.environment]}.jsonl"
+    instance = environment.load(json.loads(file.read_text().splitlines()[0]))
+    played = list(enumerate(actions(curve.environment, np.random.default_rng(3))))
+    facts = [{"period": period, "action": action, "calls": []} for period, action in played]
+    series = curve.series(instance, played, 100)
+    score = environment.score(instance, facts)
+    if curve.environment == "pricing":
+        assert series[50:].mean() / 100 == pytest.approx(score.value)
+        assert series[:10].mean() / 100 == pytest.approx(score.metrics["early_score"])
+    else:
+        first = next(period for period, action in played if action.get("feasible", True))
+        assert series[-1] / 100 == pytest.approx(score.metrics.get("reference_score", score.value))
+        assert series[first] / 100 == pytest.approx(score.metrics["first_score"])
+
+
+def hostile_report(name: str) -> Report:
+    manifest: Manifest = a_manifest([an_agent(name), an_agent("b")], [a_suite("s", [3, 5, 7])])
+    log = [
+        row
+        for agent in (name, "b")
+        for i in range(3)
+        for row in rows(manifest, agent, "s", f"i{i}", 0, search(3 + 2 * i))
+    ]
+    return build_report(manifest, steps_table(log), [], GUESSING, paid={})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\u202egnp.exe", "datum['x']", "n" * 400],
+)
+def test_names_are_data_and_never_code(name: str) -> None:
+    found = figures(hostile_report(name))
+    assert len(found) == 3
+    for figure in found:
+        shown = {row["agent"] for row in marks(figure)}
+        assert len(shown) == 2
+        assert not any("\u202e" in one for one in shown)
+        assert not [key for key, value in parts(figure.spec) if value in shown]
+        assert svg(figure).startswith("<svg")
+    text = page(name, found).replace(bundle(), "")
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    assert "\u202e" not in text
+
+
+def test_json_in_a_script_cannot_end_it() -> None:
+    text = script_json({"a": "</script><!--&\u2028"})
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": "</script><!--&\u2028"}
+
+
+def test_the_bundle_loads_nothing_and_ends_no_script() -> None:
+    assert "</script" not in bundle()
+    assert "window.vegaEmbed" in bundle()
+
+
+def test_pictures_are_twice_as_large_and_change_with_the_theme(made: dict[str, Figure]) -> None:
+    figure = made["figure_scores"]
+    light, dark = svg(figure), svg(figure, dark=True)
+    assert config()["background"] in light
+    assert config(dark=True)["background"] in dark
+    assert LIGHT[0] in light
+    assert DARK[0] in dark
+    width = float(re.search(r'width="([\d.]+)"', light)[1])  # type: ignore[index]
+    image = png(figure)
+    assert image[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(image[16:20]) == pytest.approx(2 * width, abs=2)
+
+
+def test_report_writes_files_of_each_figure(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new" / "figures"
+    assert main(["report", str(run), "--figures", str(folder)]) == 0
+    assert "14 figures" in capsys.readouterr().out
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) == 4 * 14 + 1
+    text = (folder / "figure_scores.html").read_text()
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=.?https?:", text)
+    assert (folder / "figure_scores.csv").read_text().startswith("suite,axis:")
+    assert (folder / "index.html").read_text().count("<img") == 14
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(run), "--figures", str(tmp_path / "file" / "in")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+SCORE = (
+    Column(key="suite", title="Suite"),
+    Column(key="axis:k", title="k"),
+    Column(key="agent", title="Agent"),
+    Column(key="score", title="Score", kind="score"),
+    Column(key="interval", title="95 %", kind="interval"),
+)
+
+
+def score_table(*found: dict[str, Any]) -> Table:
+    plain = {"interval": (10.0, 90.0), "instances": 12, "episodes": 12, "score": 50.0, "agent": "a", "suite": "s"}
+    return Table(
+        name="scores", title="Scores", columns=SCORE, rows=tuple({**plain, **row} for row in found), packs=(), query="q"
+    )
+
+
+@pytest.mark.parametrize("agents", [1, 30])
+def test_scores_fit_one_agent_and_thirty(agents: int) -> None:
+    names = [f"agent {i}" for i in range(agents)]
+    table = score_table(*({"agent": name, "suite": f"s{i}"} for i in range(8) for name in names))
+    (figure,) = score_figures(names, table)
+    drawn = {row["suite"] for row in marks(figure)}
+    assert len(drawn) == (8 if agents == 1 else 4)
+    assert figure.table.rows == table.rows
+    assert any("first 4 of 8" in note for note in figure.notes) == (agents == 30)
+    assert "facet" not in figure.spec or agents == 30
+
+
+def test_an_agent_has_one_colour_in_all_figures(made: dict[str, Figure]) -> None:
+    domains = {json.dumps(scale["domain"]) for figure in made.values() for scale in colours(figure.spec)}
+    assert domains == {
+        json.dumps(["random", "knuth", "climber", "learner", "greedy", "replanner", "planner", "oracle"])
+    }
+
+
+def colours(spec: Any) -> Iterator[dict[str, Any]]:
+    """The scales of colours of agents."""
+    if isinstance(spec, Mapping):
+        if (spec.get("color") or {}).get("field") == "agent":
+            yield spec["color"]["scale"]
+        for value in spec.values():
+            yield from colours(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from colours(value)
+
+
+def varied(*found: dict[str, Any]) -> dict[str, Figure]:
+    return {one.name: one for one in varied_figures(["a", "b"], {"scores": score_table(*found)})}
+
+
+def test_what_varies_has_a_figure_with_its_numbers_in_order() -> None:
+    found = varied(*({"axis:k": k, "agent": agent} for k in (10, 2, 5) for agent in "ab"))
+    assert list(found) == ["figure_score_k"]
+    figure = found["figure_score_k"]
+    assert {(row["x"], row["agent"], row["low"], row["high"]) for row in marks(figure)} == {
+        (k, agent, 10.0, 90.0) for k in (2, 5, 10) for agent in "ab"
+    }
+    orders = [layer["encoding"]["x"]["sort"] for layer in figure.spec["spec"]["layer"]]
+    assert orders[0] == [2, 5, 10]
+
+
+def test_one_value_is_no_figure_and_other_parameters_make_panels() -> None:
+    assert varied({"axis:k": 1}, {"suite": "other"}) == {}
+    found = varied(*({"axis:k": k, "axis:size": size} for k in (1, 2) for size in (3, 4)))
+    assert {row["cell"] for row in marks(found["figure_score_k"])} == {"size=3", "size=4"}
+    assert {row["cell"] for row in marks(found["figure_score_size"])} == {"k=1", "k=2"}
+
+
+def test_suites_without_blocks_join_those_with() -> None:
+    calm = {"axis:length": 5, "score": 99.0}
+    kinds = [{"axis:length": 5, "axis:block": kind, "axis:blocks": n} for kind in ("ban", "cost") for n in (1, 2)]
+    found = varied(calm, *kinds)
+    assert {row["x"] for row in marks(found["figure_score_blocking"])} == {"none", "ban", "cost"}
+    assert {row["x"] for row in marks(found["figure_score_blocks"])} == {0, 1, 2}
+    assert {row["value"] for row in marks(found["figure_score_blocks"]) if row["x"] == 0} == {99.0}
+    assert "figure_score_blocks" not in varied(calm, *kinds[::2])
+
+
+@given(st.lists(st.floats(0, 100), max_size=7))
+def test_labels_lie_apart_within_the_plot(values: list[float]) -> None:
+    placed = apart(values, 10, (0, 100))
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    assert all(placed[b] - placed[a] >= 10 - 1e-9 for a, b in pairwise(order))
+    assert all(-1e-9 <= one <= 100 + 1e-9 for one in placed)
+    if all(abs(a - b) >= 10 for i, a in enumerate(values) for b in values[:i]):
+        assert placed == pytest.approx(values)
+
+
+def test_ranks_are_correlated_as_by_definition() -> None:
+    first, second = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2.0, 1.0, 4.0, 3.0, 6.0, 6.0]
+    found = spearman(first, second)
+    assert found is not None
+    assert found.rho == pytest.approx(np.corrcoef(stats.rankdata(first), stats.rankdata(second))[0, 1])
+    half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 3)
+    assert (found.low, found.high) == pytest.approx(
+        (math.tanh(math.atanh(found.rho) - half), math.tanh(math.atanh(found.rho) + half)), abs=1e-6
+    )
+    whole = spearman(first, first)
+    assert whole is not None
+    assert (whole.rho, whole.low) == (pytest.approx(1.0), None)
+    assert spearman(first[:3], second[:3]) is None
+    assert spearman(first, [1.0] * 6) is None
+
+
+def test_rows_are_told_apart_by_what_differs() -> None:
+    same = {"suite": "s", "axis:k": 1}
+    assert told_apart([{**same, "axis:b": "x"}, {**same, "axis:b": "y"}]) == ["x", "y"]
+    assert told_apart([same, {**same, "suite": "t"}]) == ["s", "t"]
+    assert told_apart([same]) == ["s"]
+
+
+def test_axes_reach_as_far_as_values() -> None:
+    assert reach([{"v": 20.0}, {"v": None}], ("v",), 0, 100) == [0, 100]
+    low, high = reach([{"v": -10.0}], ("v",), 0, 100)
+    assert (low < -10, high) == (True, 100)
+    assert decades([{"v": 0.0004}, {"v": 0.3}], ("v",)) == [0.0001, 0.001, 0.01, 0.1, 1.0]
+    assert 0.02 in decades([{"v": 0.01}, {"v": 0.03}], ("v",))
+
+
+def test_many_cells_are_thinned_and_say_so() -> None:
+    suites = [f"s{i}" for i in range(8)]
+    found = [
+        {"suite": suite, "agent": "a", "period": period, "value": 1.0, "low": 0.0, "high": 2.0, "episodes": 3}
+        for suite in suites
+        for period in range(2000)
+    ]
+    kept, notes = curves._thinned(found)
+    assert len(kept) <= MOST_MARKS
+    assert {row["suite"] for row in kept} == set(suites[:6])
+    assert len(notes) == 2
+
+
+def test_a_figure_is_of_a_table_with_its_query(the_report: Report) -> None:
+    (figure,) = score_figures(["good", "poor", "late"], replace(the_report.table("scores"), query="select 1"))
+    assert figure.query == "select 1"
+    assert {row["agent"] for row in marks(figure)} == {"good", "poor", "late"}
