@@ -133,7 +133,7 @@ _QUERY = """with named as (
 versions as (
     select agent, served_model, fingerprint, min(first) as first, max(last) as last, sum(replies) as replies,
         count(*) as episodes
-    from named group by all qualify count(*) over (partition by agent) > 1
+    from named group by agent, served_model, fingerprint qualify count(*) over (partition by agent) > 1
 ),
 alone as (
     select n.agent, n.served_model, n.fingerprint, e.suite, e.instance, avg(e.score) as score, count(*) as n

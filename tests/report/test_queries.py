@@ -4,11 +4,123 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from evalkit.report.tables import Table
+import pyarrow as pa
+import pytest
+from pyarrow import compute
 
-KEYS = frozenset({"text"})
+from bench.replicas import SWEEP, write_replicas
+from evalkit.report.report import Report, report
+from evalkit.report.sequential import anytime_table
+from evalkit.report.sizes import sizes_table
+from evalkit.report.tables import Table
+from evalkit.report.views import Views, open_views
+from evalkit.spec.model import AgentSpec, SuiteUse
+from evalkit.store.commit import Load, commit
+from evalkit.store.reader import scan_all
+from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import STEPS
+
+QUICK = tuple(AgentSpec(name=name, policy=name) for name in ("replanner", "greedy", "knuth", "random"))
+BLOCKED = {"block": ("ban_tool",), "blocks": (1,)}
+SUITES = (
+    *SWEEP.suites,
+    SuiteUse(name="costbench/basic", vary=BLOCKED),
+    SuiteUse(name="scheduling/hard"),
+)
+PROMPTS = replace(
+    SWEEP,
+    agents=(
+        AgentSpec(name="plain", policy="random"),
+        AgentSpec(name="horizon", policy="random", prompts="known_horizon"),
+    ),
+    suites=(SuiteUse(name="procurement/basic"), SuiteUse(name="procurement/hard")),
+)
+LEDGER = [
+    LedgerRecord(kind="charge", session="s", amount=5 * 10**9, agent="random"),
+    LedgerRecord(kind="release", session="s", amount=10**9, agent="random"),
+    LedgerRecord(kind="crash", session="s", amount=7 * 10**9),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All four environments, blocks, basic and hard; one episode played again by another version, one that has begun
+    anew and not ended, money that is no step."""
+    path = tmp_path_factory.mktemp("run") / "run"
+    write_replicas(path, 1, replace(SWEEP, agents=QUICK, suites=SUITES), instances=4)
+    rows = scan_all(path, STEPS.names)
+    first, second = sorted(set(rows.column("episode").to_pylist()))[:2]
+    load = Load(steps=_again(rows, first), entries=LEDGER, lines=(), steps_number=1, ledger_number=0)
+    commit(path, load)
+    cut = _again(rows, second).slice(0, 1)
+    ending = cut.schema.get_field_index("ending")
+    begun = cut.set_column(ending, cut.schema.field(ending), pa.array([""]))
+    commit(path, Load(steps=begun, entries=(), lines=(), steps_number=2, ledger_number=1))
+    return path
+
+
+def _again(rows: pa.Table, episode: str) -> pa.Table:
+    """An episode's rows as a second take that another version answered."""
+    plain = rows.set_column(0, "episode", rows.column("episode").cast(pa.string()))
+    mine = pa.Table.from_pylist(plain.filter(compute.equal(plain.column("episode"), episode)).to_pylist(), schema=STEPS)
+    for name, value in (("take", 1), ("served_model", "another")):
+        place = STEPS.get_field_index(name)
+        mine = mine.set_column(place, STEPS.field(place), pa.array([value] * len(mine), STEPS.field(place).type))
+    return mine
+
+
+@pytest.fixture(scope="module")
+def made(run: Path) -> Report:
+    return report(run)
+
+
+@pytest.fixture(scope="module")
+def views(run: Path) -> Views:
+    return open_views(run)
+
+
+NAMES = (
+    *("scores", "behaviour", "refusals", "completeness", "money", "speed", "drift"),
+    *("planning_own", "planning_goal_only_own", "planning_counts", "planning_calls", "planning_blocks_own"),
+    *("adaptation", "coverage", "econ_scores", "econ_difficulty", "econ_action_quality", "econ_exploration"),
+    "econ_feasible",
+)
+
+
+def test_the_run_has_every_table_of_the_report(made: Report) -> None:
+    assert {table.name for table in made.tables} >= set(NAMES)
+    assert [table.name for table in made.tables if not table.query] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tables_query_gives_its_numbers(made: Report, views: Views, name: str) -> None:
+    table = made.table(name)
+    assert differences(table, views.sql(table.query).to_pylist()) == []
+
+
+def test_prompt_packs_are_compared_by_their_queries(tmp_path: Path) -> None:
+    write_replicas(tmp_path, 1_200, PROMPTS, instances=4)
+    made, views = report(tmp_path), open_views(tmp_path)
+    for name in ("econ_scores", "econ_difficulty", "econ_prompts", "econ_prompts_tests"):
+        table = made.table(name)
+        assert differences(table, views.sql(table.query).to_pylist()) == []
+
+
+def test_tables_on_request_say_their_queries_too(made: Report, views: Views) -> None:
+    for table in (anytime_table(made.cells), sizes_table(made.cells, 0.05)):
+        assert differences(table, views.sql(table.query).to_pylist()) == []
+
+
+def test_a_wrong_number_and_a_column_without_a_source_are_noticed(made: Report, views: Views) -> None:
+    table = made.table("scores")
+    rows = views.sql(table.query).to_pylist()
+    wrong = [{**row, "score": row["score"] + 0.001} for row in rows]
+    assert len(differences(table, wrong)) == len(rows)
+    assert differences(replace(table, query=""), rows) == ["no column interval"]
 
 
 def differences(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -16,7 +128,7 @@ def differences(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     said = {key.strip() for line in re.findall(r"^-- ([^:]+):", table.query, re.MULTILINE) for key in line.split(",")}
     names = set(rows[0]) if rows else set()
     found = [f"no column {column.key}" for column in table.columns if column.key not in names | said]
-    keys = [column.key for column in table.columns if column.kind in KEYS and column.key in names]
+    keys = [column.key for column in table.columns if column.kind == "text" and column.key in names]
     keys += [key for key in names & {"difficulty"} if key not in keys]
     by_key: dict[tuple[str, ...], Mapping[str, Any]] = {tuple(_text(row[key]) for key in keys): row for row in rows}
     if len(by_key) != len(rows):

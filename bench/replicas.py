@@ -1,0 +1,154 @@
+"""A run of any length: real episodes of all four environments, whose rows are written again as further replicates.
+
+Each agent plays each instance once, in this process. The rows are then written for replicate 0, 1, 2, ... with the ids
+that those episodes have, through the store's own commits and compaction, so that the directory is what a sweep with
+scripted agents and so many replicates leaves. Rows of a replicate lie in the log by step, as if all its episodes were
+in flight together.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from evalkit.dialogue import Request
+from evalkit.env.replay import advance, begin
+from evalkit.money import PicoUsd
+from evalkit.policy.answer import answer
+from evalkit.policy.table import player
+from evalkit.run.freeze import resolve
+from evalkit.run.universe import Choice, Episode, episodes
+from evalkit.seeds import derive
+from evalkit.spec.identity import episode_id
+from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
+from evalkit.store.commit import Load, commit
+from evalkit.store.compact import Tail, compact, discard
+from evalkit.store.manifest import Manifest, ManifestInstance, write_manifest
+from evalkit.store.record import StepRecord
+from evalkit.store.replies import encode_reply
+from evalkit.store.schema import steps_table
+from evalkit.store.segment import LEDGER_FOLDER, STEPS_FOLDER, TAIL, Segment, segment_name
+
+SWEEP = Sweep(
+    name="replicas",
+    source="replicas",
+    agents=tuple(AgentSpec(name=name, policy=name) for name in ("replanner", "greedy", "noisy", "random")),
+    suites=tuple(
+        SuiteUse(name=name) for name in ("costbench/basic", "procurement/basic", "scheduling/basic", "pricing/basic")
+    ),
+)
+"""Ten cells of four environments."""
+PRICE = {"input": 1_000_000, "output": 4_000_000, "cached_read": 100_000, "cached_write": 1_000_000, "request": 0}
+"""Pico-dollars a token."""
+AT = 1.7e9
+"""Seconds since 1970: when the first request was sent."""
+
+
+def write_replicas(run: Path, steps: int, sweep: Sweep = SWEEP, *, instances: int = 0) -> int:
+    """Write the directory of a sweep of policies with at least so many steps, and say how many it has.
+
+    `instances`: how many of each suite, evenly chosen; 0: all.
+    """
+    manifest = _manifest(sweep, instances)
+    played = [(episode, _rows(episode)) for episode in episodes(manifest, list(manifest.agents.values()), Choice())]
+    rows = sum(len(one) for _, one in played)
+    replicates = -(-steps // rows)
+    manifest = msgspec.structs.replace(manifest, replicates=replicates)
+    write_manifest(run, manifest)
+    for folder in (TAIL, STEPS_FOLDER, LEDGER_FOLDER):
+        (run / folder).mkdir()
+    ordered = sorted((row.step, place, row) for place, (_, one) in enumerate(played) for row in one)
+    table = steps_table([row for _, _, row in ordered])
+    places = pa.array([place for _, place, _ in ordered])
+    for number in range(replicates):
+        ids = pa.array([episode_id(one.cell.key, one.target.digest, number) for one, _ in played])
+        _write(run, number, _as_replicate(table, ids.take(places), number))
+    return rows * replicates
+
+
+def _manifest(sweep: Sweep, instances: int) -> Manifest:
+    manifest = resolve(sweep).manifest
+    some = {
+        name: msgspec.structs.replace(suite, instances=_some(suite.instances, instances))
+        for name, suite in manifest.suites.items()
+    }
+    priced = {name: msgspec.structs.replace(agent, price=PRICE) for name, agent in manifest.agents.items()}
+    return msgspec.structs.replace(manifest, suites=some, agents=priced)
+
+
+def _some(known: Sequence[ManifestInstance], wanted: int) -> tuple[ManifestInstance, ...]:
+    count = min(wanted or len(known), len(known))
+    return tuple(known[i * len(known) // count] for i in range(count))
+
+
+def _rows(episode: Episode) -> list[StepRecord]:
+    """The rows of an episode that its policy plays."""
+    env, made = episode.cell.env, []
+    position = begin(env, episode.instance, episode.cell.kit)
+    name = episode.cell.agent.policy
+    play = player(name, instance=episode.instance)
+    while not position.ending:
+        request = Request(
+            messages=tuple(position.messages),
+            tools=position.tools,
+            sampling=episode.cell.sampling,
+            seed=derive(episode.id, position.step),
+        )
+        reply = answer(name, play, request)
+        data = encode_reply(reply)
+        turn = advance(env, position, reply, data)
+        read, written = 200 + 40 * turn.turn, len(data) // 4
+        made.append(
+            StepRecord(
+                episode=episode.id,
+                environment=env.name,
+                suite=episode.suite.name,
+                instance=episode.target.id,
+                agent=episode.cell.agent.name,
+                replicate=episode.replicate,
+                take=0,
+                step=turn.step,
+                period=turn.period,
+                turn=turn.turn,
+                reply=data,
+                raw=None,
+                facts=turn.facts_bytes,
+                observation_digest=turn.observation_digest,
+                request_digest=turn.request_digest,
+                step_digest=turn.step_digest,
+                tokens_in=read,
+                tokens_out=written,
+                tokens_cached_read=0,
+                tokens_cached_write=0,
+                tokens_reasoning=0,
+                cost=PicoUsd(read * PRICE["input"] + written * PRICE["output"]),
+                latency_s=0.4 + derive(episode.id, turn.step) % 1000 / 1000,
+                queue_s=0.001 * (turn.step % 7),
+                attempts="ok" if turn.step % 50 else "rate_limit,ok",
+                started_at=AT + 2 * turn.step,
+                served_model=f"{name}-1",
+                fingerprint="",
+                response_id=f"r{turn.step}",
+                finish=reply.finish,
+                ending=turn.ending,
+                worker="host:1",
+            )
+        )
+    return made
+
+
+def _as_replicate(table: pa.Table, ids: pa.Array, number: int) -> pa.Table:
+    def put(held: pa.Table, name: str, values: pa.Array) -> pa.Table:
+        place = held.schema.get_field_index(name)
+        return held.set_column(place, held.schema.field(place), values)
+
+    numbers = pa.repeat(pa.scalar(number, pa.int32()), len(ids))
+    return put(put(table, "episode", ids), "replicate", numbers)
+
+
+def _write(run: Path, number: int, table: pa.Table) -> None:
+    commit(run, Load(steps=table, entries=(), lines=(), steps_number=number, ledger_number=0))
+    segment = Segment(kind="steps", path=run / TAIL / segment_name(number), first=number, last=number)
+    compact(run, [Tail(segment=segment, table=table, bytes=table.nbytes)], ledger_segments=0)
+    discard([segment])
