@@ -18,7 +18,7 @@ LAYERS = {
     **dict.fromkeys(("spec", "store"), 3),
     "client": 4,
     **dict.fromkeys(("run", "report"), 5),
-    **dict.fromkeys(("serve", "view", "conform"), 6),
+    **dict.fromkeys(("serve", "view", "conform", "nightly"), 6),
     "cli": 7,
     "__main__": 8,
 }

@@ -34,8 +34,8 @@ def sweep_of(args: argparse.Namespace) -> Sweep:
     return replace(sweep, **changes)  # type: ignore[arg-type]
 
 
-def choice_of(words: list[str], resolved: Resolved) -> Choice:
-    """`--only agent=a,suite=s` as a choice. Raises UsageError with the nearest name."""
+def choice_of(words: list[str], resolved: Resolved, option: str = "--only") -> Choice:
+    """`--only agent=a,suite=s`, or another option like it, as a choice. Raises UsageError with the nearest name."""
     chosen: dict[str, set[str]] = {"agent": set(), "suite": set()}
     manifest = resolved.manifest
     valid = {
@@ -45,9 +45,9 @@ def choice_of(words: list[str], resolved: Resolved) -> Choice:
     for part in ",".join(words).split(",") if words else []:
         kind, _, name = part.partition("=")
         if kind not in chosen or not name:
-            raise UsageError(f"--only: {part!r}: write agent=NAME or suite=NAME, with commas between.")
+            raise UsageError(f"{option}: {part!r}: write agent=NAME or suite=NAME, with commas between.")
         if name not in valid[kind]:
-            raise UsageError(f"--only: the sweep has no {kind} {name!r}.{nearest(name, valid[kind])}")
+            raise UsageError(f"{option}: the sweep has no {kind} {name!r}.{nearest(name, valid[kind])}")
         chosen[kind].add(name)
     return Choice(agents=frozenset(chosen["agent"]), suites=frozenset(chosen["suite"]))
 

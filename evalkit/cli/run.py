@@ -7,6 +7,7 @@ import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeVar
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.errors import UsageError
@@ -16,6 +17,8 @@ from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
 from evalkit.run.sweep import run_sweep
 from evalkit.spec.model import Provider
+
+Result = TypeVar("Result")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,22 +35,23 @@ def run(args: argparse.Namespace) -> int:
         limit=args.limit,
         retry=frozenset(word for words in args.retry for word in words.split(",") if word),
         repair=args.repair,
-        launch=_launch,
-        announce=_announce,
+        launch=launch,
+        announce=announce,
     )
     with display(json_lines=args.json) as show:
-        outcome = _loop_run(run_sweep(resolved, options, show))
+        outcome = loop_run(run_sweep(resolved, options, show))
     providers = [endpoint.provider for endpoint in resolved.endpoints.values()]
     _tell(outcome, args, made_up=bool(providers) and all(one.simulate is not None for one in providers))
     return outcome.exit_code
 
 
-def _announce(lines: Sequence[str]) -> None:
+def announce(lines: Sequence[str]) -> None:
+    """Say on standard error what a repair gives up."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)
 
 
-def _loop_run(coroutine: Coroutine[None, None, Outcome]) -> Outcome:
+def loop_run(coroutine: Coroutine[None, None, Result]) -> Result:
     """Run on uvloop where it is there: it takes a quarter off the cost of a request."""
     try:
         import uvloop
@@ -56,7 +60,8 @@ def _loop_run(coroutine: Coroutine[None, None, Outcome]) -> Outcome:
     return uvloop.run(coroutine)
 
 
-def _launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
+def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
+    """A provider that evalkit simulates, with its bill in the run's directory; gives its base URL."""
     from evalkit.serve.launch import simulated
 
     assert provider.simulate is not None

@@ -96,7 +96,8 @@ def _existing(directory: Path) -> Manifest | None:
     if (directory / FILE).exists():
         return read_manifest(directory)
     # A run that was killed before its manifest was written has its lock and empty folders.
-    own = {"lock", "tail", "steps", "ledger", "events.jsonl"}
+    # Its nights may have come before it.
+    own = {"lock", "tail", "steps", "ledger", "events.jsonl", "nights"}
     if directory.is_dir() and any(
         entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
     ):

@@ -8,7 +8,7 @@ from evalkit.report.figures.marks import Rows, by_agent, data, reach, spec_of, t
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.history import CellNight, NightRecord
 from evalkit.report.tables import Column, Table
-from evalkit.report.trends import changes
+from evalkit.report.trends import changes, trend_table
 
 if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing
@@ -38,7 +38,7 @@ def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
         name="figure_trend",
         title=title,
         spec=spec_of(_chart(rows), title, words),
-        table=_table(rows, history[-1].query),
+        table=_table(rows, trend_table(history)),
         query=history[-1].query,
         notes=(left,) if first else (),
     )
@@ -121,7 +121,7 @@ def _every(rows: Rows) -> int:
     return max(1, ((max(nights) - min(nights)).days + 13) // 14)
 
 
-def _table(rows: Rows, query: str) -> Table:
+def _table(rows: Rows, like: Table) -> Table:
     return Table(
         name="trend_points",
         title="Scores by night",
@@ -138,6 +138,6 @@ def _table(rows: Rows, query: str) -> Table:
         rows=tuple(
             {**row, "interval": None if row["low"] is None else (row["low"], row["high"])} for row in reversed(rows)
         ),
-        packs=(),
-        query=query,
+        packs=like.packs,
+        query=like.query,
     )

@@ -1,0 +1,71 @@
+"""A sweep's nights on disk: `runs/NAME/nights/`, a run directory for each night, beside them history and journal."""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from evalkit.errors import EvalkitError, RunError
+from evalkit.nightly.journal import accepted, read_journal
+from evalkit.report.history import NightRecord, Rule, decode, encode, read_night, with_alarms
+from evalkit.store.disk import write_durably
+from evalkit.store.manifest import FILE as MANIFEST
+
+FOLDER = "nights"
+HISTORY = "history.jsonl"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def nights(folder: Path) -> list[str]:
+    """The nights whose runs lie there, oldest first."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _DATE.fullmatch(path.parent.name))
+
+
+def read_history(folder: Path) -> list[NightRecord]:
+    """The history, oldest night first; empty where there is none. Raises CorruptLogError."""
+    path = folder / HISTORY
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return decode(data, str(path))
+
+
+def derive(folder: Path, known: Sequence[NightRecord], again: Collection[str], rule: Rule) -> list[NightRecord]:
+    """The history with what the nights' logs hold, and written so: nights it lacks and those in `again` are read anew.
+
+    A night whose log is gone stays as it is known. `rule` is for the nights that are read. Raises CorruptLogError for a
+    damaged night, StorageError.
+    """
+    records = {one.night: one for one in known}
+    stale = [night for night in nights(folder) if night not in records or night in again]
+    for night in stale:
+        records[night] = read_night(folder / night, night, spent_in(folder / night))
+    done = with_alarms(list(records.values()), accepted(read_journal(folder)), rule, stale)
+    if stale:
+        write_durably(folder / HISTORY, encode(done))
+    return done
+
+
+def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
+    """The history made anew of all logs, and the nights that were kept because their logs are gone.
+
+    Raises as `derive`; RunError where there is no night.
+    """
+    there = nights(folder)
+    try:
+        known = read_history(folder)
+    except EvalkitError:
+        known = []  # what is damaged is made anew; nights without a log were in it alone
+    if not there and not known:
+        raise RunError(f"There is no night in {folder}. Play one: evalkit nightly SPEC")
+    kept = [one.night for one in known if one.night not in there]
+    return derive(folder, known, there, rule), kept
+
+
+def spent_in(run: Path) -> int:
+    """Pico-dollars that a run has spent: steps, charges and crash charges."""
+    from evalkit.run.money import accounts, spent
+    from evalkit.store.reader import read_index
+
+    index = read_index(run)
+    return spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())

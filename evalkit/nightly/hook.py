@@ -1,0 +1,107 @@
+"""What an alarm says to people and to a command of the user's."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalkit.errors import EvalkitError, UsageError
+from evalkit.nightly.books import nights
+from evalkit.report.history import CellNight, NightRecord, earlier
+from evalkit.report.visible import visible
+
+HOOK_WITHIN_S = 60.0
+"""A hook that takes longer is ended."""
+
+
+def facts(
+    name: str, run: Path, night: str, cells: Sequence[CellNight], history: Sequence[NightRecord]
+) -> dict[str, Any]:
+    """A night's alarms as plain values: `version` 1; scores 0 to 100. `cells`: those with an alarm."""
+    alarms = []
+    for cell in cells:
+        assert cell.alarm is not None
+        alarm, was = cell.alarm, earlier(history, cell, cell.alarm.since, {})
+        alarms.append(
+            {
+                "agent": cell.agent,
+                "suite": cell.suite,
+                "since": alarm.since,
+                "new": alarm.since == night,
+                "before": None if alarm.before is None else 100 * alarm.before,
+                "now": None if alarm.now is None else 100 * alarm.now,
+                "nights": alarm.nights,
+                "p": alarm.p,
+                "threshold": alarm.threshold,
+                "words": alarm.words,
+                "served": list(cell.served),
+                "served_before": list(was[-1].served) if was else [],
+                "compare": compare_words(run, cell),
+            }
+        )
+    return {"version": 1, "sweep": name, "night": night, "run": str(run), "alarms": alarms}
+
+
+def compare_words(run: Path, cell: CellNight) -> list[str]:
+    """The `evalkit compare` that shows a cell's fall: the last night before the alarm beside this one."""
+    assert cell.alarm is not None
+    before = [night for night in nights(run.parent) if night < cell.alarm.since]
+    if not before:
+        return []
+    return ["evalkit", "compare", f"{run.parent / before[-1]}:{cell.agent}", f"{run}:{cell.agent}"]
+
+
+def message(told: Mapping[str, Any]) -> list[str]:
+    """The alarms in lines for people."""
+    lines = []
+    for one in told["alarms"]:
+        since = "" if one["new"] else f" (since {one['since']})"
+        lines.append(f"REGRESSION{since}: {visible(one['agent'])} on {visible(one['suite'])}")
+        lines.append(f"  {one['words']} (alarm at {one['threshold']:.2g})")
+        if one["served"] != one["served_before"] and one["served_before"]:
+            was, now = (", ".join(map(visible, one[key])) for key in ("served_before", "served"))
+            lines.append(f"  the provider serves something else: {now}; before: {was}")
+        if one["compare"]:
+            lines.append(f"  look: {shlex.join(one['compare'])}")
+    return lines
+
+
+def split_command(command: str) -> list[str]:
+    """A command line as a shell would split it. Raises UsageError."""
+    try:
+        words = shlex.split(command)
+    except ValueError as flaw:
+        raise UsageError(f"--on-alarm: {command!r} cannot be read: {flaw}.") from flaw
+    if not words:
+        raise UsageError("--on-alarm: the command is empty.")
+    return words
+
+
+def call_hook(words: Sequence[str], told: Mapping[str, Any]) -> None:
+    """Run the command with the facts as JSON on its standard input and in its environment; no shell.
+
+    Raises EvalkitError where it cannot be run, fails, or takes longer than `HOOK_WITHIN_S`.
+    """
+    new = [one for one in told["alarms"] if one["new"]]
+    more = {
+        "EVALKIT_SWEEP": told["sweep"],
+        "EVALKIT_NIGHT": told["night"],
+        "EVALKIT_RUN": told["run"],
+        "EVALKIT_ALARMS": str(len(new)),
+        "EVALKIT_SUMMARY": "; ".join(f"{one['agent']} on {one['suite']}: {one['words']}" for one in new),
+    }
+    name = words[0]
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own command, split and without a shell
+            list(words), input=orjson.dumps(told), env={**os.environ, **more}, timeout=HOOK_WITHIN_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise EvalkitError(f"--on-alarm: {name} took longer than {HOOK_WITHIN_S:g} s and was ended.") from None
+    except OSError as flaw:
+        raise EvalkitError(f"--on-alarm: {name} cannot be run: {flaw.strerror}.") from flaw
+    if done.returncode:
+        raise EvalkitError(f"--on-alarm: {name} ended with exit code {done.returncode}. The next call tries it again.")

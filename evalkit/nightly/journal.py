@@ -1,0 +1,83 @@
+"""`journal.jsonl`: what cannot be derived from the nights' logs: how each call ended, what the user accepted, what the
+hook was told. Lines are only added."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from evalkit.store.disk import append_lines
+
+FILE = "journal.jsonl"
+
+Kind = Literal["ended", "accepted", "told"]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line."""
+
+    kind: Kind
+    """`ended`: a call that played the night came to its end; `accepted`: the user takes cells as they are from this
+    night on; `told`: the hook has run."""
+    night: str
+    at: float
+    """Wall time, seconds since 1970."""
+    reason: str = ""
+    """Of `ended`: why it stopped, as of an outcome."""
+    budget: int | None = None
+    """Of `ended`: in pico-dollars; None: there was none."""
+    cells: tuple[tuple[str, str], ...] = ()
+    """Of `accepted` and `told`: (agent, suite)."""
+
+
+def read_journal(folder: Path) -> list[Entry]:
+    """All lines in order; one that a crash cut is passed over."""
+    found = []
+    for line in _lines(folder / FILE):
+        try:
+            found.append(msgspec.json.decode(line, type=Entry))
+        except msgspec.DecodeError:
+            continue
+    return found
+
+
+def _lines(path: Path) -> Sequence[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return ()
+
+
+def note(
+    folder: Path,
+    kind: Kind,
+    night: str,
+    *,
+    reason: str = "",
+    budget: int | None = None,
+    cells: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Add a line. Raises StorageError."""
+    entry = Entry(kind=kind, night=night, at=time.time(), reason=reason, budget=budget, cells=tuple(cells))
+    append_lines(folder / FILE, msgspec.json.encode(entry) + b"\n")
+
+
+def last_end(entries: Sequence[Entry], night: str) -> Entry | None:
+    """How the night's last call ended; None if none did."""
+    return next((one for one in reversed(entries) if one.kind == "ended" and one.night == night), None)
+
+
+def accepted(entries: Sequence[Entry]) -> Mapping[tuple[str, str], Sequence[str]]:
+    """By (agent, suite): the nights at which it was accepted."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in entries:
+        for cell in one.cells if one.kind == "accepted" else ():
+            found.setdefault(cell, []).append(one.night)
+    return found
+
+
+def told(entries: Sequence[Entry], night: str) -> frozenset[tuple[str, str]]:
+    """The cells whose alarm of that night the hook has been told."""
+    return frozenset(cell for one in entries if one.kind == "told" and one.night == night for cell in one.cells)

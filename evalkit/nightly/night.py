@@ -1,0 +1,133 @@
+"""One night: a run of its own within the night's budget and deadline, then its place in the history and its alarms.
+
+Called again on the same night it goes on where it was cut short, and does nothing once the night is over. The budget
+is that of the night's run, so it holds across kills; the deadline counts from when the night began, also when resumed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evalkit.money import show_usd
+from evalkit.nightly.books import FOLDER, derive, nights, read_history
+from evalkit.nightly.dates import tonight
+from evalkit.nightly.journal import Entry, accepted, last_end, note, read_journal
+from evalkit.nightly.rotation import rotated
+from evalkit.report.cells import planned_cells
+from evalkit.report.history import CellNight, NightRecord, Rule
+from evalkit.run.askers import Launch
+from evalkit.run.freeze import Resolved, merge
+from evalkit.run.outcome import Outcome
+from evalkit.run.session import RunOptions
+from evalkit.run.sweep import run_sweep
+from evalkit.run.view import View
+from evalkit.store.manifest import Manifest, read_manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightOptions:
+    """What one call asks for beside the spec."""
+
+    directory: Path
+    """Of the sweep's run; its nights lie in `nights/` below it."""
+    rule: Rule
+    date: str | None = None
+    """The night; None: by the clock."""
+    repair: bool = False
+    launch: Launch | None = None
+    announce: Callable[[Sequence[str]], None] | None = None
+    """As of `RunOptions`."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the nights lie."""
+        return self.directory / FOLDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """How a call ended."""
+
+    night: str
+    run: Path
+    idle: str
+    """Why nothing was played, in words; empty where something was."""
+    outcome: Outcome | None
+    """Of the run; None where nothing was played."""
+    history: Sequence[NightRecord]
+    """All nights, tonight's last; without tonight's where it was interrupted."""
+
+    @property
+    def record(self) -> NightRecord | None:
+        """Tonight's; None where it was interrupted."""
+        return next((one for one in self.history if one.night == self.night), None)
+
+
+def alarms(folder: Path, record: NightRecord) -> list[CellNight]:
+    """The cells with an alarm that night, without those that the user has accepted since."""
+    taken = accepted(read_journal(folder))
+    return [cell for cell in record.raised if record.night not in taken.get(cell.cell, ())]
+
+
+async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[View], None]) -> Night:
+    """Play tonight, or what is left of it. The caller holds the lock of `options.folder`.
+
+    Raises UsageError for a night before the last one, and what `run_sweep` raises.
+    """
+    folder, now = options.folder, time.time()
+    there, entries = nights(folder), read_journal(folder)
+    history = derive(folder, read_history(folder), there[-1:], options.rule)
+    night = tonight(
+        sorted({*there, *(one.night for one in history)}),
+        now,
+        cut_short_at=_cut_short_at(folder, there, entries),
+        asked=options.date,
+        where=str(folder),
+    )
+    run = folder / night
+    before = [one for one in history if one.night < night]
+    resolved = replace(resolved, manifest=rotated(resolved.manifest, before))
+    old = read_manifest(run) if night in there else None
+    idle = "" if old is None else _idle(resolved, old, run, history[-1], last_end(entries, night), now)
+    if idle:
+        return Night(night=night, run=run, idle=idle, outcome=None, history=history)
+    sweep = resolved.sweep
+    if old is not None and sweep.deadline_s is not None:
+        resolved = replace(resolved, sweep=replace(sweep, deadline_s=old.created_at + sweep.deadline_s - now))
+    outcome = await run_sweep(
+        resolved,
+        RunOptions(directory=run, repair=options.repair, launch=options.launch, announce=options.announce),
+        show,
+    )
+    note(folder, "ended", night, reason=outcome.reason, budget=sweep.budget)
+    if outcome.reason == "interrupt":
+        return Night(night=night, run=run, idle="", outcome=outcome, history=before)
+    return Night(night=night, run=run, idle="", outcome=outcome, history=derive(folder, history, [night], options.rule))
+
+
+def _cut_short_at(folder: Path, there: Sequence[str], entries: Sequence[Entry]) -> float | None:
+    """When the last night began, if its last call was killed or interrupted; else None."""
+    if not there:
+        return None
+    end = last_end(entries, there[-1])
+    return read_manifest(folder / there[-1]).created_at if end is None or end.reason == "interrupt" else None
+
+
+def _idle(resolved: Resolved, old: Manifest, run: Path, record: NightRecord, end: Entry | None, now: float) -> str:
+    """Why a night that has begun is over, in words; empty if there is something to play."""
+    sweep = resolved.sweep
+    if _planned(merge(old, resolved.manifest, str(run))) > record.planned:
+        return ""
+    if not record.owed:
+        return f"all {record.planned:,} episodes have ended"
+    if sweep.deadline_s is not None and now >= old.created_at + sweep.deadline_s:
+        return "its deadline has passed"
+    cut = end.budget if end is not None and end.reason == "budget" else None
+    if cut is not None and sweep.budget is not None and sweep.budget <= cut:
+        return f"its budget of {show_usd(sweep.budget)} is used"
+    return ""
+
+
+def _planned(manifest: Manifest) -> int:
+    return sum(len(suite.instances) * manifest.replicates for suite, _ in planned_cells(manifest))

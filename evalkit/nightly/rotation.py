@@ -1,0 +1,61 @@
+"""Which instances a night begins with: those that were measured longest ago.
+
+A night whose money or time does not cover all instances leaves the last ones of its order owed. The next night begins
+with these, then takes the others in the order in which they were measured last, so that every instance has its turn.
+Suites keep their stratified order among instances of equal age, so what a night covers stays a balanced sample. All
+agents share the order, and all instances still get replicate r before any gets r+1: agents stay paired.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from evalkit.report.history import NightRecord, cell_key
+from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
+
+NEVER = -1
+
+Seen = Mapping[tuple[str, str, str, int], int]
+"""(agent, suite, instance's digest, replicate) -> the place of the last night in which it ended."""
+
+
+def rotated(manifest: Manifest, history: Sequence[NightRecord]) -> Manifest:
+    """The manifest with each suite's instances in tonight's order. `history`: the nights before, oldest first."""
+    seen = _last_seen(manifest, history)
+    suites = {
+        name: msgspec.structs.replace(suite, instances=tuple(_ordered(manifest, suite, seen)))
+        for name, suite in manifest.suites.items()
+    }
+    return msgspec.structs.replace(manifest, suites=suites)
+
+
+def _ordered(manifest: Manifest, suite: ManifestSuite, seen: Seen) -> list[ManifestInstance]:
+    agents = [agent.name for agent in manifest.agents.values() if suite.environment in agent.packs]
+
+    def age(digest: str) -> list[int]:
+        """When its episodes were last measured, the oldest first: lists compare by their oldest."""
+        return sorted(
+            seen.get((agent, suite.name, digest, replicate), NEVER)
+            for agent in agents
+            for replicate in range(manifest.replicates)
+        )
+
+    return sorted(suite.instances, key=lambda one: age(one.digest))
+
+
+def _last_seen(manifest: Manifest, history: Sequence[NightRecord]) -> Seen:
+    keys = {
+        (agent.name, suite.name): cell_key(agent, suite)
+        for suite in manifest.suites.values()
+        for agent in manifest.agents.values()
+        if suite.environment in agent.packs
+    }
+    found: dict[tuple[str, str, str, int], int] = {}
+    for place, record in enumerate(history):
+        for cell in record.cells:
+            if keys.get(cell.cell) != cell.key:
+                continue
+            for digest, count in cell.ended.items():
+                for replicate in range(count):
+                    found[*cell.cell, digest, replicate] = place
+    return found
