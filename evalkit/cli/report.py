@@ -17,7 +17,7 @@ from evalkit.report.tables import Table, as_csv, markdown
 def report(args: argparse.Namespace) -> int:
     """Print the tables."""
     directory = run_directory(args.run)
-    whole = build(directory, judged=_judged(directory, args.judged))
+    whole = build(directory, judged=_judged(directory, args.judged), half_width=_half_width(args.half_width))
     run = _chosen(args, directory, whole)
     if args.json:
         print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
@@ -80,6 +80,12 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
         found = run_quotes(directory, run.manifest, run.cells)
         tables.append(quotes_table(found, run.cells, args.run))
     return replace(run, tables=tuple(tables)) if tables else run
+
+
+def _half_width(wanted: float | None) -> float | None:
+    if wanted is not None and not wanted > 0:
+        raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {wanted:g}.")
+    return wanted
 
 
 def _judged(directory: Path, name: str | None) -> dict[str, int] | None:

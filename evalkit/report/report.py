@@ -1,7 +1,7 @@
 """`evalkit report`: everything a reader asks of a run, as tables; computed from the log anew each time."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from evalkit.report.econ import econ_tables
 from evalkit.report.episodes import Environments, EpisodeResult, episode_results
 from evalkit.report.planning import planning_tables
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
+from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.store.manifest import Manifest, read_manifest
 from evalkit.store.record import LedgerRecord
@@ -70,7 +71,7 @@ class Report:
         `planning_blocks` (each also with `_own`, for suites that are not the reference's), `planning_counts`,
         `planning_calls`, `adaptation`, `coverage`; `econ_scores`, `econ_difficulty`, `econ_action_quality`,
         `econ_exploration` (in these, columns of the environments that the run has), `econ_feasible`, `econ_prompts`,
-        `econ_prompts_tests`; `drift` where a provider changed what it served.
+        `econ_prompts_tests`; `drift` where a provider changed what it served; `sizes` on request.
         """
         manifest = self.manifest
         return {
@@ -111,10 +112,11 @@ class Report:
         }
 
 
-def report(run: Path, *, judged: Mapping[str, int] | None = None) -> Report:
+def report(run: Path, *, judged: Mapping[str, int] | None = None, half_width: float | None = None) -> Report:
     """The report of a run directory, also of one that is being written.
 
-    `judged`: by episode id, how many paths a judge counted in a visible plan.
+    `judged`: by episode id, how many paths a judge counted in a visible plan. `half_width`: say what an interval of so
+    much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.env.table import ENVIRONMENTS
@@ -126,7 +128,10 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None) -> Report:
     paid = _paid(run)
     steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
     results = read_results(run, steps, manifest, ENVIRONMENTS)
-    return _report(manifest, steps, ledger, results, paid=paid, judged=judged)
+    found = _report(manifest, steps, ledger, results, paid=paid, judged=judged)
+    if half_width is None:
+        return found
+    return replace(found, tables=(*found.tables, sizes_table(found.cells, half_width)))
 
 
 def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
