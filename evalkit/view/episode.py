@@ -18,10 +18,10 @@ from evalkit.report.charts.drawing import quoted
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.moves import Move
 from evalkit.report.show import Episode, open_episode
-from evalkit.report.tables import Column, Table, seconds
+from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Part, trajectory_parts
 from evalkit.report.visible import BOUND
-from evalkit.view.grid import Grid, Plot, grid, plot, sql_command
+from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.overview import Fact, run_links
 from evalkit.view.reading import LogState, log_state
 from evalkit.view.render import Frame, Link
@@ -106,7 +106,11 @@ class EpisodePage:
     command: str
     warnings: Sequence[str]
     figures: Sequence[Plot]
-    metrics: Grid | None
+    solved: bool
+    metrics: Mapping[str, str]
+    """Secondary metrics by name."""
+    metrics_query: str
+    metrics_command: str
     periods: Sequence[PeriodView]
     chat: bool
     """Whether the episode is one chat alone."""
@@ -139,7 +143,7 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
     result, run = found.result, str(directory)
     where = "" if offline else f"/run/{quote(name, safe='')}"
     figures = episode_figures(result.environment, found.target, result.id, found.moves)
-    query = _query(result)
+    query, metrics = _query(result), _metrics_query(result)
     return EpisodePage(
         id=result.id,
         heading=f"{result.agent} on {result.instance}",
@@ -151,7 +155,10 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
         command=sql_command(run, query),
         warnings=_warnings(found.moves),
         figures=[plot(one, run) for one in figures],
-        metrics=grid(_metrics(result), run) if result.metrics else None,
+        solved=result.solved,
+        metrics={metric: _rounded(value) for metric, value in result.metrics.items()},
+        metrics_query=metrics,
+        metrics_command=sql_command(run, metrics),
         periods=_bounded(list(_periods(found, _address(where, result) if where else ""))),
         chat=result.periods == 1,
         show=f"evalkit show {run} {result.id}",
@@ -224,26 +231,27 @@ def _period_address(address: str, number: int) -> str:
 def _facts(found: Episode) -> list[Fact]:
     result = found.result
     score = "none" if result.score is None else f"{100 * result.score:.1f}"
-    steps = sum(move.reply is not None for move in found.moves)
+    steps = max(1, sum(move.reply is not None for move in found.moves))
     return [
         Fact(title="Score", value=score, note="owed" if result.score is None else "solved" if result.solved else ""),
         Fact(title="Length", value=_counted(result.periods, "period"), note=_counted(result.steps, "step")),
-        Fact(title="Cost", value=show_usd(result.cost), note=_per(show_usd(result.cost // steps) if steps else "")),
+        Fact(title="Cost", value=show_usd(result.cost), note=_per(result.cost and show_usd(result.cost // steps))),
         Fact(
             title="Tokens",
             value=f"{result.tokens_in + result.tokens_out:,}",
-            note=f"{result.tokens_in:,} in, {result.tokens_out:,} out",
+            note=f"{result.tokens_in:,} in, {result.tokens_out:,} out" if result.tokens_in else "",
         ),
         Fact(
             title="Latency",
             value=seconds(result.latency_s),
-            note=_per(seconds(result.latency_s / steps) if steps else ""),
+            note=_per(seconds(result.latency_s / steps)),
         ),
         Fact(title="Replicate", value=f"{result.replicate}", note=f"prompts: {found.pack}"),
     ]
 
 
-def _per(what: str) -> str:
+def _per(what: str | int) -> str:
+    """`$0.01 a reply`; nothing of nothing."""
     return f"{what} a reply" if what else ""
 
 
@@ -262,20 +270,14 @@ def _query(result: EpisodeResult) -> str:
     )
 
 
-def _metrics(result: EpisodeResult) -> Table:
-    return Table(
-        name="metrics",
-        title="Metrics",
-        columns=(Column(key="metric", title="Metric"), Column(key="value", title="Value", kind="fine")),
-        rows=tuple({"metric": name, "value": value} for name, value in result.metrics.items()),
-        packs=(),
-        query="\n".join(
-            [
-                "select metric, value from scores",
-                f"where episode = {quoted(result.id)} and metric not in ('score', 'solved')",
-            ]
-        ),
-    )
+def _metrics_query(result: EpisodeResult) -> str:
+    chosen = f"where episode = {quoted(result.id)} and metric not in ('score', 'solved')"
+    return "\n".join(["select metric, value from scores", chosen])
+
+
+def _rounded(value: float) -> str:
+    """To three decimals, without zeros at the end."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
 def _warnings(moves: Sequence[Move]) -> list[str]:

@@ -32,6 +32,9 @@ from evalkit.report.moves import Move
 from evalkit.report.tables import Column
 
 
+UNITS = "cost units"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
     """An episode's calls beside an optimal path."""
@@ -140,8 +143,9 @@ def costbench_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
     found = path_of(target, moves)
     if not found.calls:
         return {}
+    calls = f"{len(found.calls):,} call{'s' if len(found.calls) > 1 else ''}"
     spent = f"{found.calls[-1].spent / 100:,.2f} spent, optimal path {sum(found.optimal_costs) / 100:,.2f}"
-    return {0: f"{'goal reached' if found.goal else 'goal not reached'}, {len(found.calls):,} calls, {spent}"}
+    return {0: f"{'goal reached' if found.goal else 'goal not reached'}, {calls}, {spent}"}
 
 
 def _query(episode: str) -> str:
@@ -247,7 +251,16 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
         lost="Lost by the call|,.2f",
         event="Event",
     )
-    title = "cost units"
+    marks: list[tuple[list[Mapping[str, Any]], Spec]] = [
+        (
+            [row for row in drawn if row["total"] is not None],
+            {"type": "line", "strokeWidth": 1.4, "strokeDash": [6, 2]},
+        ),
+        (
+            [row for row in drawn if row["total"] is not None and row.get("lost")],
+            {"type": "point", "filled": True, "size": 60, "opacity": 1},
+        ),
+    ]
     return {
         "width": WIDTH,
         "height": HEIGHT,
@@ -269,26 +282,14 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
             {
                 "data": values([*drawn, *truth]),
                 "mark": {"type": "line", "strokeWidth": 1.4, "point": {"size": 14}},
-                "encoding": {"x": x, "y": quantity("spent", title), "color": compared(), "tooltip": shown},
+                "encoding": {"x": x, "y": quantity("spent", UNITS), "color": compared(), "tooltip": shown},
             },
-            {
-                "data": values(drawn),
-                "layer": [
-                    {
-                        "mark": {"type": "line", "strokeWidth": 1.4, "strokeDash": [6, 2]},
-                        "encoding": {"x": x, "y": quantity("total", title), "color": compared()},
-                    },
-                    {
-                        "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-                        "transform": [{"filter": "datum.lost > 0"}],
-                        "encoding": {
-                            "x": x,
-                            "y": quantity("total", title),
-                            "color": compared(),
-                            "tooltip": shown,
-                        },
-                    },
-                ],
-            },
+            *(_totals(rows, mark, x, shown) for rows, mark in marks if rows),
         ],
     }
+
+
+def _totals(rows: Sequence[Mapping[str, Any]], mark: Spec, x: Spec, shown: Sequence[Spec]) -> Spec:
+    """What is drawn along the cheapest total still possible."""
+    encoding = {"x": x, "y": quantity("total", UNITS), "color": compared(), "tooltip": list(shown)}
+    return {"data": values(rows), "mark": mark, "encoding": encoding}

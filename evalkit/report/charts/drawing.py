@@ -1,6 +1,7 @@
 """What charts of an episode share: plain Vega-Lite for the theme of `report/figures`, and queries of one episode."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from evalkit.report.figures.figure import Figure
@@ -19,6 +20,9 @@ PLAYED, BEST = "agent", "optimum"
 ACTED = "facts->'$.action' is not null"
 """SQL: the steps whose action was accepted."""
 
+LINE = 58
+"""Characters of a line below the title."""
+
 MOST_LABEL = 80
 """Characters of a name in a chart's data."""
 
@@ -29,9 +33,10 @@ Spec = dict[str, Any]
 def figure(
     *, name: str, title: str, spec: Spec, columns: Sequence[Column], rows: Rows, query: str, notes: Sequence[str]
 ) -> Figure:
-    """A figure with the table of its numbers; the spec is described by its first note."""
+    """A figure with the table of its numbers. Its first note says what it shows, and stands below the title too."""
     table = Table(name=f"{name}_numbers", title=title, columns=tuple(columns), rows=tuple(rows), packs=(), query=query)
-    made = {"$schema": SCHEMA, "description": " ".join([f"{title}.", *notes[:1]]), **spec}
+    words = {"text": title, "subtitle": wrap(notes[0], LINE)}
+    made = {"$schema": SCHEMA, "description": f"{title}. {notes[0]}", "title": words, **spec}
     return Figure(name=name, title=title, spec=made, table=table, query=query, notes=tuple(notes))
 
 

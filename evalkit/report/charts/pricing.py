@@ -30,7 +30,7 @@ from evalkit.report.moves import Move
 from evalkit.report.tables import Column
 
 MOST_PRODUCTS = 12
-"""Products whose prices are drawn; all are in the numbers."""
+"""Products whose prices are drawn; the query has all."""
 
 BESIDE = 2
 """Products side by side."""
@@ -117,7 +117,7 @@ def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
         for i in range(shown)
     ]
     charged = [price for one in found for price in (one.prices or ())[:shown]]
-    ends = span(charged, 0.0, max(max(one.best[:shown]) for one in found), most=2.0)
+    ends = span(charged, 0.0, max(max(one.best[:shown]) for one in found), most=0.5)
     facet = shown > 1
     layer: Spec = {
         "layer": [_line("price", "price", ends, found[-1].period)],
@@ -130,8 +130,8 @@ def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
         spec = {"data": values(drawn), "facet": place, "columns": BESIDE, "spec": layer, "spacing": 12}
     rows = [
         {"period": one.period, "product": name, "price": one.prices[i] if one.prices else None, "best": one.best[i]}
-        for one in found
-        for i, name in enumerate(names)
+        for one in found[::every]
+        for i, name in enumerate(names[:shown])
     ]
     notes = [
         "What was charged for a unit beside the price that earns the most in that period, in the game's currency.",
@@ -171,7 +171,7 @@ def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> F
     best = optimum_of(target).profit
     drawn = [{"period": one.period, "who": PLAYED, "profit": one.profit} for one in found if one.prices is not None]
     idle = [{"period": one.period, "profit": 0.0} for one in found if one.prices is None]
-    ends = span([one.profit for one in found], 0.0, best, most=2.0)
+    ends = span([one.profit for one in found], 0.0, best, most=1.0)
     x = periods_axis(found[-1].period)
     y = quantity("profit", "profit a period", scale={"domain": ends, "clamp": True, "nice": False})
     first = target.periods - target.counted
