@@ -31,7 +31,6 @@ from evalkit.report.figures.figure import Figure
 from evalkit.report.moves import Move
 from evalkit.report.tables import Column
 
-
 UNITS = "cost units"
 
 

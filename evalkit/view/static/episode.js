@@ -48,33 +48,35 @@
   addEventListener("hashchange", follow);
   follow();
 
-  const periods = () => all(".period", document);
-  const at = (elements) => {
-    const line = 90;
+  // Where the reader is: what has the focus, else what is at the top of the window.
+  const current = (elements, selector) => {
+    const focused = document.activeElement && document.activeElement.closest(selector);
+    if (focused) return elements.indexOf(focused);
     let place = -1;
-    elements.forEach((element, i) => { if (element.getBoundingClientRect().top < line) place = i; });
+    elements.forEach((element, i) => { if (element.getBoundingClientRect().top < 90) place = i; });
     return place;
   };
-  const turn = async (step) => {
-    const turns = () => all(".period.alone .turn, details.period[open] .turn");
-    const here = turns();
-    const place = at(here) + step;
-    if (here[place]) return show(here[place]);
-    if (!all("details.period").length) return undefined;
-    // Behind the last turn of what is open, the next period is opened; before the first, the one before.
-    const folded = periods();
-    const next = folded[Math.min(Math.max(at(folded) + step, 0), folded.length - 1)];
+  const beside = async (step) => {
+    const periods = all(".period");
+    const next = periods[Math.min(Math.max(current(periods, ".period") + step, 0), periods.length - 1)];
     await open(next);
-    const within = all(".turn", next);
-    return show((step > 0 ? within[0] : within[within.length - 1]) || next);
+    return next;
+  };
+  const turn = async (step) => {
+    const periods = all(".period");
+    const home = periods[Math.max(current(periods, ".period"), 0)];
+    const within = home.tagName === "DETAILS" && !home.open ? [] : all(".turn", home);
+    const next = within[within.length ? current(within, ".turn") + step : -1];
+    if (next) return show(next);
+    // Behind a period's last turn comes the next period, before its first the one before.
+    const other = home.open === false ? home : await beside(step);
+    await open(other);
+    const there = all(".turn", other);
+    return show(there[step > 0 ? 0 : there.length - 1] || other);
   };
   const period = async (step) => {
     const link = document.querySelector(step > 0 ? "a[rel=next]" : "a[rel=prev]");
-    if (link) return link.click();
-    const here = periods();
-    const next = here[Math.min(Math.max(at(here) + step, 0), here.length - 1)];
-    await open(next);
-    return show(next);
+    return link ? link.click() : show(await beside(step));
   };
   const keys = { j: () => turn(1), k: () => turn(-1), "]": () => period(1), "[": () => period(-1) };
   document.addEventListener("keydown", (event) => {
