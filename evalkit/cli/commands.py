@@ -140,6 +140,15 @@ COMMANDS: Mapping[str, Command] = {
         ("evalkit judge runs/mine --model openai/gpt-5 --budget 2",),
         options.judge,
     ),
+    "describe": Command(
+        "make",
+        "what a suite holds: instances, optima, parameters, tools",
+        (
+            "evalkit describe costbench/basic",
+            "evalkit describe procurement/hard --markdown",
+        ),
+        options.describe,
+    ),
     "generate": Command(
         "make",
         "make a suite of fresh instances",

@@ -7,13 +7,14 @@ from pathlib import Path
 import orjson
 
 from evalkit.cli.choosing import run_directory
+from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError, nearest
 from evalkit.report.cells import cells
-from evalkit.report.compare import Comparison, Side, narrowed, same_agents
+from evalkit.report.compare import Side, narrowed, same_agents
 from evalkit.report.compare import compare as build
 from evalkit.report.drift import COLUMNS as DRIFT
 from evalkit.report.drift import drift_notes, versions
-from evalkit.report.tables import as_csv, markdown
+from evalkit.report.tables import markdown
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -32,7 +33,7 @@ def compare(args: argparse.Namespace) -> int:
     elif args.markdown:
         print("\n\n".join(markdown(table) for table in found.tables))
     elif args.csv:
-        _write(found, Path(args.csv))
+        write_csv(Path(args.csv), found.tables)
     else:
         from evalkit.report.terminal import console, print_table
 
@@ -40,16 +41,6 @@ def compare(args: argparse.Namespace) -> int:
         for table in found.tables:
             print_table(table, to)
     return 0
-
-
-def _write(found: Comparison, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for table in found.tables:
-            (folder / f"{table.name}.csv").write_text(as_csv(table), encoding="utf-8", newline="")
-    except OSError as flaw:
-        raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
-    print(f"Wrote {len(found.tables)} tables to {folder}.")
 
 
 def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]:

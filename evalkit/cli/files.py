@@ -1,8 +1,13 @@
-"""Files that a command makes for the user: never over one that is there."""
+"""Files that a command makes for the user: never over one that is there, but for tables made anew."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from evalkit.report.tables import Table
 
 
 def new_file(name: str, ending: str, what: str) -> Path:
@@ -23,3 +28,16 @@ def write_new(path: Path, text: str) -> None:
             file.write(text)
     except OSError as flaw:
         raise UsageError(f"{path} cannot be written: {flaw.strerror or flaw}.") from flaw
+
+
+def write_csv(folder: Path, tables: "Sequence[Table]") -> None:
+    """Write one CSV file a table into a folder, over those of before, and say so. Raises UsageError."""
+    from evalkit.report.tables import as_csv
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            (folder / f"{table.name}.csv").write_text(as_csv(table), encoding="utf-8", newline="")
+    except OSError as flaw:
+        raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
+    print(f"Wrote {len(tables)} tables to {folder}.")

@@ -163,6 +163,17 @@ def generate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
 
 
+def describe(sub: argparse.ArgumentParser) -> None:
+    """Options of `describe`."""
+    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file ending in .jsonl")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the tables as JSON")
+    form.add_argument("--markdown", action="store_true", help="Markdown tables")
+    form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    sub.add_argument("--prompts", metavar="PACK", default="standard", help="the prompt pack that words the tools")
+
+
 def providers(sub: argparse.ArgumentParser) -> None:
     """Options of `providers`."""
     sub.usage = "evalkit providers [-h] [PROVIDER [MODEL ...] | check [PROVIDER ...] [--model MODEL]]"

@@ -8,10 +8,11 @@ from pathlib import Path
 import orjson
 
 from evalkit.cli.choosing import run_directory
+from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError
 from evalkit.report.report import Report
 from evalkit.report.report import report as build
-from evalkit.report.tables import Table, as_csv, markdown
+from evalkit.report.tables import Table, markdown
 
 
 def report(args: argparse.Namespace) -> int:
@@ -28,14 +29,7 @@ def report(args: argparse.Namespace) -> int:
 
         print("\n".join(latex(table) for table in run.tables), end="")
     elif args.csv:
-        folder = Path(args.csv)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for table in run.tables:
-                (folder / f"{table.name}.csv").write_text(as_csv(table), encoding="utf-8", newline="")
-        except OSError as flaw:
-            raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
-        print(f"Wrote {len(run.tables)} tables to {folder}.")
+        write_csv(Path(args.csv), run.tables)
     elif args.figures:
         _write_figures(directory, whole, Path(args.figures))
     else:

@@ -1,0 +1,267 @@
+"""What a suite holds, as tables: its instances by stratum, how large they are, their optima, parameters and tools.
+
+Source: Tables 2, 3 and 5 of the CostBench paper, which have data, tools and parameters; Table 1 of EconAgentBench.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from evalkit.env.environment import Environment, Kit, Pack
+from evalkit.report.tables import Column, Table
+
+Line = Mapping[str, Any]
+"""An instance as a suite's line."""
+
+VALUES_SHOWN = 6
+
+COMBINATIONS = "combinations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number that each instance has."""
+
+    title: str
+    unit: str
+    of: Callable[[Line], float]
+
+
+QUANTITIES: Mapping[str, tuple[Quantity, ...]] = {
+    "costbench": (Quantity(title="Cheapest plan", unit="cost units", of=lambda line: line["optimum"] / 100),),
+    "procurement": (
+        Quantity(title="Best plan", unit="workers supported", of=lambda line: line["optimum"]["workers"]),
+        Quantity(title="Its cost", unit="currency", of=lambda line: line["optimum"]["cost"] / 100),
+    ),
+    "scheduling": (
+        Quantity(
+            title="Random assignment",
+            unit="expected blocking pairs",
+            of=lambda line: line["expected"][0] / line["expected"][1],
+        ),
+    ),
+    "pricing": (
+        Quantity(title="Best prices", unit="profit a period", of=lambda line: line["optimum"]["profit"]),
+        Quantity(title="Their markup", unit="times alpha", of=lambda line: line["optimum"]["markup"]),
+    ),
+}
+"""By environment: what scores are measured against."""
+
+
+def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line], pack: Pack) -> tuple[Table, ...]:
+    """The tables of a suite, in reading order. `pack`: whose words tools are shown in.
+
+    Raises UsageError for a line that is no instance, ValueError without lines.
+    """
+    held = [line if _stored(line) else dict(env.describe(env.load(line))) for line in lines]
+    if not held:
+        raise ValueError("a suite without instances")
+    instances = [env.load(line) for line in held]
+    strata = [env.stratum(one) for one in instances]
+    return (
+        _data(name, env, held, strata, pack),
+        _sizes(env, instances, strata, pack),
+        *([_optima(env, held, strata, pack)] if env.name in QUANTITIES else []),
+        _parameters(env, held, pack),
+        _tools(env, instances[0], held[0]["id"], pack),
+    )
+
+
+def _stored(line: Line) -> bool:
+    """Whether a line holds what scores are measured against, so that nothing need be solved."""
+    return "digest" in line and ("optimum" in line or "expected" in line)
+
+
+def _groups(strata: Sequence[str]) -> dict[str, list[int]]:
+    """Places by stratum, in order of first appearance; all together last, where there are several strata."""
+    found: dict[str, list[int]] = {}
+    for i, stratum in enumerate(strata):
+        found.setdefault(stratum, []).append(i)
+    if len(found) > 1:
+        found["(all)"] = list(range(len(strata)))
+    return found
+
+
+STRATUM = Column(key="stratum", title="Stratum")
+
+
+def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[str], pack: Pack) -> Table:
+    """As CostBench's Table 2: how many instances there are of each kind."""
+    wishes = env.name == "costbench"
+    rows = []
+    for stratum, places in _groups(strata).items():
+        row: dict[str, Any] = {
+            "stratum": stratum,
+            "instances": len(places),
+            "share": 100 * len(places) / len(lines),
+        }
+        if wishes:
+            row["queries"] = len({lines[i]["query"]["id"] for i in places})
+            row[COMBINATIONS] = sum(_combinations(lines[i]) for i in _one_a_task(lines, places))
+        rows.append(row)
+    return Table(
+        name="suite",
+        title=f"Instances of {name}",
+        columns=(
+            STRATUM,
+            *([Column(key=COMBINATIONS, title="Possible wishes", kind="count")] if wishes else []),
+            *([Column(key="queries", title="Queries", kind="count")] if wishes else []),
+            Column(key="instances", title="Instances", kind="count"),
+            Column(key="share", title="Share", kind="percent", unit="% of instances"),
+        ),
+        rows=tuple(rows),
+        packs=(pack.name,),
+        notes=(
+            f"environment {env.name}, version {env.version}; strata are what order and intervals are balanced over",
+            *(
+                ["possible wishes: combinations of the values of all dimensions, in the split that is asked"]
+                if wishes
+                else []
+            ),
+        ),
+    )
+
+
+def _one_a_task(lines: Sequence[Line], places: Iterable[int]) -> list[int]:
+    found: dict[tuple[Any, Any, Any], int] = {}
+    for i in places:
+        found.setdefault((lines[i].get("catalogue"), lines[i].get("task"), lines[i].get("split")), i)
+    return list(found.values())
+
+
+def _combinations(line: Line) -> int:
+    from evalkit.env.costbench.instance import load
+
+    instance = load(line)
+    task = instance.catalogue.tasks[instance.task]
+    return math.prod(len(values) for values in (task.train if instance.split == "train" else task.test).values())
+
+
+def _sizes(env: Environment[Any, Any], instances: Sequence[Any], strata: Sequence[str], pack: Pack) -> Table:
+    """As CostBench's Table 3: how many tools an instance has."""
+    columns = [Column(key="tools", title="Tools", kind="count")]
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for instance, stratum in zip(instances, strata, strict=True):
+        found: dict[str, Any] = {"tools": env.offers(instance)}
+        if env.name == "costbench":
+            found |= _tool_counts(instance)
+        key = (stratum, *found.values())
+        rows.setdefault(key, {"stratum": stratum, **found, "instances": 0})["instances"] += 1
+    if env.name == "costbench":
+        columns = [
+            Column(key="sequence", title="Task sequence", kind="count", unit="atomic tools to the goal"),
+            Column(key="atomic", title="Atomic tools", kind="count"),
+            Column(key="composite", title="Composite tools", kind="count"),
+            *columns,
+        ]
+    return Table(
+        name="suite_tool_counts",
+        title="Tools of an instance",
+        columns=(STRATUM, *columns, Column(key="instances", title="Instances", kind="count")),
+        rows=tuple(rows.values()),
+        packs=(pack.name,),
+        notes=("tools: those that a request offers at most",),
+    )
+
+
+def _tool_counts(instance: Any) -> dict[str, int]:
+    from evalkit.env.costbench.events import world_of
+
+    world = world_of(instance)
+    atomic = sum(tool.size == 1 for tool in world.tools)
+    return {"sequence": world.length, "atomic": atomic, "composite": len(world.tools) - atomic}
+
+
+def _optima(env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[str], pack: Pack) -> Table:
+    rows = []
+    for quantity in QUANTITIES[env.name]:
+        for stratum, places in _groups(strata).items():
+            values = [quantity.of(lines[i]) for i in places]
+            rows.append(
+                {
+                    "quantity": f"{quantity.title} ({quantity.unit})",
+                    "stratum": stratum,
+                    "least": min(values),
+                    "median": median(values),
+                    "most": max(values),
+                    "instances": len(values),
+                }
+            )
+    return Table(
+        name="suite_optima",
+        title="What scores are measured against",
+        columns=(
+            Column(key="quantity", title="Quantity", group=True),
+            STRATUM,
+            Column(key="least", title="Least", kind="number"),
+            Column(key="median", title="Median", kind="number"),
+            Column(key="most", title="Most", kind="number"),
+            Column(key="instances", title="Instances", kind="count"),
+        ),
+        rows=tuple(rows),
+        packs=(pack.name,),
+    )
+
+
+def _parameters(env: Environment[Any, Any], lines: Sequence[Line], pack: Pack) -> Table:
+    """As CostBench's Table 5: each parameter's values in the suite."""
+    return Table(
+        name="suite_parameters",
+        title="Parameters",
+        columns=(
+            Column(key="parameter", title="Parameter"),
+            Column(key="values", title="In this suite"),
+            Column(key="default", title="Default"),
+            Column(key="help", title="Meaning"),
+        ),
+        rows=tuple(
+            {
+                "parameter": name,
+                "values": shown_values([line.get(name, parameter.default) for line in lines]),
+                "default": shown_values([parameter.default]),
+                "help": parameter.help,
+            }
+            for name, parameter in env.parameters.items()
+        ),
+        packs=(pack.name,),
+    )
+
+
+def shown_values(values: Iterable[Any]) -> str:
+    """The different values of a parameter: one, a few, or from which to which with their number."""
+    found = sorted(set(values), key=lambda value: (value is None, str(type(value)), value))
+    if len(found) <= VALUES_SHOWN:
+        return ", ".join(map(_shown, found))
+    return f"{_shown(found[0])} to {_shown(found[-1])} ({len(found)} values)"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "by rule"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _tools(env: Environment[Any, Any], instance: Any, name: str, pack: Pack) -> Table:
+    """The tools that the first instance's first request offers, as an agent reads of them."""
+    tools = env.tools(env.start(instance, Kit(pack=pack)))
+    rows = []
+    for tool in tools:
+        properties = tool.parameters.get("properties")
+        names = properties if isinstance(properties, Mapping) else {}
+        rows.append({"tool": tool.name, "arguments": ", ".join(names), "description": tool.description})
+    return Table(
+        name="suite_tools",
+        title=f"Tools of {name}",
+        columns=(
+            Column(key="tool", title="Tool"),
+            Column(key="arguments", title="Arguments"),
+            Column(key="description", title="What it says of itself"),
+        ),
+        rows=tuple(rows),
+        packs=(pack.name,),
+        notes=("of the suite's first instance, in its first request",),
+    )
