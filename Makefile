@@ -19,7 +19,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check format bench conform soak chaos chaos sdks lock wheel setup clean
+.PHONY: help run test check format bench conform soak chaos sdks lock wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -50,9 +50,6 @@ conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=di
 
 soak: $(READY) ## kill and resume, many times in a row (minutes)
 	$(PY) -m pytest -m soak
-
-chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
-	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
 
 chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
 	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
