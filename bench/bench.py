@@ -86,11 +86,12 @@ def main() -> int:
     import planning
     import pricing
     import procurement
+    import results
     import turns
 
     with tempfile.TemporaryDirectory() as folder:
         kept = [throughput(Path(folder))]
-    for part in (kernels, procurement, pricing, planning, episodes, turns):
+    for part in (kernels, procurement, pricing, planning, episodes, turns, results):
         print()
         kept.append(part.main())
     return 0 if all(kept) else 1
