@@ -103,6 +103,7 @@ def report(sub: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
     form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML in this directory")
+    form.add_argument("--html", metavar="FILE", help="tables, figures and some trajectories in one page, offline")
     sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
     sub.add_argument("--half-width", metavar="X", type=float, help="add what an interval of ± X takes (0.05: 5 points)")
     part = sub.add_argument_group("other tables, instead of the report's own")

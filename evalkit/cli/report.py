@@ -1,4 +1,4 @@
-"""`evalkit report`: a run's tables on the terminal, as Markdown, LaTeX, CSV or JSON, and as figures."""
+"""`evalkit report`: a run's tables on the terminal, as Markdown, LaTeX, CSV or JSON, as figures, as one page."""
 
 import argparse
 import sys
@@ -18,6 +18,8 @@ from evalkit.report.tables import Table, markdown
 def report(args: argparse.Namespace) -> int:
     """Print the tables."""
     directory = run_directory(args.run)
+    if args.html:
+        return _write_page(directory, Path(args.html))
     whole = build(directory, judged=_judged(directory, args.judged), half_width=_half_width(args.half_width))
     run = _chosen(args, directory, whole)
     if args.json:
@@ -36,6 +38,14 @@ def report(args: argparse.Namespace) -> int:
         from evalkit.report.terminal import print_report
 
         print_report(run)
+    return 0
+
+
+def _write_page(directory: Path, file: Path) -> int:
+    from evalkit.view.offline import write_page
+
+    size, held = write_page(directory, file)
+    print(f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {held:,} trajectories. It opens offline.")
     return 0
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from evalkit.errors import RunError
 from evalkit.money import show_usd
-from evalkit.report.charts.build import episode_figures, period_lines
+from evalkit.report.charts.build import CHARTS, episode_figures, period_lines
 from evalkit.report.charts.drawing import quoted
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.moves import Move
@@ -31,6 +31,9 @@ INLINE = 600_000
 
 FULL = 200_000
 """Characters of one text where a period is shown in full."""
+
+OFFLINE = 120_000
+"""The same where many episodes share one file."""
 
 OPEN = 3
 """Periods up to which all are unfolded at once."""
@@ -106,6 +109,8 @@ class EpisodePage:
     command: str
     warnings: Sequence[str]
     figures: Sequence[Plot]
+    drawable: bool
+    """Whether episodes of its environment have charts."""
     solved: bool
     metrics: Mapping[str, str]
     """Secondary metrics by name."""
@@ -155,11 +160,14 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
         command=sql_command(run, query),
         warnings=_warnings(found.moves),
         figures=[plot(one, run) for one in figures],
+        drawable=result.environment in CHARTS,
         solved=result.solved,
         metrics={metric: _rounded(value) for metric, value in result.metrics.items()},
         metrics_query=metrics,
         metrics_command=sql_command(run, metrics),
-        periods=_bounded(list(_periods(found, _address(where, result) if where else ""))),
+        periods=_bounded(
+            list(_periods(found, _address(where, result) if where else "")), OFFLINE if offline else INLINE
+        ),
         chat=result.periods == 1,
         show=f"evalkit show {run} {result.id}",
     )
@@ -366,9 +374,9 @@ def _numbers(rows: Sequence[Mapping[str, int | float]], *, turns: bool = False) 
     return " · ".join([*count, *tokens, *([show_usd(cost)] if cost else []), seconds(latency)])
 
 
-def _bounded(periods: Sequence[PeriodView]) -> list[PeriodView]:
+def _bounded(periods: Sequence[PeriodView], room: int) -> list[PeriodView]:
     """The periods with as much text as a page may hold: warned ones first, then from the first on."""
-    room, kept = INLINE, set[int]()
+    kept = set[int]()
     for one in sorted(periods, key=lambda one: (not one.warned, one.number)):
         size = _size(one)
         if size > room and kept:

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from evalkit.money import show_usd
 from evalkit.report.cells import Cell
+from evalkit.report.quotes import quotes_table
 from evalkit.report.tables import Table
 from evalkit.view.grid import Grid, Href, Plot, grid, plot, sql_command
 from evalkit.view.reading import Reading
@@ -15,6 +16,9 @@ from evalkit.view.render import Frame, Link
 
 EPISODES = "episodes"
 """The column whose numbers lead to the episodes they count."""
+
+DRAWING_S = 2
+"""Seconds after which a page without its figures is asked for again."""
 
 WHY = {
     "budget": "the budget was reached",
@@ -56,6 +60,8 @@ class Overview:
     warnings: Sequence[str]
     figures: Sequence[Plot]
     tables: Sequence[Grid]
+    drawing: bool = False
+    """Whether figures are still being made."""
 
 
 def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
@@ -78,8 +84,22 @@ def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
         tables=[
             grid(one, run, csv=csv(one), href=None if offline else _to_episodes(one, reading.report.cells, where))
             for one in reading.report.tables
-        ],
+        ]
+        + _quoted(reading, run, "" if offline else where),
+        drawing=not reading.whole and not reading.figures,
     )
+
+
+def _quoted(reading: Reading, run: str, where: str) -> list[Grid]:
+    """The table of quoted errors, each leading to the place it is quoted from; none where there is no error."""
+    if not reading.quotes:
+        return []
+    table = quotes_table(reading.quotes, reading.report.cells, run)
+    places = {
+        id(row): f"{where}/episode/{quote(one.example.id, safe='')}#p{one.period}t{one.turn}"
+        for row, one in zip(table.rows, reading.quotes, strict=True)
+    }
+    return [grid(table, run, href=(lambda row, key: places[id(row)] if key == "kind" else "") if where else None)]
 
 
 FACTS = """\
@@ -149,7 +169,7 @@ def warnings(reading: Reading) -> list[str]:
         found.append(f"{show_usd(status.crash_charges)} of the money are crash charges that nobody has confirmed.")
     for table in report.tables:
         found += [note for note in table.notes if note.startswith(("drift:", "void"))]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *([reading.flaw] if reading.flaw else [])]))
 
 
 def _to_episodes(table: Table, cells: Sequence[Cell], where: str) -> Href | None:
@@ -176,6 +196,7 @@ def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame
         sections=[Link(title="Summary", href="#summary"), *plots, *tables],
         figures=bool(page.figures),
         offline=offline,
+        refresh_s=DRAWING_S if page.drawing else 0,
     )
 
 

@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from evalkit.report.figures.build import figures
+from evalkit.errors import EvalkitError
+from evalkit.report.figures.build import run_figures
 from evalkit.report.figures.figure import Figure
+from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.run.status import Status, read_status
 from evalkit.store.lock import holder
@@ -31,6 +33,12 @@ class Reading:
     directory: Path
     report: Report
     figures: tuple[Figure, ...]
+    quotes: tuple[Quote, ...]
+    """One trajectory quoted for each kind of error."""
+    whole: bool
+    """Whether figures and quotes are there: they take longer than the rest."""
+    flaw: str
+    """Why there are no quotes though the run has ended episodes; empty otherwise."""
     status: Status
     budget: int | None
     """In pico-dollars, of the last session; None: it had none."""
@@ -52,7 +60,7 @@ class Reading:
 
 
 def read_run(directory: Path) -> Reading:
-    """Everything, from the run's directory. Raises RunError if it is none, CorruptLogError if its log is damaged."""
+    """All but figures and quotes. Raises RunError if there is no run, CorruptLogError if its log is damaged."""
     began, state = time.time(), log_state(directory)
     made = report(directory)
     started, ended = _last_session(directory)
@@ -60,7 +68,10 @@ def read_run(directory: Path) -> Reading:
     return Reading(
         directory=directory,
         report=made,
-        figures=figures(made),
+        figures=(),
+        quotes=(),
+        whole=False,
+        flaw="",
         status=read_status(directory),
         budget=budget if isinstance(budget, int) else None,
         stopped=str(ended.get("reason", "")),
@@ -69,6 +80,20 @@ def read_run(directory: Path) -> Reading:
         at=began,
         took_s=time.time() - began,
     )
+
+
+def completed(reading: Reading) -> Reading:
+    """The same with figures and quotes. Raises CorruptLogError if the log is damaged."""
+    began, directory, made = time.time(), reading.directory, reading.report
+    flaw, found = "", tuple[Quote, ...]()
+    try:
+        found = run_quotes(directory, made.manifest, made.cells)
+    except EvalkitError as error:
+        # A run of another evalkit may be one that this one cannot replay; its numbers stand all the same.
+        flaw = f"No trajectory is quoted, since replay fails: {error}"
+    drawn = run_figures(directory, made)
+    took = reading.took_s + time.time() - began
+    return replace(reading, figures=drawn, quotes=found, whole=True, flaw=flaw, took_s=took)
 
 
 def log_state(directory: Path) -> LogState:

@@ -4,7 +4,7 @@ import base64
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,10 @@ class Frame:
     """Whether the live page's script is loaded."""
     refresh_s: int = 0
     """Seconds after which the page is asked for again; 0: never."""
+
+    def with_sections(self, *more: Link) -> "Frame":
+        """The same with further parts of the page."""
+        return replace(self, sections=(*self.sections, *more))
 
 
 def render(template: str, frame: Frame, **values: Any) -> str:

@@ -1,4 +1,4 @@
-"""The runs that are shown, and what has been read of each: read once a state of its log, in the background.
+"""The runs that are shown, and what has been read of each: once a state of its log, in the background, in two parts.
 
 A page never waits long: what is not read yet is said to be computed, and what has changed since is shown as it was
 until the new is there.
@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.errors import RunError, nearest
 from evalkit.store.manifest import FILE as MANIFEST
-from evalkit.view.reading import LogState, Reading, log_state, read_run
+from evalkit.view.reading import LogState, Reading, completed, log_state, read_run
 
 PATIENCE_S = 0.6
 """How long a page waits for what is being read before it says so."""
@@ -73,7 +73,7 @@ class Shelf:
         self._look(slot, directory, front=True)
         if slot.done is None and slot.coming is not None:
             await asyncio.wait([asyncio.wrap_future(slot.coming)], timeout=PATIENCE_S)
-            self._take(slot)
+            self._look(slot, directory, front=True)
         if slot.done is None and slot.flaw is not None:
             raise slot.flaw
         return slot.done
@@ -90,18 +90,20 @@ class Shelf:
         return "" if slot is None or slot.flaw is None else str(slot.flaw)
 
     def _look(self, slot: _Slot, directory: Path, *, front: bool) -> None:
-        """Start a reading if the last is not of the log as it is; one that waits behind others comes to the front."""
+        """Read what is not read of the log as it is, or not whole; what waits in the back comes in front."""
         self._take(slot)
         if slot.coming is not None:
             if not front or slot.in_front or not slot.coming.cancel():
                 return
             slot.coming = None
-        if slot.done is not None and not _stale(slot.done):
-            return
-        if slot.flaw is not None and slot.tried == log_state(directory):
-            return
-        slot.in_front, slot.tried = front, log_state(directory)
-        slot.coming = (self._front if front else self._back).submit(read_run, directory)
+        pool, slot.in_front = self._front if front else self._back, front
+        if slot.done is None or _stale(slot.done):
+            state = log_state(directory)
+            if slot.flaw is None or slot.tried != state:
+                slot.tried = state
+                slot.coming = pool.submit(read_run, directory)
+        elif not slot.done.whole and slot.flaw is None:
+            slot.coming = pool.submit(completed, slot.done)
 
     def _take(self, slot: _Slot) -> None:
         """Keep what has come."""
@@ -111,8 +113,12 @@ class Shelf:
         if coming.cancelled():
             return
         slot.flaw = coming.exception()
-        if slot.flaw is None:
-            slot.done = coming.result()
+        if slot.flaw is not None:
+            return
+        came, before = coming.result(), slot.done
+        if not came.whole and before is not None:
+            came = replace(came, figures=before.figures, quotes=before.quotes)
+        slot.done = came
 
 
 def _stale(done: Reading) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from evalkit.view.reading import Reading, read_run
+from evalkit.view.reading import Reading, completed, read_run
 from evalkit.view.server import serving
 from evalkit.view.shelf import Shelf
 from tests.run.running import go
@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def reading(run: Path) -> Reading:
-    return read_run(run)
+    return completed(read_run(run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ async def client(shelf: Shelf) -> AsyncIterator[tuple[str, Get]]:
             while True:
                 async with session.request(method, url + path, headers=headers) as answer:
                     said = Said(answer.status, await answer.text(), dict(answer.headers))
-                if said.status != 202:
+                if said.status != 202 and "Figures are being drawn" not in said.text:
                     return said
                 await asyncio.sleep(0.01)
 

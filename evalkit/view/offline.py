@@ -1,0 +1,146 @@
+"""A run in one HTML file that opens anywhere: all tables and figures, and some trajectories. It asks for nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalkit.errors import EvalkitError, UsageError
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.quotes import Quote
+from evalkit.report.tables import Column, Table
+from evalkit.view.episode import EpisodePage, episode_page
+from evalkit.view.grid import grid
+from evalkit.view.overview import overview, overview_frame
+from evalkit.view.reading import completed, read_run
+from evalkit.view.render import Link, environment, render
+
+MOST_BYTES = 12_000_000
+"""Of all trajectories together."""
+MOST = 40
+"""Trajectories."""
+
+COLUMNS = (
+    Column(key="why", title="Chosen as"),
+    Column(key="episode", title="Episode"),
+    Column(key="agent", title="Agent"),
+    Column(key="suite", title="Suite"),
+    Column(key="instance", title="Instance"),
+    Column(key="replicate", title="Repl.", kind="count"),
+    Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+    Column(key="ending", title="Ending"),
+    Column(key="steps", title="Steps", kind="count"),
+)
+
+QUERY = """\
+select episode, agent, suite, instance, replicate, 100 * score as score, ending, steps from episodes where used
+-- chosen: the quoted one of each kind of error; then of each agent on each suite the worst, the best and the median
+-- score, of equal ones the first in the order of admission"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A trajectory that the file holds."""
+
+    episode: EpisodeResult
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """A trajectory as the file holds it."""
+
+    id: str
+    html: str
+    """Rendered, and so escaped."""
+
+
+def write_page(directory: Path, file: Path) -> tuple[int, int]:
+    """Write the file; (its bytes, how many trajectories it holds). Raises UsageError where it cannot be written, else
+    as `offline_page`."""
+    text, held = offline_page(directory)
+    try:
+        size = file.write_bytes(text.encode())
+    except OSError as flaw:
+        raise UsageError(f"--html: {file} cannot be written: {flaw}") from flaw
+    return size, held
+
+
+def offline_page(directory: Path) -> tuple[str, int]:
+    """(the file's text, how many trajectories it holds). Raises RunError, CorruptLogError."""
+    reading = completed(read_run(directory))
+    name = reading.report.manifest.name
+    known = sum(len(cell.episodes) for cell in reading.report.cells)
+    inside, kept = list[Inside](), list[Chosen]()
+    room = MOST_BYTES
+    for one in chosen(reading.report.cells, reading.quotes):
+        html = _trajectory(directory, name, one.episode.id)
+        if len(html.encode()) > room:
+            break
+        if not html:
+            continue
+        room -= len(html.encode())
+        kept.append(one)
+        inside.append(Inside(id=one.episode.id, html=html))
+        if len(kept) == MOST:
+            break
+    page = overview(reading, name, offline=True)
+    frame = overview_frame(page, name, offline=True)
+    frame = frame.with_sections(Link(title="Trajectories", href="#trajectories"))
+    table = _table(kept, known)
+    made = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
+    return render("offline.html", frame, page=page, inside=inside, chosen=made), len(kept)
+
+
+def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[Chosen]:
+    """The trajectories worth a place, in order: those quoted for errors, then cells' worst, best and median."""
+    found: dict[str, Chosen] = {}
+    for one in quotes:
+        found.setdefault(one.example.id, Chosen(episode=one.example, why=f"error: {one.kind}"))
+    for why, pick in (("worst", 0.0), ("best", 1.0), ("median", 0.5)):
+        for episode in _ranked(cells, pick):
+            found.setdefault(episode.id, Chosen(episode=episode, why=f"{why} of its cell"))
+    return list(found.values())
+
+
+def _ranked(cells: Sequence[Cell], share: float) -> Iterator[EpisodeResult]:
+    """Of each cell, the episode that has this share of the others below it."""
+    for cell in cells:
+        scored = sorted((one for one in cell.prefix if one.score is not None), key=lambda one: one.score or 0.0)
+        if scored:
+            score = scored[round(share * (len(scored) - 1))].score
+            yield next(one for one in scored if one.score == score)
+
+
+def _trajectory(directory: Path, name: str, episode: str) -> str:
+    """The episode's page without what surrounds it; empty where this evalkit cannot replay it."""
+    try:
+        page: EpisodePage = episode_page(directory, name, episode, offline=True)
+    except EvalkitError:
+        return ""
+    return environment().get_template("trajectory.html").render(page=page)
+
+
+def _table(kept: Sequence[Chosen], known: int) -> Table:
+    return Table(
+        name="chosen",
+        title="Trajectories",
+        columns=COLUMNS,
+        rows=tuple(
+            {
+                "why": one.why,
+                "id": one.episode.id,
+                "episode": one.episode.id[:10],
+                **{name: getattr(one.episode, name) for name in ("agent", "suite", "instance", "replicate", "steps")},
+                "score": None if one.episode.score is None else 100 * one.episode.score,
+                "ending": one.episode.ending,
+            }
+            for one in kept
+        ),
+        packs=("",),
+        notes=(
+            f"this file holds {len(kept):,} of the run's {known:,} trajectories, long ones in part; `evalkit view` and "
+            "`evalkit show` show all of them, and the run directory holds every reply",
+        ),
+        query=QUERY,
+    )
