@@ -22,7 +22,7 @@ from evalkit.report.figures.behaviour import spearman
 from evalkit.report.figures.build import figures, run_figures
 from evalkit.report.figures.draw import bundle, page, png, script_json, svg
 from evalkit.report.figures.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import apart, reach, told_apart
+from evalkit.report.figures.marks import apart, reach, spec_of, told_apart
 from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.theme import DARK, LIGHT, config
@@ -379,6 +379,21 @@ def test_many_cells_are_thinned_and_say_so() -> None:
     assert len(kept) <= MOST_MARKS
     assert {row["suite"] for row in kept} == set(suites[:6])
     assert len(notes) == 2
+
+
+def test_absurd_prices_leave_the_others_readable(made: dict[str, Figure]) -> None:
+    found = [
+        {"suite": "s", "agent": "a", "period": period, "value": value, "low": 0.0, "high": 2 * value, "episodes": 3}
+        for period, value in enumerate([1.0, 1e13, 1.2, 1e300])
+    ]
+    spec = spec_of(curves._chart(["a"], curves.CURVES[3], found), "Prices")
+    domains = [
+        layer["encoding"]["y"]["scale"]["domain"]
+        for layer in spec["spec"]["layer"]
+        if "scale" in layer["encoding"]["y"]
+    ]
+    assert domains == [[0, 4]]
+    assert png(replace(made["figure_prices"], spec=spec))
 
 
 def test_a_figure_is_of_a_table_with_its_query(the_report: Report) -> None:

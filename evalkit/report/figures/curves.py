@@ -51,6 +51,10 @@ class Curve:
     about: str
     ends: tuple[float, float]
     series: Series
+    most: tuple[float, float]
+    """Ends of the axis at most: one episode's absurd price must not flatten all others."""
+    middle: str = "mean"
+    """What the line is: `mean`, or `median` where values have no bound."""
     line: float | None = None
     """Where the optimum lies, if the axis does not end there."""
 
@@ -113,6 +117,7 @@ CURVES = (
         axis="Value of the best plan so far (% of optimum)",
         about="procurement_so_far",
         ends=(0, 100),
+        most=(0, 105),
         series=procurement_so_far,
     ),
     Curve(
@@ -122,6 +127,7 @@ CURVES = (
         axis="Score of the last assignment (100 = stable)",
         about="scheduling_quality",
         ends=(0, 100),
+        most=(-100, 105),
         series=scheduling_quality,
     ),
     Curve(
@@ -131,6 +137,7 @@ CURVES = (
         axis="Profit of the period (% of optimum)",
         about="pricing_profit",
         ends=(0, 100),
+        most=(-200, 120),
         series=pricing_profit,
     ),
     Curve(
@@ -140,6 +147,8 @@ CURVES = (
         axis="Price / best price of the period",
         about="pricing_prices",
         ends=(0.5, 1.5),
+        most=(0, 4),
+        middle="median",
         series=pricing_prices,
         line=1.0,
     ),
@@ -151,7 +160,7 @@ from steps where environment = '{environment}' and (facts->'$.action') is not nu
     and episode in (select episode from episodes where used)
 order by suite, agent, replicate, instance, period
 -- value: evalkit.report.figures.curves.{function} of an episode's instance and these actions;
--- mean and quartiles (25 %, 75 %) over the first {each} episodes of each suite and agent"""
+-- {middle} and quartiles (25 %, 75 %) over the first {each} episodes of each suite and agent"""
 
 
 _ACTIONS = """\
@@ -197,20 +206,23 @@ def _figure(
             Column(key="suite", title="Suite", group=True),
             AGENT,
             Column(key="period", title="Period", kind="count"),
-            Column(key="value", title="Mean", kind="fine", unit=curve.axis),
+            Column(key="value", title=curve.middle.capitalize(), kind="fine", unit=curve.axis),
             Column(key="low", title="25 %", kind="fine", unit=curve.axis),
             Column(key="high", title="75 %", kind="fine", unit=curve.axis),
             Column(key="episodes", title="Episodes", kind="count"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        query=_QUERY.format(environment=curve.environment, function=curve.about, each=each),
+        query=_QUERY.format(environment=curve.environment, function=curve.about, each=each, middle=curve.middle),
     )
     drawn, notes = _thinned(rows)
     cut = [cell for cell in cells if len(cell.prefix) > each]
     if cut:
         notes += (f"of the first {each:,} episodes of each agent and suite",)
-    words = [curve.axis, "Line: mean over episodes; band: the middle half of them"]
+    low, high = curve.most
+    if any(not low <= row[key] <= high for row in drawn for key in ("value", "low", "high")):
+        notes += (f"what is below {low:g} or above {high:g} is cut off; all is in the table",)
+    words = [curve.axis, f"Line: {curve.middle} over episodes; band: the middle half of them"]
     spec = spec_of(_chart(agents, curve, clean(drawn)), curve.title, words)
     return Figure(name=curve.name, title=curve.title, spec=spec, table=table, query=table.query, notes=notes)
 
@@ -227,14 +239,14 @@ def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], eac
     values = np.array([curve.series(loaded[one.instance], actions.get(one.id, ()), periods) for one in played])
     for period in range(periods):
         there = values[:, period]
-        there = there[~np.isnan(there)]
+        there = there[np.isfinite(there)]
         if len(there):
-            low, high = np.quantile(there, (0.25, 0.75)).tolist()
+            low, middle, high = np.quantile(there, (0.25, 0.5, 0.75)).tolist()
             yield {
                 "suite": cell.suite.name,
                 "agent": cell.agent,
                 "period": period,
-                "value": float(there.mean()),
+                "value": float(there.mean()) if curve.middle == "mean" else middle,
                 "low": low,
                 "high": high,
                 "episodes": len(there),
@@ -261,22 +273,30 @@ def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
 
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     look = by_agent(agents, shown, lines=True)
-    scale = alt.Scale(domain=reach(rows, ("value", "low", "high"), *curve.ends), nice=False)
-    base = alt.Chart().encode(x=alt.X("period:Q", title="Period", axis=alt.Axis(grid=False)), color=look["color"])
+    low, high = reach(rows, ("value", "low", "high"), *curve.ends)
+    low, high = max(low, curve.most[0]), min(high, curve.most[1])
+    # Marks far outside would be clipped as well, but the drawing of PNGs does not survive them.
+    beyond = 0.2 * (high - low)
+    near = {f"{key}_at": f"clamp(datum.{key}, {low - beyond}, {high + beyond})" for key in ("value", "low", "high")}
+    scale = alt.Scale(domain=[low, high], nice=False)
+    x = alt.X("period:Q", title="Period", axis=alt.Axis(grid=False))
+    base = alt.Chart().transform_calculate(**near).encode(x=x, color=look["color"])
     tips = tooltip(
         suite="Suite",
         agent="Agent",
         period="Period",
-        value="Mean|.2f",
+        value=f"{curve.middle.capitalize()}|.2f",
         low="25 %|.2f",
         high="75 %|.2f",
         episodes="Episodes|,",
     )
-    y = alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
+    y = alt.Y("value_at:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
     layers = [
-        base.mark_area(opacity=0.16).encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
-        base.mark_line(strokeWidth=1.6).encode(y=y, strokeDash=look["strokeDash"]),
-        base.mark_point(size=60, opacity=0, filled=True).encode(y=alt.Y("value:Q", title=None), tooltip=tips),
+        base.mark_area(clip=True, opacity=0.16).encode(y=alt.Y("low_at:Q", title=None), y2="high_at:Q"),
+        base.mark_line(clip=True, strokeWidth=1.6).encode(y=y, strokeDash=look["strokeDash"]),
+        base.mark_point(clip=True, size=60, opacity=0, filled=True).encode(
+            y=alt.Y("value_at:Q", title=None), tooltip=tips
+        ),
     ]
     if curve.line is not None:
         rule = alt.Chart().mark_rule(strokeDash=[4, 3], opacity=0.6)

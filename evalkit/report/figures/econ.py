@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 from evalkit.report.cells import Cell
 from evalkit.report.econ import ENVIRONMENTS, LEVELS
 from evalkit.report.figures.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import bounds, by_agent, clean, data, dotted, in_order, reach, spec_of, tooltip
+from evalkit.report.figures.marks import (
+    bounds,
+    by_agent,
+    clean,
+    data,
+    dotted,
+    in_order,
+    names_axis,
+    reach,
+    spec_of,
+    tooltip,
+)
 from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, packs_of
@@ -146,7 +157,7 @@ def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environme
         mine = [row for row in rows if row["measure"] == measure]
         if not mine:
             continue
-        axis = alt.Axis(ticks=False, domain=False, labels=not sides)
+        axis = names_axis(labels=not sides)
         dots = (
             alt.Chart(data(mine))
             .mark_point(filled=True, size=28, opacity=0.45)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.theme import DASHES, LIGHT, SHAPES
+from evalkit.report.figures.theme import DASHES, LIGHT, LONGEST_NAME, SHAPES, WIDTH
 from evalkit.report.tables import MISSING
 from evalkit.report.visible import visible
 
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
 MOST_BESIDE = 4
 """Entries of a legend in one row."""
+
+LETTER = 6.2
+"""Width of an average letter of a label, in pixels."""
+
+HEAD, TAIL = 11, 14
+"""Letters of a long name that are kept: models of one maker differ at the end."""
+
+SHORT = (
+    f"length(datum.label) > {HEAD + TAIL + 1}"
+    f" ? slice(datum.label, 0, {HEAD}) + '…' + slice(datum.label, -{TAIL}) : datum.label"
+)
+"""Vega expression: a label, cut in its middle where it is long. The tooltip has it whole."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -48,9 +60,13 @@ def by_agent(
     import altair as alt
 
     everyone, present = [visible(one) for one in agents], {visible(one) for one in shown}
-    symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260} if lines else {}
+    symbol: dict[str, Any] = {"symbolStrokeWidth": 0}
+    if lines:
+        symbol = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
     values = [one for one in everyone if one in present]
-    place = alt.Legend(title=None, values=values, columns=min(MOST_BESIDE, len(present)), symbolOpacity=1, **symbol)
+    widest = min(LONGEST_NAME, LETTER * max(map(len, values), default=1)) + 34
+    columns = max(1, min(MOST_BESIDE, len(values), int((WIDTH + 60) // widest)))
+    place = alt.Legend(title=None, values=values, columns=columns, symbolOpacity=1, labelExpr=SHORT, **symbol)
     colours = alt.Scale(domain=everyone)
     turns = [i // len(LIGHT) % len(SHAPES) for i in range(len(everyone))]
     shapes = alt.Scale(domain=everyone, range=[SHAPES[turn] for turn in turns])
@@ -60,6 +76,18 @@ def by_agent(
         "shape": alt.Shape("agent:N", scale=shapes, legend=place if legend else None),
         "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=place if lines else None),
     }
+
+
+def names_axis(*, labels: bool = True) -> "alt.Axis":
+    """An axis of names: no line, no ticks, long ones cut."""
+    import altair as alt
+
+    return alt.Axis(ticks=False, domain=False, grid=False, labels=labels, labelExpr=SHORT)
+
+
+def shortened(name: str) -> str:
+    """A name as `SHORT` cuts it."""
+    return f"{name[:HEAD]}…{name[-TAIL:]}" if len(name) > HEAD + TAIL + 1 else name
 
 
 def dotted(look: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from evalkit.report.figures.marks import (
     data,
     dotted,
     in_order,
+    names_axis,
     reach,
     spec_of,
     suite_of,
@@ -139,7 +140,7 @@ def _latency_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Dr
     shown = in_order(agents, rows)
     look = dotted(by_agent(agents, shown, legend=False))
     tips = tooltip(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,")
-    y = alt.Y("agent:N", title=None, sort=shown, axis=alt.Axis(ticks=False, domain=False))
+    y = alt.Y("agent:N", title=None, sort=shown, axis=names_axis())
     base = alt.Chart(data(rows)).encode(y=y, tooltip=tips)
     spread = alt.Scale(type="log", padding=12, nice=False)
     x = alt.X(

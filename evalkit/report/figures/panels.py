@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.marks import Rows, apart, by_agent, clean, data, dotted, in_order, reach, tooltip
+from evalkit.report.figures.marks import (
+    Rows,
+    apart,
+    by_agent,
+    clean,
+    data,
+    dotted,
+    in_order,
+    names_axis,
+    reach,
+    shortened,
+    tooltip,
+)
 from evalkit.report.figures.theme import WIDTH
 
 if TYPE_CHECKING:
@@ -73,7 +85,7 @@ class Panels:
         if named:
             self._place_labels()
             layers.append(
-                base.mark_text(align="left", dx=10, limit=100)
+                base.mark_text(align="left", dx=10)
                 .transform_filter("datum.label != null")
                 .encode(y=alt.Y("label_at:Q", title=None), text="label:N")
             )
@@ -95,7 +107,7 @@ class Panels:
             for row, at in zip(
                 ends.values(), apart([row["value"] for row in ends.values()], least, self._range), strict=True
             ):
-                row["label"], row["label_at"] = row["agent"], at
+                row["label"], row["label_at"] = shortened(row["agent"]), at
 
     def dots(self) -> "Drawing":
         """A parameter of words."""
@@ -108,7 +120,7 @@ class Panels:
             title=None,
             sort=list(dict.fromkeys(str(row["x"]) for row in self._rows)),
             scale=alt.Scale(paddingInner=0.25),
-            axis=alt.Axis(ticks=False, domain=False),
+            axis=names_axis(),
         )
         for row in self._rows:
             row["x"] = str(row["x"])
@@ -130,7 +142,7 @@ class Panels:
         import altair as alt
 
         look = by_agent(self._agents, self._shown, legend=False)
-        y = alt.Y("agent:N", title=None, sort=self._shown, axis=alt.Axis(ticks=False, domain=False))
+        y = alt.Y("agent:N", title=None, sort=self._shown, axis=names_axis())
         base = alt.Chart().encode(y=y)
         rule = base.mark_rule(strokeWidth=2, opacity=0.4).encode(
             x=alt.X("min(value):Q", title=None), x2="max(value):Q", color=look["color"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import clean, data, in_order, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import clean, data, in_order, names_axis, spec_of, suite_of, tooltip
 from evalkit.report.figures.scores import MOST_ROWS, at_most
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table
@@ -70,7 +70,7 @@ def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
                 axis=alt.Axis(tickCount=5, values=[0, 25, 50, 75, 100]),
             ),
             x2="end:Q",
-            y=alt.Y("agent:N", title=None, sort=shown, axis=alt.Axis(ticks=False, domain=False)),
+            y=alt.Y("agent:N", title=None, sort=shown, axis=names_axis()),
             color=alt.Color("state:N", scale=colours, sort=list(STATES.values()), legend=alt.Legend(title=None)),
             tooltip=tooltip(suite="Suite", agent="Agent", state="State", episodes="Episodes|,", planned="Planned|,"),
         )

@@ -12,6 +12,7 @@ from evalkit.report.figures.marks import (
     data,
     dotted,
     in_order,
+    names_axis,
     reach,
     spec_of,
     suite_of,
@@ -95,7 +96,7 @@ def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
     suites, played = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
     by = "agent" if len(played) > 1 else "suite"
     order = played if by == "agent" else suites
-    y = alt.Y(f"{by}:N", title=None, sort=order, axis=alt.Axis(ticks=False, domain=False, grid=False))
+    y = alt.Y(f"{by}:N", title=None, sort=order, axis=names_axis())
     x = alt.X(
         "value:Q",
         title="Score (100 = optimum)",
