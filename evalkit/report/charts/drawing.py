@@ -17,7 +17,7 @@ HEIGHT = 180
 PLAYED, BEST = "agent", "optimum"
 """What is compared, in every chart; the theme gives each its colour by this order."""
 
-ACTED = "facts->'$.action' is not null"
+ACTED = "(facts->'$.action') is not null"
 """SQL: the steps whose action was accepted."""
 
 LINE = 58
