@@ -13,14 +13,15 @@ are predicted anew at each decision, in turn.
 """
 
 import math
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from evalkit.client.budget import BudgetStats
+from evalkit.run.ceilings import Ceilings
 from evalkit.run.episode import LEFT_OWED
 from evalkit.run.forecast import Expected
+from evalkit.run.lines import Came, Flight, Learning, Line, Place
 from evalkit.run.universe import Episode
 
 SURE = 2.0
@@ -28,11 +29,6 @@ SURE = 2.0
 SPREAD = 0.5
 """The standard deviation of an episode's cost, over its mean, as far as admission is concerned."""
 LOOKS = 8
-
-Place = tuple[str, str]
-"""Agent and suite."""
-Came = Callable[[], tuple[int, int]]
-"""How far an episode has come: (pico-dollars, requests), earlier sessions included."""
 
 
 class Predicts(Protocol):
@@ -51,89 +47,6 @@ class Predicts(Protocol):
         """How many it has learned of."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Line:
-    """What one lane has to start in this call."""
-
-    name: str
-    todo: Iterator[Episode]
-    """In order; started ones first."""
-    total: int
-    """All episodes of the lane that this call is about."""
-    planned: int
-    """Of them, those that will have ended when this call has done what it is asked to."""
-    ended: int
-    """Of all, those that have ended and are not to be played again."""
-    broken: int = 0
-    """Of all, those that an internal error has stopped and that are not to be tried again."""
-    fresh: Counter[Place] = field(default_factory=Counter)
-    """Episodes to play that nobody has begun."""
-    begun: dict[str, tuple[Place, int, int]] = field(default_factory=dict)
-    """Those that earlier calls have begun and that wait to be played on, by id: place, pico-dollars, requests."""
-    reply_s: Callable[[], float] = lambda: 0.0
-    """Seconds a reply takes, as far as the lane knows; 0: not yet."""
-    bound: Callable[[], int] = lambda: 0
-    """The most that one of its requests was bounded by, in pico-dollars."""
-    head: Episode | None = None
-    open: bool = True
-    why: str = ""
-    """What the head waits for: `budget` or `deadline`; empty if nothing holds it."""
-    flights: int = 0
-    taken: int = 0
-    """Episodes that this call has admitted."""
-    owing: float = 0.0
-    """Predicted pico-dollars of all that it has not admitted."""
-    doubted: float = 0.0
-    """The same with what is kept back because the predictions are doubted."""
-    owing_begun: int = 0
-    """The part of it that is for those that were begun."""
-    seconds: float = 0.0
-    requests: int = 0
-    """What the episodes that ended in this call took from their start, for `step_s`."""
-
-    @property
-    def left(self) -> int:
-        """Episodes that have not been admitted."""
-        return self.fresh.total() + len(self.begun)
-
-    @property
-    def done(self) -> int:
-        """Episodes that need not be admitted any more."""
-        return self.ended + self.broken + self.taken
-
-    @property
-    def step_s(self) -> float:
-        """Seconds from one request of an episode to its next, queues included; 0: not known."""
-        return self.seconds / self.requests if self.requests else self.reply_s()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Flight:
-    """An episode that has started."""
-
-    line: Line
-    place: Place
-    came: Came
-    since: float
-    before: int
-    """Requests of earlier calls."""
-    number: int
-    """Its place among those that its cell has admitted."""
-    rest: int = 0
-    need: int = 0
-    """`rest` and what is kept back because the prediction is doubted."""
-
-
-@dataclass(slots=True)
-class _Learning:
-    """A cell's ended episodes that wait for one that was admitted before them."""
-
-    admitted: int = 0
-    learned: int = 0
-    ended: dict[int, tuple[int, int] | None] = field(default_factory=dict)
-    """By number; None: it was left without an ending."""
-
-
 class Admission:
     """Decides who starts next. Knows no loop; `gate.py` waits."""
 
@@ -146,15 +59,17 @@ class Admission:
         clock: Callable[[], float],
         deadline: float | None = None,
         first_bound: Callable[[Episode], int] = lambda _: 0,
+        ceilings: Ceilings | None = None,
     ) -> None:
         """`deadline` in the clock's time; `first_bound`: the most that an episode's next request can cost."""
+        self.ceilings = ceilings if ceilings is not None else Ceilings({})
         self.forecast = forecast
         self.lines: Mapping[str, Line] = {line.name: line for line in lines}
         self._stats, self._clock, self._deadline, self._first_bound = stats, clock, deadline, first_bound
         self._bounds: dict[tuple[str, str, str], int] = {}
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, Flight] = {}
         self._round: deque[str] = deque()
-        self._cells: dict[Place, _Learning] = {}
+        self._cells: dict[Place, Learning] = {}
         self._need = self._squares = 0
         """Sums over the episodes in flight: of `need`, and of `rest` squared."""
         self._parked = 0
@@ -184,10 +99,62 @@ class Admission:
     def free(self, line: Line) -> bool:
         """Whether the lane's next episode may start now. Closes a lane that has none left."""
         if line.head is None and line.open:
-            line.head = next(line.todo, None)
-            line.open = line.head is not None
-        line.why = "" if line.head is None or not line.open else self._why_not(line, line.head)
+            self._draw(line)
+            line.open = line.head is not None or bool(line.deferred)
+        if not line.open:
+            line.why = ""
+        elif line.head is None:
+            line.why = "budget"
+        else:
+            why = self._why_not(line, line.head)
+            line.why = why if line.open else ""
         return line.open and not line.why
+
+    def _draw(self, line: Line) -> None:
+        """Find the next episode in order; an agent whose own budget has no room for its next one holds nobody up."""
+        for agent in list(line.deferred):
+            waiting = line.deferred[agent]
+            if self._affords(line, waiting[0]):
+                line.head = waiting.popleft()
+                if not waiting:
+                    del line.deferred[agent]
+                return
+            if self.ceilings.over(("agent", agent)):
+                self._strike(line, agent)
+        while any(count > 0 and agent not in line.deferred for agent, count in line.undrawn.items()):
+            episode = next(line.todo, None)
+            if episode is None:
+                line.undrawn.clear()
+                return
+            agent = episode.cell.agent.name
+            line.undrawn[agent] -= 1
+            if ("agent", agent) in self.ceilings.used_up:
+                continue
+            if agent not in line.deferred and self._affords(line, episode):
+                line.head = episode
+                return
+            if agent not in line.deferred and self.ceilings.over(("agent", agent)):
+                self._strike(line, agent, 1)
+            else:
+                line.deferred.setdefault(agent, deque()).append(episode)
+
+    def _strike(self, line: Line, agent: str, more: int = 0) -> None:
+        """An agent's own budget is used up: its episodes will not start."""
+        gone = len(line.deferred.pop(agent, ())) + line.undrawn[agent] + more
+        line.left -= gone
+        line.planned -= gone
+        self._predict_lanes()
+
+    def _affords(self, line: Line, episode: Episode) -> bool:
+        """Whether an agent's own budget has room for its next episode."""
+        scope = "agent", episode.cell.agent.name
+        return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(line, episode))
+
+    def _alone(self, line: Line, episode: Episode) -> float:
+        """What an episode may need at most, as far as can be predicted, with room for one more request."""
+        own = self._whole((episode.cell.agent.name, episode.suite.name), line.begun.get(episode.id))
+        doubt = self.doubt((episode.cell.agent.name, episode.suite.name)) + SURE * SPREAD
+        return own * (1 + doubt) + self._request(line, episode)
 
     def close(self, name: str) -> None:
         """Nobody of this lane will start any more: what it owes is kept for nobody."""
@@ -206,6 +173,8 @@ class Admission:
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._squares -= flight.rest**2
+        self.ceilings.need(flight.line.name, flight.place[0], -flight.need)
+        self.ceilings.end(flight.line.name, flight.place[0])
         cost, requests = flight.came()
         line, cell = flight.line, self._cells[flight.place]
         line.flights -= 1
@@ -228,7 +197,7 @@ class Admission:
 
     def why(self) -> str:
         """What holds the lanes back: `budget` before `deadline`; empty if nothing does."""
-        words = {line.why for line in self.lines.values()}
+        words = {line.why for line in self.lines.values()} | ({"budget"} if self.ceilings.used_up else set())
         return next((word for word in ("budget", "deadline") if word in words), "")
 
     def owed(self) -> int:
@@ -248,7 +217,10 @@ class Admission:
             requests = max(1.0, self.forecast.whole(*place).requests - (0 if begun is None else begun[2]))
             if self._clock() + requests * (1 + SURE * SPREAD) * line.step_s > self._deadline:
                 return "deadline"
-        stats = self._stats()
+        stats, scope = self._stats(), ("lane", line.name)
+        if self.ceilings.bound(scope) and not self.ceilings.fits(scope, self._alone(line, episode)):
+            line.open = not self.ceilings.over(scope)
+            return "budget"
         if stats.budget is None:
             return ""
         own = self._whole(place, begun)
@@ -262,11 +234,10 @@ class Admission:
         reach = (line.done + 1) / line.planned
         found = float(self._parked)
         for other in self.lines.values():
-            left = other.left if other is not line and other.open else 0
-            if not left:
+            if other is line or not other.open or not other.left:
                 continue
             due = reach * other.planned - other.done
-            share = other.doubted * min(1.0, max(0.0, due / left))
+            share = other.doubted * min(1.0, max(0.0, due / other.left))
             found += max(share, other.owing_begun) if fresh else share
         return found
 
@@ -284,8 +255,8 @@ class Admission:
         begun = line.begun.pop(episode.id, None)
         own = self._whole(place, begun)
         cost, requests = (0, 0) if begun is None else begun[1:]
-        cell = self._cells.setdefault(place, _Learning())
-        flight = _Flight(
+        cell = self._cells.setdefault(place, Learning())
+        flight = Flight(
             line=line,
             place=place,
             came=lambda: (cost, requests),
@@ -295,10 +266,12 @@ class Admission:
         )
         cell.admitted += 1
         self._flights[episode.id] = flight
+        self.ceilings.start(line.name, place[0])
         self._round.append(episode.id)
         self._take(flight, own)
         line.flights += 1
         line.taken += 1
+        line.left -= 1
         line.owing = max(0.0, line.owing - own)
         line.doubted = max(0.0, line.doubted - flight.need)
         if begun is None:
@@ -311,15 +284,16 @@ class Admission:
             return round(self.forecast.whole(*place).cost)
         return round(self.forecast.rest(*place, cost=begun[1], requests=begun[2]))
 
-    def _rest(self, flight: _Flight) -> int:
+    def _rest(self, flight: Flight) -> int:
         cost, requests = flight.came()
         return self._whole(flight.place, (flight.place, cost, requests))
 
-    def _take(self, flight: _Flight, rest: int) -> None:
+    def _take(self, flight: Flight, rest: int) -> None:
         """Predict one flight anew."""
         need = round(rest * (1 + self.doubt(flight.place)))
         self._need += need - flight.need
         self._squares += rest**2 - flight.rest**2
+        self.ceilings.need(flight.line.name, flight.place[0], need - flight.need)
         flight.rest, flight.need = rest, need
 
     def _look(self) -> None:
@@ -339,7 +313,11 @@ class Admission:
             owing = {place: count * self.forecast.whole(*place).cost for place, count in line.fresh.items()}
             line.owing_begun = sum(self._whole(one[0], one) for one in line.begun.values())
             line.owing = sum(owing.values()) + line.owing_begun
-            line.doubted = line.owing + sum(cost * self.doubt(place) for place, cost in owing.items())
+            line.doubted = line.owing_begun + sum(
+                cost * (1 + self.doubt(place))
+                for place, cost in owing.items()
+                if ("agent", place[0]) not in self.ceilings.used_up
+            )
 
 
 def _with_failures(stats: BudgetStats) -> float:

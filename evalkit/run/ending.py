@@ -33,6 +33,7 @@ def outcome_of(session: Session) -> Outcome:
             *_in_vain(session),
             *([stop.message] if stop.reason not in ("", "interrupt") else []),
             *_cut_words(session, owed, owed_cost),
+            *_ceiling_words(session),
             *_unfinished_words(unfinished, stop.reason),
             *lane_words,
             *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
@@ -67,7 +68,7 @@ def _unfinished(session: Session) -> int:
 def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
     """That no further episode was started, why, and what it would take."""
     budget, spent = session.resolved.sweep.budget, _spent(session)
-    if session.cut == "budget" and budget is not None and owed_cost is not None:
+    if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
         yield (
             f"The budget of {show_usd(budget)} is reached: {show_usd(max(0, budget - spent))} are left, too little to "
             f"finish another episode. {_episodes(owed)} owed, about {show_usd(owed_cost)} as predicted. Raise "
@@ -80,6 +81,23 @@ def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[s
         )
     elif session.stop.reason in ("budget", "deadline") and owed_cost:
         yield f"{_episodes(owed)} owed, about {show_usd(owed_cost)} as predicted."
+
+
+def _all_wait(session: Session) -> bool:
+    """Whether it is the run's own budget that holds episodes back, not an agent's or a lane's alone."""
+    gate = session.gate
+    return gate is not None and any(line.why == "budget" for line in gate.admission.lines.values())
+
+
+def _ceiling_words(session: Session) -> Iterator[str]:
+    """Which agents and lanes have used up what they may spend of the whole."""
+    if session.gate is not None:
+        for scope, name, budget in session.gate.admission.ceilings.words():
+            where = "`budget_usd`" if scope == "agent" else "`budgets`"
+            yield (
+                f"The budget of {scope} {name} ({show_usd(budget)}) is reached: what is left is too little to finish "
+                f"another episode. Raise it in the sweep ({where}) and run again to go on."
+            )
 
 
 def _unfinished_words(unfinished: int, why: str) -> Iterator[str]:

@@ -8,11 +8,13 @@ from evalkit.client.budget import Budget
 from evalkit.client.file_limit import make_room
 from evalkit.client.lane import Lane
 from evalkit.money import PicoUsd
-from evalkit.run.admission import Admission, Line, Place
+from evalkit.run.admission import Admission
 from evalkit.run.askers import Desk
+from evalkit.run.ceilings import Ceilings
 from evalkit.run.episode import Stop, Table
 from evalkit.run.forecast import forecast_run
 from evalkit.run.gate import Gate
+from evalkit.run.lines import Line, Place
 from evalkit.run.resume import order
 from evalkit.run.scheduler import CellCount, LaneJob
 from evalkit.run.session import Session
@@ -31,7 +33,8 @@ async def make_jobs(session: Session, desk: Desk) -> list[LaneJob]:
     lines = {name: _line(session, name, agents) for name, agents in by_lane.items()}
     jobs = [_job(session, desk, line, min(room, sweep.width)) for line in lines.values()]
     gated = [job for job in jobs if job.lane is not None]
-    if gated and desk.budget is not None and (sweep.budget is not None or sweep.deadline_s is not None):
+    bounded = sweep.bounded or sweep.deadline_s is not None
+    if gated and desk.budget is not None and bounded:
         session.gate = await _gate(session, desk, desk.budget, [lines[job.name] for job in gated])
         for job in gated:
             job.gate = session.gate
@@ -127,6 +130,7 @@ async def _gate(session: Session, desk: Desk, budget: Budget, lines: list[Line])
         clock=clock,
         deadline=None if deadline_s is None else began + deadline_s,
         first_bound=first_bound,
+        ceilings=Ceilings(budget.ceilings()),
     )
 
     def over(why: str) -> None:

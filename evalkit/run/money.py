@@ -5,12 +5,22 @@ leases that no step and no charge accounts for may have been spent on requests w
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evalkit.client.purse import crash_charge
 from evalkit.money import PicoUsd
 from evalkit.store.record import LedgerRecord
+
+
+class WorstCase(NamedTuple):
+    """The most that an episode's next request can cost, in pico-dollars, and whose it is."""
+
+    amount: int
+    lane: str
+    agent: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,6 +41,8 @@ class Account:
     had_budget: bool = False
     partial: bool = False
     """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
+    apart: bool = False
+    """Whether agents had budgets of their own, so that some may have been passed over in the order."""
     closed: bool = False
     width: int = 0
     """Episodes it could have in flight in all its lanes."""
@@ -50,6 +62,7 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
             account.width = row.attempt
             account.had_budget = row.reason.startswith(BUDGETED)
             account.partial = row.reason.endswith(PARTLY)
+            account.apart = APART in row.reason
         elif row.kind == "lease":
             account.leased += row.amount
         elif row.kind == "charge":
@@ -66,17 +79,17 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
 
 BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
 """Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
-PARTLY = "; plays a part"
+APART, PARTLY = "; bounds single agents", "; plays a part"
 
 
-def open_row(session: str, width: int, *, budgeted: bool, partial: bool = False) -> LedgerRecord:
+def open_row(session: str, width: int, *, budgeted: bool, apart: bool = False, partial: bool = False) -> LedgerRecord:
     """The row that begins a session; `attempt` holds the episodes it may have in flight."""
-    reason = (BUDGETED if budgeted else UNBUDGETED) + (PARTLY if partial else "")
+    reason = (BUDGETED if budgeted else UNBUDGETED) + (APART if apart else "") + (PARTLY if partial else "")
     return LedgerRecord(kind="open", session=session, amount=PicoUsd(0), attempt=width, reason=reason, at=time.time())
 
 
 def settle_crashes(
-    ledger: Mapping[str, Account], worst_cases: Iterable[int], *, all_known: bool = True
+    ledger: Mapping[str, Account], worst_cases: Iterable[WorstCase], *, all_known: bool = True
 ) -> Iterator[LedgerRecord]:
     """The rows that charge and close every session that has crashed.
 
@@ -84,25 +97,36 @@ def settle_crashes(
     `all_known`: whether none of them is missing. Where one may be (a session that played a part may have begun other
     episodes than those next in order), all that is left of the leases is charged.
     """
-    known, more = list[int](), iter(worst_cases)
+    known, more = list[WorstCase](), iter(worst_cases)
     for account in ledger.values():
         if account.closed:
             continue
         left = account.unspent if account.had_budget else None
         if left is not None and (account.partial or not all_known):
-            charge = PicoUsd(left)
+            parts = {("", ""): left}
         else:
             _read_until(left, known, more)
-            charge = crash_charge(
-                leased=account.leased if account.had_budget else None,
-                settled=account.settled,
-                charged=account.charged,
-                worst_cases=known,
-            )
-        account.crashed, account.closed = charge, True
-        if charge:
-            yield crash_row(account.session, charge)
+            parts = _parts(account, known)
+        account.crashed, account.closed = sum(parts.values()), True
+        yield from (
+            crash_row(account.session, amount, lane=lane, agent=agent) for (lane, agent), amount in parts.items()
+        )
         yield closing_row(account.session)
+
+
+def _parts(account: Account, known: Sequence[WorstCase]) -> dict[tuple[str, str], int]:
+    """A crash's charge by lane and agent; by nobody where it is less than all that may have been in flight, since then
+    nobody knows whose requests were."""
+    charge = crash_charge(
+        leased=account.leased if account.had_budget else None,
+        settled=account.settled,
+        charged=account.charged,
+        worst_cases=(one.amount for one in known),
+    )
+    by_agent = Counter[tuple[str, str]]()
+    for one in known:
+        by_agent[one.lane, one.agent] += one.amount
+    return dict(by_agent) if by_agent.total() == charge else {("", ""): charge}
 
 
 def crash_row(session: str, amount: int, *, lane: str = "", agent: str = "") -> LedgerRecord:
@@ -123,15 +147,42 @@ def closing_row(session: str) -> LedgerRecord:
     return LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="crashed", at=time.time())
 
 
-def _read_until(enough: int | None, known: list[int], more: Iterator[int]) -> None:
-    """Add to the known amounts until their sum is `enough`; all there are if None."""
-    total = sum(known)
-    while enough is None or total < enough:
-        amount = next(more, None)
-        if amount is None:
+def _read_until(enough: int | None, known: list[WorstCase], more: Iterator[WorstCase]) -> None:
+    """Add to the known ones until they are more than `enough`; all there are if None."""
+    total = sum(one.amount for one in known)
+    while enough is None or total <= enough:
+        one = next(more, None)
+        if one is None:
             return
-        known.append(amount)
-        total += amount
+        known.append(one)
+        total += one.amount
+
+
+def spent_below(
+    ledger: Iterable[LedgerRecord], cost_by_agent: Mapping[str, int], lane_of: Mapping[str, str]
+) -> Counter[tuple[str, str]]:
+    """What each agent and each lane has spent, by (`agent` or `lane`, name): an upper bound, as the run's is.
+
+    Crash charges that nobody knows whose they are count for everybody. `lane_of`: by agent.
+    """
+    found, anybodys = Counter[tuple[str, str]](), 0
+    for agent, cost in cost_by_agent.items():
+        found["agent", agent] += cost
+        found["lane", lane_of[agent]] += cost
+    for row in ledger:
+        if row.kind not in ("charge", "crash", "release"):
+            continue
+        amount = -row.amount if row.kind == "release" else row.amount
+        if row.agent:
+            found["agent", row.agent] += amount
+            found["lane", row.lane] += amount
+        else:
+            anybodys += amount
+    for agent in lane_of:
+        found["agent", agent] += anybodys
+    for lane in set(lane_of.values()):
+        found["lane", lane] += anybodys
+    return found
 
 
 def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:

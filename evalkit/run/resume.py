@@ -73,6 +73,7 @@ class Holdings:
     """Of all steps, in pico-dollars."""
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
     """The same by the session that wrote them."""
+    cost_by_agent: Mapping[str, int] = field(default_factory=dict)
     ledger: tuple[LedgerRecord, ...] = ()
 
     def ended(self, episode: Episode) -> bool:
@@ -122,6 +123,7 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdi
         broken=_broken(directory),
         cost=index.totals["cost"],
         cost_by_worker=index.cost_by_worker,
+        cost_by_agent=index.cost_by_agent,
         ledger=index.ledger,
     )
 

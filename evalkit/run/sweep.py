@@ -8,12 +8,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import count, islice
 from pathlib import Path
 
 from evalkit.client.budget import Budget
+from evalkit.client.purse import Ceiling
 from evalkit.errors import LaneClosed, RunError
 from evalkit.money import PicoUsd
 from evalkit.run.askers import Desk, check_keys, open_desk
@@ -21,7 +22,7 @@ from evalkit.run.ending import outcome_of
 from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved, merge, worker_name
 from evalkit.run.jobs import make_jobs
-from evalkit.run.money import accounts, open_row, settle_crashes
+from evalkit.run.money import WorstCase, accounts, open_row, settle_crashes, spent_below
 from evalkit.run.outcome import Outcome
 from evalkit.run.resume import order, read_holdings
 from evalkit.run.scheduler import play_lanes
@@ -31,6 +32,7 @@ from evalkit.run.view import Pace, View, view_of
 from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
 from evalkit.store.reader import read_through
+from evalkit.store.record import LedgerRecord
 from evalkit.store.writer import open_store
 
 SHOW_EVERY_S = 0.25
@@ -151,7 +153,10 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
             directory=options.directory,
         )
         if desk.lanes:
-            for row in settle_crashes(session.accounts, _worst_cases(session, desk), all_known=not _strangers(session)):
+            crashes = list(
+                settle_crashes(session.accounts, _worst_cases(session, desk), all_known=not _strangers(session))
+            )
+            for row in crashes:
                 store.enter(row)
             sweep, choice = session.resolved.sweep, options.choice
             store.enter(
@@ -159,15 +164,34 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
                     session.name,
                     sweep.width * len(desk.lanes),
                     budgeted=sweep.budget is not None,
+                    apart=any(one.budget is not None for one in sweep.agents),
                     partial=bool(choice.agents or choice.suites or options.retry),
                 )
             )
             await store.durable()
-            desk.budget = Budget(budget=sweep.budget, spent=session.spent_before, ledger=store, session=session.name)
+            desk.budget = Budget(
+                budget=sweep.budget,
+                spent=session.spent_before,
+                ledger=store,
+                session=session.name,
+                ceilings=_ceilings(session, crashes),
+            )
         session.stop.wake = lambda: _wake(session, desk)
         yield desk
         if desk.budget is not None:
             desk.budget.close()
+
+
+def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
+    """What single agents and lanes may spend, with what they have spent; `crashes` were charged just now."""
+    sweep, held = session.resolved.sweep, session.holdings
+    budgets = {("agent", one.name): one.budget for one in sweep.agents if one.budget is not None}
+    budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
+    if not budgets:
+        return {}
+    lane_of = {agent.name: agent.lane for agent in session.manifest.agents.values()}
+    before = spent_below([*held.ledger, *crashes], held.cost_by_agent, lane_of)
+    return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 
 def _wake(session: Session, desk: Desk) -> None:
@@ -181,21 +205,25 @@ def _wake(session: Session, desk: Desk) -> None:
         desk.budget.end(error)
 
 
-def _worst_cases(session: Session, desk: Desk) -> Iterator[int]:
+def _worst_cases(session: Session, desk: Desk) -> Iterator[WorstCase]:
     """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
 
-    Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order.
-    All of the run counts, whatever this call was asked to play: money is the run's.
+    Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order; of
+    each agent, where one whose own budget was used up may have been passed over. All of the run counts, whatever this
+    call was asked to play: money is the run's.
     """
-    width = max((one.width for one in session.accounts.values() if not one.closed), default=0)
+    crashed = [one for one in session.accounts.values() if not one.closed]
+    width, apart = max((one.width for one in crashed), default=0), any(one.apart for one in crashed)
     unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
     manifest, everything = session.manifest, Choice()
     for agents in lanes(manifest, everything).values():
         known = [agent for agent in agents if agent.name in session.resolved.endpoints]
-        for started in (True, False):
-            some = order(episodes(manifest, known, everything), session.holdings, frozenset(), started=started)
-            for episode in some if started else islice(some, width):
-                yield desk.worst_case(session.holdings.seat(episode), unfunded)
+        for group in [[agent] for agent in known] if apart else [known]:
+            for started in (True, False):
+                some = order(episodes(manifest, group, everything), session.holdings, frozenset(), started=started)
+                for episode in some if started else islice(some, width):
+                    amount = desk.worst_case(session.holdings.seat(episode), unfunded)
+                    yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 
 def _strangers(session: Session) -> bool:

@@ -108,6 +108,8 @@ class AgentSpec:
     tags: tuple[str, ...] = ()
     stand_in: str = ""
     """The policy `plan` plays in this agent's place; empty: chosen by the environment."""
+    budget: PicoUsd | None = None
+    """What it may spend of the run's money, charges included; None: no bound of its own."""
 
     @property
     def lane(self) -> str:
@@ -167,9 +169,16 @@ class Sweep:
     width: int = 64
     """Episodes in flight in each lane."""
     budget: PicoUsd | None = None
+    budgets: Mapping[str, PicoUsd] = field(default_factory=dict)
+    """By lane: what it may spend of the run's money."""
     deadline_s: float | None = None
     """Seconds from the start of each `run` command."""
     unpriced: bool = False
     """Whether models without a known price may run (they count as free)."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything bounds what the run may spend: its own budget, an agent's or a lane's."""
+        return self.budget is not None or bool(self.budgets) or any(one.budget is not None for one in self.agents)

@@ -43,6 +43,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     notes: bool = True
     tags: tuple[str, ...] = ()
     stand_in: str = ""
+    budget_usd: str | int | float | None = None
 
 
 class SuiteFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     replicates: int = 1
     width: int = 64
     budget_usd: str | int | float | None = None
+    budgets: dict[str, str | int | float] = {}
     deadline: str | None = None
     unpriced: bool = False
     limits: dict[str, LimitsFile] = {}
@@ -94,6 +96,10 @@ def read_sweep(path: Path) -> Sweep:
         if lane not in lanes:
             kind = "lane" if "/" in lane else "provider"
             raise UsageError(f"{where}: limits: no agent uses the {kind} {lane!r}.{nearest(lane, lanes)}")
+    lanes = {agent.lane for agent in agents if agent.provider}
+    for lane in file.budgets:
+        if lane not in lanes:
+            raise UsageError(f"{where}: budgets: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
     return Sweep(
         name=checked_name(file.name or path.stem, f"{where}: name", "/:"),
         source=where,
@@ -102,6 +108,7 @@ def read_sweep(path: Path) -> Sweep:
         replicates=file.replicates,
         width=file.width,
         budget=parse_budget(file.budget_usd, f"{where}: budget_usd"),
+        budgets={lane: _budget(usd, f"{where}: budgets.{lane}") for lane, usd in file.budgets.items()},
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         unpriced=file.unpriced,
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
@@ -110,8 +117,10 @@ def read_sweep(path: Path) -> Sweep:
 
 def parse_budget(text: str | int | float | None, where: str) -> PicoUsd | None:
     """A budget in USD; None: no bound. Raises UsageError."""
-    if text is None:
-        return None
+    return None if text is None else _budget(text, where)
+
+
+def _budget(text: str | int | float, where: str) -> PicoUsd:
     try:
         return parse_usd(str(text))
     except ValueError as flaw:
@@ -138,6 +147,8 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
             raise UsageError(f"{where}.{key}: there is no policy {policy!r}.{nearest(policy, POLICIES)}")
     if (file.policy == "scripted") != (file.replies is not None):
         raise UsageError(f"{where}: `replies` belongs to the policy 'scripted', which needs it.")
+    if file.policy and file.budget_usd is not None:
+        raise UsageError(f"{where}.budget_usd: a policy in this process costs nothing.")
     overrides = _overrides(file, where)
     if overrides and file.policy:
         raise UsageError(f"{where}.{min(overrides)}: a policy in this process has no sampling settings.")
@@ -152,6 +163,7 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
         notes=file.notes,
         tags=tuple(_tag(tag, f"{where}.tags") for tag in file.tags),
         stand_in=file.stand_in,
+        budget=parse_budget(file.budget_usd, f"{where}.budget_usd"),
     )
 
 

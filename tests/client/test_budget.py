@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.client.budget import Budget
-from evalkit.errors import BudgetReached, LaneClosed, StorageError
+from evalkit.client.purse import Ceiling
+from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed, StorageError
 from evalkit.money import PicoUsd
 from evalkit.store.record import LedgerRecord
 from tests.clock import run_virtual
@@ -210,3 +211,99 @@ def test_without_a_budget_nothing_is_leased_but_charges_are_written() -> None:
     assert [(row.kind, row.amount) for row in disk.entered] == [("charge", 10**15), ("close", 0)]
     assert disk.entered[0].step == 3
     assert money.stats().left is None
+
+
+def test_near_the_end_a_wide_lane_leaves_a_narrow_one_its_turn() -> None:
+    """Room for four requests at once; a hundred of one lane and one of the other want it, over and over."""
+    money = opened(100_000, Disk())
+    done = {"wide": 0, "narrow": 0, "dear": 0}
+
+    async def player(lane: str, amount: int) -> None:
+        mine = money.of(lane, lane)
+        while asyncio.get_running_loop().time() < 60:
+            await mine.reserve(amount)
+            await asyncio.sleep(1)
+            mine.settle(amount, 1)
+            done[lane] += 1
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(100):
+                group.create_task(player("wide", 25_000))
+            group.create_task(player("narrow", 25_000))
+            group.create_task(player("dear", 50_000))
+
+    run_virtual(main())
+    assert done["narrow"] >= 25
+    assert done["dear"] >= 25
+    assert done["wide"] >= 25
+
+
+@given(seed=st.integers(0, 10**6))
+def test_whatever_is_left_of_it_nobody_starves_and_nothing_hangs(seed: int) -> None:
+    """Three lanes whose worst cases together are far more than what is left; everyone's last word is served or no."""
+    draws = random.Random(seed)
+    disk = Disk()
+    money = opened(draws.randint(1_000, 3_000), disk)
+    bounds = {"a": 100, "b": 400, "c": 900}
+    served = dict.fromkeys(bounds, 0)
+
+    async def player(lane: str, times: int) -> None:
+        mine = money.of(lane, lane)
+        for _ in range(times):
+            try:
+                await mine.reserve(bounds[lane])
+            except BudgetReached:
+                return
+            await asyncio.sleep(draws.random())
+            mine.settle(bounds[lane], draws.randint(0, bounds[lane] // 50))
+            served[lane] += 1
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for lane in bounds:
+                for _ in range(draws.randint(1, 10)):
+                    group.create_task(player(lane, 3))
+
+    run_virtual(main())
+    assert min(served.values()) > 0
+    assert money.stats().reserved == money.stats().waiting == 0
+    assert disk.total("lease", durable=True) <= 3_000
+    largest = max(row.amount for row in disk.entered if row.kind == "lease")
+    assert largest <= max(bounds.values())
+
+
+def below(money: int, **budgets: int) -> Budget:
+    """A run's budget with one of its agents' (`a`) or lanes' (`l`) below it."""
+    ceilings = {
+        ("agent" if name == "a" else "lane", name): Ceiling(budget=budget, before=0) for name, budget in budgets.items()
+    }
+    return Budget(budget=PicoUsd(money), spent=PicoUsd(0), ledger=Disk(), session="host:1", ceilings=ceilings)
+
+
+@pytest.mark.parametrize(("scope", "error"), [("a", EpisodeUnavailable), ("l", LaneClosed)])
+def test_an_agent_or_a_lane_that_has_used_up_its_own_budget_hears_of_it_alone(
+    scope: str, error: type[Exception]
+) -> None:
+    money = below(10_000, **{scope: 100})
+    mine, other = money.of("l", "a"), money.of("other", "b")
+
+    async def main() -> None:
+        await mine.reserve(60)
+        waiting = asyncio.ensure_future(mine.reserve(80))
+        await asyncio.sleep(1)
+        assert not waiting.done()  # the first may come back at no cost
+        await asyncio.wait_for(other.reserve(5_000), 1)  # and holds up nobody else
+        mine.settle(60, 30)
+        with pytest.raises(error, match=rf"The budget of {'agent a' if scope == 'a' else 'lane l'} \(.* is reached"):
+            await waiting
+        await mine.reserve(70)
+        mine.book_charge(70, lane="l", agent="a", episode="e", step=0, attempt=0, reason="timeout")
+        with pytest.raises(error):
+            await mine.reserve(1)
+        await other.reserve(100)
+        other.settle(100, 50)
+        assert (money.stats().spent, money.stats().waiting) == (150, 0)
+        assert (money.largest("l"), money.largest("other")) == (70, 5_000)
+
+    run_virtual(main())

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from evalkit.client.purse import Purse
 from evalkit.money import PicoUsd
-from evalkit.run.money import BUDGETED, UNBUDGETED, Account, accounts, open_row, settle_crashes, spent
+from evalkit.run.money import (
+    BUDGETED,
+    UNBUDGETED,
+    Account,
+    WorstCase,
+    accounts,
+    open_row,
+    settle_crashes,
+    spent,
+    spent_below,
+)
 from evalkit.run.universe import Choice
 from evalkit.store.record import LedgerRecord
 from tests.run.running import go_served, with_budget
@@ -21,6 +31,11 @@ def row(kind: str, amount: int, session: str = "s1", **more: str) -> LedgerRecor
     return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), **more)
 
 
+def anybodys(amount: int) -> WorstCase:
+    """A worst case of nobody in particular."""
+    return WorstCase(amount, "", "")
+
+
 def opened(session: str = "s1", *, budgeted: bool = True, partial: bool = False) -> LedgerRecord:
     return open_row(session, 4, budgeted=budgeted, partial=partial)
 
@@ -28,7 +43,7 @@ def opened(session: str = "s1", *, budgeted: bool = True, partial: bool = False)
 def crash_of(ledger: list[LedgerRecord], settled: int, worst: list[int], *, all_known: bool = True) -> int:
     """What the crash of a ledger's one session is charged with; the session is closed behind it."""
     books = accounts(ledger, {"s1": settled})
-    rows = list(settle_crashes(books, iter(worst), all_known=all_known))
+    rows = list(settle_crashes(books, map(anybodys, worst), all_known=all_known))
     assert [one.kind for one in rows][-1] == "close"
     assert all(one.closed for one in books.values())
     charge = sum(one.amount for one in rows if one.kind == "crash")
@@ -68,18 +83,41 @@ def test_where_a_worst_case_may_be_missing_all_of_the_remainder_is_charged() -> 
     assert crash_of([opened(), lease], 20, [30]) == 30
 
 
+def test_a_crash_is_the_agents_whose_requests_may_have_been_in_flight_where_that_is_known() -> None:
+    """Else it counts for every agent and lane that has a budget of its own."""
+    lane_of = {"a": "p/m", "b": "p/m", "c": "q/m"}
+    worst = [WorstCase(30, "p/m", "a"), WorstCase(20, "p/m", "a"), WorstCase(5, "q/m", "c")]
+    for leased, crashes in (
+        (200, {"a": 50, "c": 5}),
+        (75, {"a": 50, "c": 5}),
+        (60, {"": 40}),
+        (None, {"a": 50, "c": 5}),
+    ):
+        ledger = [opened(budgeted=leased is not None), row("lease", leased or 0)]
+        ledger.append(row("charge", 7, lane="p/m", agent="b"))
+        ledger.append(row("release", 3, lane="p/m", agent="b", episode="e"))
+        rows = list(settle_crashes(accounts(ledger, {"s1": 13}), iter(worst)))
+        assert {one.agent: one.amount for one in rows if one.kind == "crash"} == crashes
+        below = spent_below([*ledger, *rows], {"a": 13}, lane_of)
+        everybodys = crashes.get("", 0)
+        assert below["agent", "a"] == 13 + crashes.get("a", 0) + everybodys
+        assert below["agent", "b"] == 4 + everybodys
+        assert below["agent", "c"] == crashes.get("c", 0) + everybodys
+        assert below["lane", "p/m"] == 17 + crashes.get("a", 0) + everybodys
+
+
 def test_each_of_several_crashed_sessions_is_charged() -> None:
     """One list of worst cases serves all, though it can be read but once."""
     ledger = [opened("s1"), row("lease", 100), opened("s2"), row("lease", 50, "s2"), opened("s3", budgeted=False)]
     books = accounts(ledger, {"s1": 20})
-    charges = {one.session: one.amount for one in settle_crashes(books, iter([30, 25])) if one.kind == "crash"}
+    charges = {one.session: one.amount for one in settle_crashes(books, map(anybodys, [30, 25])) if one.kind == "crash"}
     assert charges == {"s1": 55, "s2": 50, "s3": 55}
 
 
 def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again() -> None:
     ledger = [opened(), row("lease", 100), row("charge", 10), row("close", 70), row("release", 4)]
     books = accounts(ledger, {"s1": 20})
-    assert list(settle_crashes(books, iter([30]))) == []
+    assert list(settle_crashes(books, map(anybodys, [30]))) == []
     assert spent(20, books.values()) == 26
     assert books["s1"] == Account(
         session="s1", leased=100, charged=10, settled=20, released=4, confirmed=4, had_budget=True, closed=True, width=4
@@ -111,7 +149,7 @@ class World:
     def begin(self, budget: int | None) -> "Life":
         """A new process: it settles what the one before may have left, and opens its account."""
         books = accounts(self.ledger, self.settled)
-        self.ledger += settle_crashes(books, iter(self.bounds))
+        self.ledger += settle_crashes(books, map(anybodys, self.bounds))
         before = spent(sum(self.settled.values()), books.values())
         assert self.bill <= before
         assert before == spent(sum(self.settled.values()), accounts(self.ledger, self.settled).values())
@@ -205,7 +243,7 @@ def test_however_often_a_run_dies_the_bill_is_below_what_is_counted_and_that_bel
             life.close()
         # What the next life will find, asked of a copy of the disk.
         books = accounts(world.ledger, world.settled)
-        crashes = [one for one in settle_crashes(books, iter(bounds)) if one.kind == "crash"]
+        crashes = [one for one in settle_crashes(books, map(anybodys, bounds)) if one.kind == "crash"]
         after = spent(sum(world.settled.values()), books.values())
         assert world.bill <= after
         if clean:

@@ -229,3 +229,72 @@ def test_a_damaged_page_is_refused_even_where_its_episode_has_ended(tmp_path: Pa
     path.write_bytes(raw)
     with pytest.raises(CorruptLogError, match=rf"steps/{path.name}.*--repair"):
         go(sweep, tmp_path / "run")
+
+
+def of_agent(run: Path, agent: str) -> list[dict[str, Any]]:
+    """Its rows."""
+    return [row for row in rows(run) if row["agent"] == agent]
+
+
+def test_an_agent_whose_own_budget_is_used_up_stops_alone(tmp_path: Path) -> None:
+    text = served(replicates=3, more='budget_usd = "9"')
+    whole, _ = go_served(resolved(tmp_path, text), tmp_path / "whole")
+    knuth, others = of_agent(tmp_path / "whole", "knuth"), of_agent(tmp_path / "whole", "random")
+    bound, cost = 42_000_000_000, sum(row["cost"] for row in knuth)
+    few = text.replace('name = "knuth"', f'name = "knuth"\nbudget_usd = "{(cost // 2 + bound) / 1e12:.6f}"')
+    outcome, _ = go_served(resolved(tmp_path, few), tmp_path / "run")
+    assert (outcome.exit_code, outcome.reason, outcome.unfinished) == (3, "budget", 0)
+    assert any("The budget of agent knuth" in words for words in outcome.messages)
+    assert not any("The budget of $" in words for words in outcome.messages)
+    assert of_agent(tmp_path / "run", "random") == others
+    mine = of_agent(tmp_path / "run", "knuth")
+    assert 0 < len(mine) < len(knuth)
+    assert sum(row["cost"] for row in mine) <= cost // 2 + bound
+    ended = {row["episode"] for row in mine if row["ending"]}
+    assert {row["episode"] for row in mine} == ended  # whole episodes
+    done, _ = go_served(resolved(tmp_path, text), tmp_path / "run")
+    assert done.exit_code == 0
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert done.spent == whole.spent
+
+
+def test_two_agents_share_a_lane_and_one_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    """The other one goes on past it, in order; the lane's own budget then stops both."""
+    two = served(replicates=4, width=2).replace(
+        'name = "random"\nprovider = "simulated"\nmodel = "random"',
+        ('name = "twin"\nprovider = "simulated"\nmodel = "knuth"\ntemperature = 0.5'),
+    )
+    go_served(resolved(tmp_path, two), tmp_path / "whole")
+    cost = sum(row["cost"] for row in of_agent(tmp_path / "whole", "knuth"))
+    bound = 42_000_000_000
+    few = two.replace('name = "knuth"', f'name = "knuth"\nbudget_usd = "{(cost // 3 + bound) / 1e12:.6f}"')
+    outcome, _ = go_served(resolved(tmp_path, few), tmp_path / "run")
+    assert (outcome.reason, outcome.unfinished) == ("budget", 0)
+    assert of_agent(tmp_path / "run", "twin") == of_agent(tmp_path / "whole", "twin")
+    mine = of_agent(tmp_path / "run", "knuth")
+    assert 0 < sum(row["cost"] for row in mine) <= cost // 3 + bound
+    lane = two.replace("replicates = 4", f'replicates = 4\nbudgets."simulated/knuth" = "{(cost + bound) / 1e12:.6f}"')
+    outcome, _ = go_served(resolved(tmp_path, lane), tmp_path / "lane")
+    assert (outcome.reason, outcome.unfinished) == ("budget", 0)
+    assert any("The budget of lane simulated/knuth" in words for words in outcome.messages)
+    counts = [len({row["episode"] for row in of_agent(tmp_path / "lane", name)}) for name in ("knuth", "twin")]
+    assert min(counts) > 2
+    assert abs(counts[0] - counts[1]) <= 1  # paired to the end
+    assert outcome.spent <= cost + bound
+
+
+def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(replicates=6, width=4))
+    whole, _ = go_served(sweep, tmp_path / "whole")
+    budget = whole.spent // 2 + 42_000_000_000
+    outcome, _ = go_served(with_budget(sweep, budget), tmp_path / "run")
+    assert (outcome.exit_code, outcome.reason, outcome.unfinished) == (3, "budget", 0)
+    found = rows(tmp_path / "run")
+    assert len({row["episode"] for row in found}) == sum(bool(row["ending"]) for row in found) == outcome.ended
+    counts = [len({row["episode"] for row in of_agent(tmp_path / "run", name)}) for name in ("knuth", "random")]
+    assert min(counts) >= 0.35 * 24
+    assert abs(counts[0] - counts[1]) <= 3
+    assert outcome.owed == 48 - outcome.ended
+    assert outcome.owed_cost == pytest.approx(whole.spent - outcome.spent, rel=0.4)
+    assert f"{outcome.owed} episodes are owed, about $" in outcome.messages[0]
+    assert outcome.to_json()["owed_usd"] == pytest.approx(outcome.owed_cost / 1e12)

@@ -1,0 +1,63 @@
+"""What single agents and lanes may spend of the run's money, as far as admission is concerned.
+
+The hard ceilings are held by `client/budget.py`, which lets no request pass. Here the predicted cost of the episodes
+that have started is held against them, so that an agent's money ends between episodes and not within them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from evalkit.client.purse import Ceiling
+
+Scope = tuple[str, str]
+"""(`agent` or `lane`, its name)."""
+
+
+class Ceilings:
+    """The ceilings of a sweep, with what the episodes in flight below each are predicted to need."""
+
+    def __init__(self, ceilings: Mapping[Scope, Ceiling]) -> None:
+        self._ceilings = ceilings
+        self._need = Counter[Scope]()
+        self._flights = Counter[Scope]()
+        self.used_up: set[Scope] = set()
+        """Those below which no episode will start any more."""
+
+    def start(self, lane: str, agent: str) -> None:
+        """An episode has started; its need follows."""
+        for scope in self._of(lane, agent):
+            self._flights[scope] += 1
+
+    def end(self, lane: str, agent: str) -> None:
+        """An episode has ended or was left; its need has been taken back."""
+        for scope in self._of(lane, agent):
+            self._flights[scope] -= 1
+
+    def need(self, lane: str, agent: str, change: int) -> None:
+        """The predicted need of a started episode has changed by so many pico-dollars."""
+        for scope in self._of(lane, agent):
+            self._need[scope] += change
+
+    def bound(self, scope: Scope) -> bool:
+        """Whether there is a ceiling."""
+        return scope in self._ceilings
+
+    def fits(self, scope: Scope, more: float) -> bool:
+        """Whether `more` pico-dollars fit below a ceiling beside what it has spent and needs."""
+        one = self._ceilings[scope]
+        return one.before + one.spent + self._need[scope] + more <= one.budget
+
+    def over(self, scope: Scope) -> bool:
+        """To be asked of a ceiling below which the next episode does not fit: whether that will stay so."""
+        if not self._flights[scope]:
+            self.used_up.add(scope)
+        return scope in self.used_up
+
+    def words(self) -> Iterator[tuple[str, str, int]]:
+        """(`agent` or `lane`, name, budget in pico-dollars) of those that are used up."""
+        for scope in sorted(self.used_up):
+            yield *scope, self._ceilings[scope].budget
+
+    def _of(self, lane: str, agent: str) -> Iterator[Scope]:
+        if self._ceilings:
+            yield from (scope for scope in (("lane", lane), ("agent", agent)) if scope in self._ceilings)
