@@ -40,7 +40,7 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
                     return
         except FileNotFoundError:
             continue
-    raise CorruptLogError(f"{run}: {wanted.rows:,} rows of the log are gone while it is read. {REMEDY}")
+    raise CorruptLogError(f"{run}: rows that the log held are gone while it is read: {wanted.rows:,}. {REMEDY}")
 
 
 class _Wanted:

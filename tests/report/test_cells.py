@@ -129,3 +129,22 @@ def test_facts_that_are_no_json_are_named() -> None:
 
 def test_an_empty_log_has_no_episodes() -> None:
     assert results(two_by_three(), []) == []
+
+
+def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    from evalkit.report import scores, sequential
+
+    manifest = a_manifest([an_agent("a")], [a_suite("s", [2, 4, 6, 8, 0])])
+    log = [row for i in range(4) for row in rows(manifest, "a", "s", f"i{i}", 0, [guess(9), guess(9), guess(i)])]
+    (cell,) = cells(manifest, results(manifest, log))
+    ordinary, kind = scores.interval_and_kind(cell)
+    assert kind == "t"
+    for module in (scores, sequential):
+        monkeypatch.setattr(module, "NEVER_BELOW_0", frozenset({"guessing"}))
+    held, kind = scores.interval_and_kind(cell)
+    assert kind == "betting"
+    assert ordinary is not None
+    assert held is not None
+    assert held.high - held.low > ordinary.high - ordinary.low
+    table = scores.scores_table(manifest, [cell])
+    assert any("betting, holds whenever a run is stopped" in note for note in table.notes)
