@@ -109,6 +109,7 @@ def report(sub: argparse.ArgumentParser) -> None:
     part = sub.add_argument_group("other tables, instead of the report's own")
     part.add_argument("--beside", choices=("paper",), help="published rows beside this run's, and what differs")
     part.add_argument("--by", metavar="TAG", help="means over agents that share a tag: family, or open,proprietary")
+    part.add_argument("--ranks", action="store_true", help="how far behaviour and score rank agents alike")
     part.add_argument("--quotes", action="store_true", help="one trajectory quoted for each kind of error")
 
 

@@ -1,0 +1,35 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from evalkit.report.cells import Cell
+from evalkit.report.ranks import ranks_table
+from evalkit.report.scores import behaviour_table, scores_table
+from tests.playing import a_manifest, an_agent
+from tests.report.test_econ import a_cell
+
+SCORES = {"a": [0.1, 0.2], "b": [0.4, 0.3], "c": [0.5, 0.6], "d": [0.9, 0.8], "e": [0.7, 0.7]}
+RATES = {"a": 0.2, "b": 0.1, "c": 0.5, "d": 0.6, "e": 0.9}
+
+
+def ranked(names: Sequence[str]) -> tuple[dict[str, Any], ...]:
+    cells: list[Cell] = [
+        a_cell("scheduling/hard", SCORES[name], {"exploration_rate": [RATES[name]] * 2}, agent=name) for name in names
+    ]
+    manifest = a_manifest([an_agent(name) for name in names], [])
+    made = [scores_table(manifest, cells), behaviour_table(cells)]
+    return tuple(dict(row) for row in ranks_table(names, made, cells).rows)
+
+
+def test_the_correlation_is_scipys_over_agents() -> None:
+    (row,) = [row for row in ranked(list(SCORES)) if row["measure"] == "exploration_rate"]
+    means = [sum(SCORES[name]) / 2 for name in SCORES]
+    assert row["rho"] == pytest.approx(stats.spearmanr(list(RATES.values()), means).statistic)
+    assert -1 < row["low"] < row["rho"] < row["high"] < 1
+    assert (row["environment"], row["agents"]) == ("scheduling", 5)
+
+
+def test_few_agents_give_no_row() -> None:
+    assert ranked(["a", "b", "c"]) == ()
