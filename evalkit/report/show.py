@@ -66,17 +66,16 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
 
 def open_episode(run: Path, episode: str) -> Episode:
     """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
-    from pyarrow import compute
-
     from evalkit.env.table import ENVIRONMENTS
     from evalkit.store.reader import replay_rows, scan
 
     manifest = read_manifest(run)
-    log = scan(run, RESULT_COLUMNS)
-    key = find_episode(_keys(log.select(KEYS)), episode)
-    steps = log.filter(compute.equal(log.column("episode"), key.id))
-    # Replies are read of this one episode alone: a run may hold gigabytes of them.
-    return replayed(manifest, steps, replay_rows(run, {key.id})[key.id], ENVIRONMENTS)
+    # A run may hold a million steps: who knows the id waits for no look at all of them.
+    known, steps = episode, scan(run, RESULT_COLUMNS, episode)
+    if not steps.num_rows:
+        known = find_episode(_keys(scan(run, KEYS)), episode).id
+        steps = scan(run, RESULT_COLUMNS, known)
+    return replayed(manifest, steps, replay_rows(run, {known})[known], ENVIRONMENTS)
 
 
 def _keys(table: "pa.Table") -> list[EpisodeKey]:

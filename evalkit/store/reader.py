@@ -29,6 +29,8 @@ _KEYS = ("episode", "take", "step")
 _LONG = {"reply": pa.large_string(), "raw": pa.large_binary(), "facts": pa.large_string()}
 _CODED = ("episode", "environment", "suite", "instance", "agent", "ending", "worker", "served_model", "finish")
 """Columns that reading keeps as dictionaries."""
+_FEW = 8
+"""Episodes up to which it pays to look up first which segments hold them."""
 _SUMS = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
 
 
@@ -120,24 +122,34 @@ def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[R
     wanted = frozenset(episodes)
     if not wanted:
         return {}
+    few = wanted if len(wanted) <= _FEW else None
+    table, _ = _read(run, "steps", ("episode", *_REPLAY), _rows_of(wanted), few)
+    names, _, effect = _effect(table)
+    return _Rows(names, effect, table)
+
+
+def _rows_of(wanted: Collection[str]) -> Choose:
+    """Chooses the rows of these episodes."""
 
     def chosen(table: pa.Table) -> pa.Table:
         names, codes = coded(table, "episode")
         keep = np.array([name in wanted for name in names], np.bool_)
         return table if keep.all() else take_rows(table, np.flatnonzero(keep[codes]))
 
-    table, _ = _read(run, "steps", ("episode", *_REPLAY), chosen)
-    names, _, effect = _effect(table)
-    return _Rows(names, effect, table)
+    return chosen
 
 
-def scan(run: Path, columns: Iterable[str]) -> pa.Table:
+def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Table:
     """These columns of the rows in effect, ordered by episode and step: the same table however the run went.
 
-    Long texts come as `large_string`, since a run may hold more than 2 GB of them. Raises CorruptLogError.
+    `episode`: of this one alone, at the price of looking up which segments hold it. Long texts come as `large_string`,
+    since a run may hold more than 2 GB of them. Raises CorruptLogError.
     """
     wanted = list(dict.fromkeys(columns))
-    table, _ = _read(run, "steps", tuple(dict.fromkeys((*_KEYS, *wanted))))
+    only = None if episode is None else frozenset({episode})
+    table, _ = _read(
+        run, "steps", tuple(dict.fromkeys((*_KEYS, *wanted))), None if only is None else _rows_of(only), only
+    )
     names, codes, effect = _effect(table)
     rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
     order = effect.order[np.argsort(rank[codes[effect.order]], kind="stable")]
@@ -169,8 +181,17 @@ def read_through(run: Path) -> None:
             read_segment(segment)
 
 
-def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None = None) -> tuple[pa.Table, int]:
-    """All rows of the log, in order, and the number of the next segment."""
+def _read(
+    run: Path,
+    kind: Kind,
+    columns: Sequence[str],
+    chosen: Choose | None = None,
+    only: Collection[str] | None = None,
+) -> tuple[pa.Table, int]:
+    """All rows of the log, in order, and the number of the next segment.
+
+    `only`: of the segments that hold these episodes.
+    """
     for look in range(_LOOKS):
         if look:
             time.sleep(_PAUSE_S)
@@ -178,13 +199,19 @@ def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None =
         if layout.flaws:
             continue
         try:
-            tables = [_one(segment, columns, chosen) for segment in layout.segments]
+            held = [segment for segment in layout.segments if only is None or _holds(segment, only)]
+            tables = [_one(segment, columns, chosen) for segment in held]
         except FileNotFoundError:
             continue
         empty = steps_table([]) if kind == "steps" else ledger_table([])
         return pa.concat_tables(tables) if tables else empty.select(list(columns)), layout.next
     where, what = layout.flaws[0] if layout.flaws else (kind, "keeps changing while it is read")
     raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
+
+
+def _holds(segment: Segment, episodes: Collection[str]) -> bool:
+    names, _ = coded(read_segment(segment, ("episode",), ["episode"]), "episode")
+    return not set(episodes).isdisjoint(names)
 
 
 def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.Table:

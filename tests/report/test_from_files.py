@@ -9,6 +9,7 @@ from evalkit.errors import RunError
 from evalkit.report.report import report
 from evalkit.report.show import show
 from evalkit.store.manifest import write_manifest
+from evalkit.store.reader import scan
 from evalkit.store.record import LedgerRecord
 from evalkit.store.schema import ledger_table, steps_table
 from evalkit.store.segment import encode_segment, segment_name
@@ -34,6 +35,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data = encode_segment(ledger_table(LEDGER), "ledger", 0, 0, compacted=False)
     (tmp_path / "ledger" / segment_name(0)).write_bytes(data)
     return tmp_path
+
+
+def test_one_episode_is_read_as_among_all(run: Path) -> None:
+    columns = ("episode", "step", "take", "facts", "ending", "cost")
+    everything = scan(run, columns).to_pylist()
+    for episode in {row["episode"] for row in everything}:
+        assert scan(run, columns, episode).to_pylist() == [row for row in everything if row["episode"] == episode]
+    assert scan(run, columns, "nothing").num_rows == 0
 
 
 def test_a_report_counts_the_latest_take_and_pays_for_all(run: Path) -> None:
