@@ -298,3 +298,25 @@ def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_pa
     assert outcome.owed_cost == pytest.approx(whole.spent - outcome.spent, rel=0.4)
     assert f"{outcome.owed} episodes are owed, about $" in outcome.messages[0]
     assert outcome.to_json()["owed_usd"] == pytest.approx(outcome.owed_cost / 1e12)
+
+
+def test_episodes_for_which_the_money_does_not_last_are_an_exception_that_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evalkit.run.forecast import Expected, Forecast
+
+    sweep = resolved(tmp_path, served(replicates=3))
+    whole, _ = go_served(sweep, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Forecast, "whole", lambda *_: Expected(1.0, 1.0, 0.0, 0.0))
+        patch.setattr(Forecast, "rest", lambda *_, **__: 1.0)
+        outcome, _ = go_served(with_budget(sweep, whole.spent // 2 + 42_000_000_000), tmp_path / "run")
+    assert (outcome.exit_code, outcome.reason) == (3, "budget")
+    assert 0 < outcome.unfinished <= 16  # the widths of two lanes
+    words = f"{outcome.unfinished} of them had started and did not end: they took more money than predicted."
+    assert any(words in message for message in outcome.messages)
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    (event,) = (event for event in events if event["kind"] == "unfinished")
+    assert (event["episodes"], event["why"]) == (outcome.unfinished, "budget")
+    done, _ = go_served(sweep, tmp_path / "run")
+    assert (done.exit_code, done.unfinished, done.spent) == (0, 0, whole.spent)
