@@ -134,6 +134,16 @@ COMMANDS: Mapping[str, Command] = {
         ("evalkit verify runs/nightly",),
         options.on_run,
     ),
+    "void": Command(
+        "read",
+        "leave episodes out of every result, openly; undo it",
+        (
+            'evalkit void runs/nightly --agent gpt --suite scheduling/hard --reason "wrong key until noon"',
+            'evalkit void runs/nightly --episode 3f2a --reason "provider truncated replies"',
+            'evalkit void runs/nightly --agent gpt --undo --reason "key was right after all"',
+        ),
+        options.void,
+    ),
     "judge": Command(
         "read",
         "have a model count the paths that a run's plans enumerate",

@@ -76,18 +76,21 @@ def _side(text: str) -> tuple[Side, str]:
     """(the run, the agent named with it or nothing): RUN or RUN:AGENT."""
     from evalkit.env.table import ENVIRONMENTS
     from evalkit.report.episodes import COLUMNS, episode_results
+    from evalkit.report.voided import void_notes
     from evalkit.store.manifest import read_manifest
     from evalkit.store.reader import scan
+    from evalkit.store.void import read_voids
 
     name, _, agent = (text, "", "") if Path(text).is_dir() else text.partition(":")
     directory = run_directory(name)
     manifest = read_manifest(directory)
     steps = scan(directory, (*COLUMNS, *DRIFT))
+    found = tuple(cells(manifest, episode_results(steps, manifest, ENVIRONMENTS), read_voids(directory)))
     side = Side(
         label=name,
         manifest=manifest,
-        cells=tuple(cells(manifest, episode_results(steps, manifest, ENVIRONMENTS))),
-        notes=tuple(f"{name}: {note}" for note in drift_notes(versions(steps))),
+        cells=found,
+        notes=tuple(f"{name}: {note}" for note in (*drift_notes(versions(steps)), *void_notes(found))),
     )
     return side, _known(agent, side) if agent else ""
 

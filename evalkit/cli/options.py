@@ -148,6 +148,17 @@ def view(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--port", metavar="N", type=whole_number, default=0, help="on 127.0.0.1 (default: any free one)")
 
 
+def void(sub: argparse.ArgumentParser) -> None:
+    """Options of `void`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--agent", metavar="A", default="", help="episodes of this agent")
+    sub.add_argument("--suite", metavar="S", default="", help="of this suite")
+    sub.add_argument("--instance", metavar="I", default="", help="of this instance")
+    sub.add_argument("--episode", metavar="E", default="", help="an id, its start, or agent:suite:instance:replicate")
+    sub.add_argument("--reason", metavar="TEXT", required=True, help="why; every table says so")
+    sub.add_argument("--undo", action="store_true", help="let them count again")
+
+
 def nothing(sub: argparse.ArgumentParser) -> None:
     """The command reads all its options itself."""
 

@@ -15,6 +15,7 @@ from evalkit.report import queries
 from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
+from evalkit.report.voided import reasons
 from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord
 
@@ -31,6 +32,7 @@ NOBODY = "(unassigned)"
 
 def completeness_table(cells: Sequence[Cell]) -> Table:
     """Suite by agent: what is planned, how it ended, what is owed, and what the estimates stand on."""
+    struck = any(cell.voided for cell in cells)
     return Table(
         name="completeness",
         title="Completeness",
@@ -44,33 +46,39 @@ def completeness_table(cells: Sequence[Cell]) -> Table:
             Column(key="prefix", title="Used", kind="count", unit="episodes"),
             Column(key="outside", title="Left out", kind="count", unit="episodes"),
             Column(key="endings", title="Endings", kind="counts", unit="episodes"),
+            *([Column(key="void", title="Void", kind="counts", unit="episodes")] if struck else []),
         ),
-        rows=tuple(_completeness_row(cell) for cell in cells),
+        rows=tuple(_completeness_row(cell, struck) for cell in cells),
         packs=packs_of(cells),
         notes=(
             "ended: by the agent or its environment, and scored; owed: not played yet, or stopped by the world",
             "begun: owed, with steps in the log; used: all up to the first that has not ended; scores use these",
             "left out: ended behind that one; what ends early is often good, so no estimate uses them",
+            *(["void: declared so, with the reason; in no other column and no score, but paid for"] if struck else []),
         ),
-        query=_completeness_query(cells),
+        query=_completeness_query(cells, struck),
     )
 
 
-def _completeness_query(cells: Sequence[Cell]) -> str:
+def _completeness_query(cells: Sequence[Cell], struck: bool) -> str:
     keys = ", ".join(queries.place(cells))
     lines = (
-        f"select {keys}, planned, ended, planned - ended as owed, begun, prefix, ended - prefix as outside, endings",
+        f"select {keys}, planned, ended, planned - ended as owed, begun, prefix, ended - prefix as outside, endings"
+        + (", void" if struck else ""),
         "from (",
-        "    select c.base, c.axes, c.agent, planned, count(*) filter (where finished) as ended,",
-        "        count(*) filter (where not finished) as begun, count(*) filter (where used) as prefix,",
-        "        histogram(ending) filter (where finished) as endings",
-        "    from cells c left join episodes e using (suite, agent) group by c.suite, c.base, c.axes, c.agent, planned",
+        "    select c.base, c.axes, c.agent, planned - count(*) filter (where e.void) as planned,",
+        "        count(*) filter (where finished) as ended,",
+        "        count(*) filter (where not finished and not e.void) as begun, count(*) filter (where used) as prefix,",
+        "        histogram(ending) filter (where finished) as endings"
+        + (", histogram(void_reason) filter (where e.void) as void" if struck else ""),
+        "    from cells c left join episodes e using (suite, agent)",
+        "    group by c.suite, c.base, c.axes, c.agent, c.planned",
         ") order by all",
     )
     return "\n".join(lines)
 
 
-def _completeness_row(cell: Cell) -> dict[str, Any]:
+def _completeness_row(cell: Cell, struck: bool) -> dict[str, Any]:
     endings = Counter(episode.ending for episode in cell.episodes if episode.finished)
     return {
         **place(cell),
@@ -81,6 +89,7 @@ def _completeness_row(cell: Cell) -> dict[str, Any]:
         "prefix": len(cell.prefix),
         "outside": cell.outside,
         "endings": dict(sorted(endings.items(), key=lambda item: (-item[1], item[0]))),
+        **({"void": reasons(cell)} if struck else {}),
     }
 
 

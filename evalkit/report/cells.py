@@ -6,9 +6,11 @@ prefix of its admission order whose episodes have all ended, and says what lies 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from evalkit.report.episodes import EpisodeResult
 from evalkit.store.manifest import Manifest, ManifestSuite
+from evalkit.store.void import Void
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +22,13 @@ class Cell:
     pack: str
     """The prompt pack's name."""
     planned: int
+    """Episodes that it is to have; those that are void are not counted."""
     episodes: tuple[EpisodeResult, ...]
-    """All that the log knows, in admission order."""
+    """All that the log knows and that are not void, in admission order."""
     prefix: tuple[EpisodeResult, ...]
     """The longest prefix of the admission order whose episodes have all ended: what estimates are made of."""
+    voided: tuple[tuple[EpisodeResult, str], ...] = ()
+    """Ended episodes that count for nothing, each with the reason, in admission order."""
 
     @property
     def ended(self) -> int:
@@ -46,8 +51,12 @@ class Cell:
         return not self.owed
 
 
-def cells(manifest: Manifest, results: Sequence[EpisodeResult]) -> list[Cell]:
+def cells(
+    manifest: Manifest, results: Sequence[EpisodeResult], voids: Mapping[str, Void] = MappingProxyType({})
+) -> list[Cell]:
     """Every agent on every suite it plays, suites and agents in the spec's order.
+
+    `voids`: the run's void episodes by id (`store/void.py`). One that has ended is left out as if it were not planned.
 
     Chosen: the prefix is taken within each suite. An agent's admission order, restricted to a suite, is the same
     whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's stratified
@@ -57,7 +66,8 @@ def cells(manifest: Manifest, results: Sequence[EpisodeResult]) -> list[Cell]:
     for result in results:
         known.setdefault((result.agent, result.suite), {})[result.replicate, result.instance] = result
     return [
-        _cell(manifest, suite, agent, known.get((agent, suite.name), {})) for suite, agent in planned_cells(manifest)
+        _cell(manifest, suite, agent, known.get((agent, suite.name), {}), voids)
+        for suite, agent in planned_cells(manifest)
     ]
 
 
@@ -71,8 +81,17 @@ def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
     ]
 
 
-def _cell(manifest: Manifest, suite: ManifestSuite, agent: str, known: Mapping[tuple[int, str], EpisodeResult]) -> Cell:
-    admitted = [known.get(place) for place in _admission(manifest, suite)]
+def _cell(
+    manifest: Manifest,
+    suite: ManifestSuite,
+    agent: str,
+    known: Mapping[tuple[int, str], EpisodeResult],
+    voids: Mapping[str, Void],
+) -> Cell:
+    places = [known.get(place) for place in _admission(manifest, suite)]
+    struck = [one for one in places if one is not None and one.finished and one.id in voids]
+    gone = {one.id for one in struck}
+    admitted = [one for one in places if one is None or one.id not in gone]
     prefix = []
     for episode in admitted:
         if episode is None or not episode.finished:
@@ -85,6 +104,7 @@ def _cell(manifest: Manifest, suite: ManifestSuite, agent: str, known: Mapping[t
         planned=len(admitted),
         episodes=tuple(episode for episode in admitted if episode is not None),
         prefix=tuple(prefix),
+        voided=tuple((one, voids[one.id].reason) for one in struck),
     )
 
 

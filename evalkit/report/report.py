@@ -18,6 +18,7 @@ from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.store.manifest import Manifest, read_manifest
 from evalkit.store.record import LedgerRecord
+from evalkit.store.void import Void, read_voids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,7 +129,7 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None, half_width: fl
     paid = _paid(run)
     steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
     results = read_results(run, steps, manifest, ENVIRONMENTS)
-    found = _report(manifest, steps, ledger, results, paid=paid, judged=judged)
+    found = _report(manifest, steps, ledger, results, read_voids(run), paid=paid, judged=judged)
     if half_width is None:
         return found
     return replace(found, tables=(*found.tables, sizes_table(found.cells, half_width)))
@@ -141,7 +142,7 @@ def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
     from evalkit.store.reader import scan
 
     manifest = read_manifest(run)
-    return manifest, cells(manifest, read_results(run, scan(run, COLUMNS), manifest, ENVIRONMENTS))
+    return manifest, cells(manifest, read_results(run, scan(run, COLUMNS), manifest, ENVIRONMENTS), read_voids(run))
 
 
 def _paid(run: Path) -> dict[str, int]:
@@ -167,7 +168,7 @@ def build_report(
     as of `report`.
     """
     results = episode_results(steps, manifest, environments)
-    return _report(manifest, steps, ledger, results, paid=paid, judged=judged)
+    return _report(manifest, steps, ledger, results, {}, paid=paid, judged=judged)
 
 
 def _report(
@@ -175,12 +176,14 @@ def _report(
     steps: "pa.Table",
     ledger: Iterable[LedgerRecord],
     results: Sequence[EpisodeResult],
+    voids: Mapping[str, Void],
     *,
     paid: Mapping[str, int],
     judged: Mapping[str, int] | None,
 ) -> Report:
-    found = cells(manifest, results)
-    tables = (*_tables(manifest, found, steps, ledger, paid), *drift_tables(steps, manifest, results))
+    found = cells(manifest, results, voids)
+    counting = [one for one in results if one.id not in voids]
+    tables = (*_tables(manifest, found, steps, ledger, paid), *drift_tables(steps, manifest, counting))
     special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))
     return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _TEXT, _COUNT, _NUMBER, _FLAG = "string", "int64", "float64", "bool"
 
-Place = tuple[Cell, int, EpisodeResult, bool]
-"""(cell, place in its admission order among those known, episode, whether estimates stand on it)."""
+Place = tuple[Cell, int, EpisodeResult, bool, str | None]
+"""(cell, place in its admission order among those known, episode, whether estimates stand on it, why it is void)."""
 
 _OF_CELL: Mapping[str, Callable[[Cell], str]] = {
     "base": lambda cell: cell.suite.base,
@@ -30,12 +30,25 @@ _OF_EPISODE: Mapping[str, str] = {
     **dict.fromkeys(("environment", "suite", "instance", "stratum", "agent", "ending"), _TEXT),
     **dict.fromkeys(("replicate", "steps", "periods", "no_action", "without_call"), _COUNT),
     **dict.fromkeys(("cost", "tokens_in", "tokens_out", "tokens_cached_read"), _COUNT),
-    **dict.fromkeys(("finished", "solved"), _FLAG),
+    "solved": _FLAG,
     **dict.fromkeys(("score", "latency_s"), _NUMBER),
 }
 _ORDER = (
     *("episode", "environment", "suite", "base", "axes", "instance", "stratum", "agent", "prompts", "tags"),
-    *("replicate", "place", "ending", "finished", "used", "score", "solved", "metrics", "path", "outcomes"),
+    *(
+        "replicate",
+        "place",
+        "ending",
+        "finished",
+        "used",
+        "void",
+        "void_reason",
+        "score",
+        "solved",
+        "metrics",
+        "path",
+        "outcomes",
+    ),
     *("steps", "periods", "no_action", "without_call"),
     *("cost", "tokens_in", "tokens_out", "tokens_cached_read", "latency_s"),
 )
@@ -46,16 +59,19 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
     import pyarrow as pa
 
     places = list(_places(cells))
-    results = [episode for _, _, episode, _ in places]
+    results = [episode for _, _, episode, _, _ in places]
     found = {
-        **{name: pa.array([read(cell) for cell, _, _, _ in places], pa.string()) for name, read in _OF_CELL.items()},
+        **{name: pa.array([read(cell) for cell, *_ in places], pa.string()) for name, read in _OF_CELL.items()},
         **{
             name: pa.array([getattr(one, name) for one in results], pa.type_for_alias(kind))
             for name, kind in _OF_EPISODE.items()
         },
         "episode": pa.array([one.id for one in results], pa.string()),
-        "place": pa.array([place for _, place, _, _ in places], pa.int64()),
-        "used": pa.array([used for _, _, _, used in places], pa.bool_()),
+        "place": pa.array([place for _, place, *_ in places], pa.int64()),
+        "used": pa.array([used for _, _, _, used, _ in places], pa.bool_()),
+        "finished": pa.array([one.finished and reason is None for _, _, one, _, reason in places], pa.bool_()),
+        "void": pa.array([reason is not None for *_, reason in places], pa.bool_()),
+        "void_reason": pa.array([reason for *_, reason in places], pa.string()),
         "tags": _lists([manifest.agents[one.agent].tags for one in results]),
         "path": _lists([one.path for one in results]),
         "metrics": _map([one.metrics for one in results]),
@@ -68,7 +84,9 @@ def _places(cells: Iterable[Cell]) -> Iterable[Place]:
     for cell in cells:
         prefix = {episode.id for episode in cell.prefix}
         for place, episode in enumerate(cell.episodes):
-            yield cell, place, episode, episode.id in prefix
+            yield cell, place, episode, episode.id in prefix, None
+        for place, (episode, reason) in enumerate(cell.voided, len(cell.episodes)):
+            yield cell, place, episode, False, reason
 
 
 def _lists(values: Sequence[Sequence[str]]) -> "pa.Array":

@@ -14,6 +14,7 @@ from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.intervals import estimate
 from evalkit.report.tables import PROMPTS, Column, Table
+from evalkit.report.voided import void_notes
 from evalkit.store.manifest import Manifest
 
 ACCEPTED = "ok"
@@ -72,6 +73,7 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
         "solved: % of the episodes that reached the optimum",
     ]
     notes += _partial_notes(cells)
+    notes += void_notes(cells)
     notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in manifest.agents.values() if agent.marks]
     return Table(
         name="scores",

@@ -1,0 +1,77 @@
+"""`voids.jsonl`: which of a run's episodes count for nothing, since when, by whom, why. The log itself stays as it is.
+
+One line an episode and decision, oldest first; the last line of an episode holds. The file is replaced whole, so that
+it is there in full or not at all whatever happens.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.disk import storage_errors, write_parts_durably
+
+FILE = "voids.jsonl"
+
+MOST_REASON = 1000
+"""Characters of a reason."""
+
+
+class Void(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision on one episode."""
+
+    episode: str
+    agent: str
+    suite: str
+    instance: str
+    replicate: int
+    undo: bool
+    """Whether the episode counts again."""
+    reason: str
+    by: str
+    """User and host."""
+    at: float
+    """Wall time, seconds since 1970."""
+
+
+def read_voids(run: Path) -> Mapping[str, Void]:
+    """The episodes that are void, by id, each with the decision that holds. Raises CorruptLogError."""
+    return {one.episode: one for one in _latest(_decisions(_content(run), run)).values() if not one.undo}
+
+
+def add_voids(run: Path, decisions: Iterable[Void]) -> None:
+    """Add decisions behind those that are there. The caller holds the run (`lock.py`).
+
+    Raises StorageError (the file is then as it was), CorruptLogError where the file cannot be read.
+    """
+    before = _content(run)
+    _decisions(before, run)
+    lines = (msgspec.json.encode(one) + b"\n" for one in decisions)
+    write_parts_durably(run / FILE, (part for source in ((before,), lines) for part in source))
+
+
+def _content(run: Path) -> bytes:
+    path = run / FILE
+    if not path.exists():
+        return b""
+    with storage_errors(path):
+        data = path.read_bytes()
+    return data if data.endswith(b"\n") or not data else data + b"\n"
+
+
+def _decisions(data: bytes, run: Path) -> list[Void]:
+    found = []
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            found.append(msgspec.json.decode(line, type=Void))
+        except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+            raise CorruptLogError(
+                f"{run / FILE}:{number} is damaged: {flaw}. Restore the file from a copy, or delete the line: its "
+                "episode then counts as the lines before say. The log beside it is intact."
+            ) from flaw
+    return found
+
+
+def _latest(decisions: Iterable[Void]) -> dict[str, Void]:
+    return {one.episode: one for one in decisions}

@@ -1,0 +1,67 @@
+"""`evalkit void`: what it says, what it refuses, what it leaves alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalkit.store.lock import hold_run
+from tests.cli.calling import Call, tree
+
+
+@pytest.fixture
+def run(call: Call, spec: Path) -> str:
+    assert call("run", "mine.toml").code == 0
+    return "runs/mine"
+
+
+def log(here: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tree(here).items() if name.endswith(".parquet") and "derived" not in name}
+
+
+def test_void_and_undo(call: Call, run: str, here: Path) -> None:
+    before, kept = json.loads(call("report", run, "--json").out), log(here)
+    said = call("void", run, "--agent", "random", "--reason", "wrong seed")
+    assert said.code == 0
+    assert "2 of 2 episodes are void" in said.out
+    assert log(here) == kept
+    assert "void: random on " in call("report", run).out.replace("\n", " ")
+    line = json.loads((here / run / "voids.jsonl").read_text().splitlines()[0])
+    assert (line["agent"], line["reason"], line["undo"]) == ("random", "wrong seed", False)
+    assert "@" in line["by"]
+    assert "2 were void already" in call("void", run, "--agent", "random", "--reason", "again").out
+    assert call("verify", run).code == 0
+    assert call("run", "mine.toml").code == 0
+    assert log(here) == kept
+    assert "2 of 2 episodes count again" in call("void", run, "--agent", "random", "--undo", "--reason", "no").out
+    assert json.loads(call("report", run, "--json").out) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--reason", "x"], "say what"),
+        (["--agent", "random", "--reason", " "], "--reason"),
+        (["--agent", "random", "--reason", "x" * 1001], "1 to 1,000"),
+        (["--agent", "rnadom", "--reason", "x"], "Did you mean 'random'"),
+        (["--episode", "nothing", "--reason", "x"], "holds no episode"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(call: Call, run: str, here: Path, words: list[str], message: str) -> None:
+    said = call("void", run, *words)
+    assert said.code == 2
+    assert message in said.message
+    assert not (here / run / "voids.jsonl").exists()
+
+
+def test_a_run_that_is_being_written_is_refused(call: Call, run: str, here: Path) -> None:
+    with hold_run(here / run):
+        said = call("void", run, "--agent", "random", "--reason", "x")
+    assert said.code == 2
+    assert "is being written" in said.message
+
+
+def test_what_is_no_run_stays_as_it_is(call: Call, here: Path) -> None:
+    (here / "folder").mkdir()
+    assert call("void", "folder", "--agent", "a", "--reason", "x").code == 2
+    assert list((here / "folder").iterdir()) == []
