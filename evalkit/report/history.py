@@ -138,10 +138,11 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
     from evalkit.report.scores import scores_table
     from evalkit.store.manifest import read_manifest
     from evalkit.store.reader import scan
+    from evalkit.store.void import read_voids
 
     manifest = read_manifest(run)
     steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
-    found = cells(manifest, read_results(run, steps, manifest, ENVIRONMENTS))
+    found = cells(manifest, read_results(run, steps, manifest, ENVIRONMENTS), read_voids(run))
     served: dict[str, list[str]] = {}
     for one in versions(steps):
         served.setdefault(one.agent, []).append(f"{one.served_model} {one.fingerprint}".strip())
