@@ -122,7 +122,7 @@ FIRST_SWEEP = "quickstart"
 WHY = {
     "interrupt": ("interrupted", ""),
     "limit": ("--limit was reached", ""),
-    "budget": ("the next request does not fit the budget", " --budget MORE"),
+    "budget": ("another episode is predicted not to fit the budget", " --budget MORE"),
     "deadline": ("the deadline has passed", ""),
     "storage": ("the disk refused a write", ""),
     "corrupt": ("the log is not as it was written", " --repair"),
