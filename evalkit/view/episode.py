@@ -35,7 +35,7 @@ FULL = 200_000
 OFFLINE = 120_000
 """The same where many episodes share one file."""
 
-OPEN = 3
+OPEN = 5
 """Periods up to which all are unfolded at once."""
 
 KEPT = 6

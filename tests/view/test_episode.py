@@ -92,7 +92,8 @@ def test_what_is_too_much_for_a_page_comes_by_period(
     episode = id_of(reading, "noisy", "pricing")
     whole = episode_page(run, "shown", episode)
     assert all(period.turns for period in whole.periods)
-    monkeypatch.setattr(module, "INLINE", 10)
+    for name in ("INLINE", "OFFLINE"):
+        monkeypatch.setattr(module, name, 10)
     cut = episode_page(run, "shown", episode)
     first, *others = cut.periods
     assert first.turns

@@ -1,7 +1,5 @@
 "use strict";
 (() => {
-  const conversation = document.getElementById("conversation") || document.querySelector(".period.alone");
-  if (!conversation) return;
   const all = (selector, inside = document) => Array.from(inside.querySelectorAll(selector));
 
   // A period's chat comes when the period is opened for the first time.
@@ -27,10 +25,9 @@
     if (period.tagName === "DETAILS") period.open = true;
     return fill(period);
   };
-  for (const period of all("details.period")) {
-    period.addEventListener("toggle", () => { if (period.open) fill(period); });
-    if (period.open) fill(period);
-  }
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches("details.period[open]")) fill(event.target);
+  }, true);
 
   const show = (element) => {
     element.scrollIntoView({ block: "start" });
@@ -81,6 +78,6 @@
   const keys = { j: () => turn(1), k: () => turn(-1), "]": () => period(1), "[": () => period(-1) };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+    if (keys[event.key] && document.querySelector(".period")) { event.preventDefault(); keys[event.key](); }
   });
 })();
