@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -129,7 +129,7 @@ def plot(figure: Figure, run: str, *, csv: str = "") -> Plot:
         notes=figure.notes,
         query=figure.query,
         command=sql_command(run, figure.query),
-        grid=grid(figure.table, run, csv=csv),
+        grid=grid(replace(figure.table, name=f"{figure.name}-numbers"), run, csv=csv),
     )
 
 

@@ -33,17 +33,18 @@
         table.tBodies[0].append(...rows);
       });
     }
-    for (const input of all("input[data-filter]", root)) {
+    for (const input of all(".tools input[type=search]", root)) {
       input.addEventListener("input", () => {
         const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-        const rows = all(`#${CSS.escape(input.dataset.filter)} tbody tr`);
+        const table = input.closest(".grid").querySelector("table");
+        const rows = all("tbody tr", table);
         let shown = 0;
         for (const row of rows) {
           const text = row.textContent.toLowerCase();
           row.hidden = !words.every((word) => text.includes(word));
           shown += !row.hidden;
         }
-        document.getElementById(input.dataset.filter).classList.toggle("sorted", words.length > 0);
+        table.classList.toggle("sorted", words.length > 0);
         const found = input.closest(".tools").querySelector(".found");
         found.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
       });

@@ -1,0 +1,212 @@
+"""The pages in a real browser, against a server in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalkit.view.offline import write_page
+from evalkit.view.reading import Reading
+from tests.cli.calling import finish, interrupt, start
+from tests.view.browser import chromium, tab
+
+SWEEP = """
+replicates = 20
+width = 4
+budget_usd = "50"
+[[agents]]
+name = "knuth"
+provider = "simulated"
+model = "knuth"
+[[agents]]
+name = "random"
+provider = "simulated"
+model = "random"
+[[suites]]
+name = "scheduling/basic"
+vary = { periods = [3] }
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@contextmanager
+def viewing(folder: Path, *runs: str) -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evalkit", "view", *runs],
+        cwd=folder,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        yield found[0]
+    finally:
+        interrupt(process)  # type: ignore[arg-type]
+        assert process.wait(20) == 0
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def url(run: Path) -> Iterator[str]:
+    with viewing(run.parent.parent) as address:
+        yield address
+
+
+def test_the_overview_draws_every_figure_and_sorts_and_filters(browser: Any, url: str, reading: Reading) -> None:
+    with tab(browser, url) as opened:
+        page = opened.page
+        page.get_by_role("link", name="shown").click()
+        page.wait_for_selector("#figures", timeout=20_000)
+        assert page.locator("#scores tbody tr").count() == len(reading.report.table("scores").rows)
+        for plot in page.locator(".plot").all():
+            plot.scroll_into_view_if_needed()
+            plot.locator("svg").first.wait_for()
+        assert page.locator(".plot[data-drawn=yes]").count() == len(reading.figures)
+        column = page.locator("#scores tbody tr td:nth-child(4)")
+        page.locator("#scores th", has_text="Score").get_by_role("button").click()
+        shown = [float(text) for text in column.all_inner_texts() if text != "–"]
+        assert shown == sorted(shown, reverse=True)
+        page.locator("#scores input").fill("hostile costbench")
+        assert page.locator("#scores tbody tr:visible").count() == 1
+        assert page.locator("#scores .found").inner_text().startswith("1 of ")
+        page.locator("#scores .query summary").click()
+        assert "from" in page.locator("#scores .query pre").inner_text()
+        opened.clean()
+
+
+@pytest.mark.parametrize("environment", ["scheduling", "procurement", "pricing", "costbench"])
+def test_a_trajectory_with_markup_in_it_is_text(browser: Any, url: str, reading: Reading, environment: str) -> None:
+    cells = reading.report.cells
+    episode = next(
+        one for cell in cells for one in cell.episodes if (one.agent, one.environment) == ("hostile", environment)
+    )
+    with tab(browser, f"{url}/run/shown/episode/{episode.id}") as opened:
+        page = opened.page
+        page.locator("#conversation").wait_for()
+        assert page.locator("#conversation img, #conversation script, #conversation i, #conversation b").count() == 0
+        said = page.locator("#conversation .said").first.text_content()
+        assert "<script>window.hacked = 1</script>" in said
+        assert "\\u202egnp.exe" in said
+        opened.clean()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_pages_fit_a_telephone(browser: Any, url: str, reading: Reading, dark: bool) -> None:
+    episode = reading.report.cells[0].episodes[0].id
+    paths = ["/", "/run/shown/", "/run/shown/episodes", "/run/shown/live", f"/run/shown/episode/{episode}"]
+    paths += ["/compare?first_agent=oracle&second_agent=noisy"]
+    with tab(browser, url, width=400, dark=dark) as opened:
+        for path in paths:
+            opened.page.goto(url + path)
+            assert opened.overflow() <= 0, path
+            paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (paper == "rgb(255, 255, 255)") == (not dark)
+        opened.clean()
+
+
+def test_all_is_reached_by_keyboard(browser: Any, url: str) -> None:
+    with tab(browser, f"{url}/run/shown/episodes") as opened:
+        page = opened.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "content"
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.name || document.activeElement.className"))
+            if page.evaluate("document.activeElement.matches('td a')"):
+                break
+        assert {"agent", "suite", "ending", "instance", "least", "most", "order", "sort"} <= reached
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/episode/*")
+        page.locator("#conversation").wait_for()
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.classList.contains('turn')")
+        opened.clean()
+
+
+def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    (tmp_path / "providers").mkdir()
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER)
+    process = start(tmp_path, "run", "sweep.toml", "--name", "going")
+    try:
+        until = time.monotonic() + 30
+        while not (tmp_path / "runs" / "going" / "live.json").exists():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        with viewing(tmp_path) as url, tab(browser, f"{url}/run/going/live", width=400) as opened:
+            page = opened.page
+            page.locator("#live-lanes tr").first.wait_for()
+            assert page.locator("#live-lanes tr").count() == 2
+            assert page.locator("#live-cells tr").count() == 2
+            steps = page.locator("#live-facts dd").last
+            expect(steps).not_to_have_text(steps.inner_text(), timeout=10_000)
+            assert page.locator("#live-state").inner_text() == "running"
+            assert "simulated/knuth" in page.locator("#live-lanes").inner_text()
+            assert opened.overflow() <= 0
+            page.goto(url)
+            assert "running" in page.locator("tbody").inner_text()
+            page.goto(f"{url}/run/going/live")
+            page.locator("#live-lanes tr").first.wait_for()
+            interrupt(process)
+            said = finish(process, 20)
+            assert said.code == 130, said.err
+            expect(page.locator("#live-state")).to_have_text("not running", timeout=10_000)
+            assert not (tmp_path / "runs" / "going" / "live.json").exists()
+            opened.clean()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+PROVIDER = """
+dialect = "openai_chat"
+any_model = true
+[simulate]
+latency = "lognormal:60ms:0.3"
+[usd_per_mtok]
+input = "1"
+output = "4"
+as_of = 2026-11-21
+source = "made up"
+"""
+
+
+def test_the_page_in_one_file_opens_offline_with_trajectories(browser: Any, run: Path, tmp_path: Path) -> None:
+    size, held = write_page(run, tmp_path / "run.html")
+    assert held >= 10
+    assert size < 15_000_000
+    with tab(browser, f"file://{tmp_path}/run.html") as opened:
+        page = opened.page
+        page.locator(".plot svg").first.wait_for()
+        link = page.locator("#trajectories td a").first
+        link.click()
+        shown = page.locator("#trajectory")
+        shown.locator("#conversation").wait_for()
+        assert "<script>window.hacked = 1</script>" in shown.inner_text()
+        assert shown.locator("img, script:not([type='application/json'])").count() == 0
+        page.locator("#trajectories td a", has_text=re.compile("^[0-9a-f]{10}$")).nth(held - 1).click()
+        shown.locator("#conversation").wait_for()
+        assert opened.page.evaluate("performance.getEntriesByType('resource').length") == 0
+        opened.clean()
