@@ -29,11 +29,11 @@ from evalkit.view.render import Frame, Link
 INLINE = 600_000
 """Characters of conversation that one page holds; of more, periods come when they are opened."""
 
-FULL = 200_000
-"""Characters of one text where a period is shown in full."""
-
 OFFLINE = 120_000
 """The same where many episodes share one file."""
+
+FULL = 200_000
+"""Characters of one text where a period is shown in full."""
 
 OPEN = 5
 """Periods up to which all are unfolded at once."""
