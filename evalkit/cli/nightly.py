@@ -1,6 +1,7 @@
 """`evalkit nightly`: play tonight within its budget and deadline, then trends, and an alarm where an agent fell.
 
-Exit codes: those of `run`, and 4 where tonight has an alarm.
+Exit codes: those of `run`, but 4 where tonight has an alarm, and 0 where budget or deadline alone left episodes owed:
+the next night plays them.
 """
 
 import argparse
@@ -8,20 +9,22 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.money import show_usd
 from evalkit.nightly.books import FOLDER, derive, nights, read_history, rebuild
 from evalkit.nightly.dates import parse_date
-from evalkit.nightly.journal import note, read_journal, told
-from evalkit.report.history import NightRecord, Rule
+from evalkit.nightly.journal import accepted, note, read_journal, told
+from evalkit.report.history import NightRecord, Rule, taken
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, Outcome
 from evalkit.store.lock import hold_run
 
 ALARM = 4
+CUT = frozenset({"budget", "deadline"})
+"""Reasons of an outcome that are a night's own bounds."""
 
 
 def nightly(args: argparse.Namespace) -> int:
@@ -52,7 +55,7 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     with display(json_lines=args.json) as show:
         done = loop_run(play_night(resolved, options, show))
     record, outcome = done.record, done.outcome
-    code = (INCOMPLETE if record and record.owed else COMPLETE) if outcome is None else outcome.exit_code
+    code = _code(outcome, record)
     lines = [f"{done.night}: {done.idle}. Nothing to do."] if outcome is None else list(outcome.messages)
     if outcome is not None and record is not None:
         lines.insert(0, _summary(record, outcome))
@@ -65,6 +68,14 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     return ALARM if raised else code
 
 
+def _code(outcome: Outcome | None, record: NightRecord | None) -> int:
+    """Without alarms. A night that its own bounds cut is as it should be, if anything ended in it."""
+    cut = outcome is None or (outcome.exit_code == INCOMPLETE and outcome.reason in CUT)
+    if cut and record is not None:
+        return COMPLETE if record.owed < record.planned else INCOMPLETE
+    return INCOMPLETE if outcome is None else outcome.exit_code
+
+
 def _summary(record: NightRecord, outcome: Outcome) -> str:
     spent = show_usd(record.spent)
     money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
@@ -74,8 +85,13 @@ def _summary(record: NightRecord, outcome: Outcome) -> str:
 
 def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:
     """`--look`, `--rebuild`, `--accept`: nothing is asked of anybody."""
-    if not nights(folder) and not read_history(folder):
-        raise RunError(f"There is no night in {folder} yet. Play one: {program()} nightly {shlex.quote(args.sweep)}")
+    if args.look:  # also while a night is being played
+        history = read_history(folder)
+        if not history:
+            _refuse_nothing(args, folder)
+        return ALARM if _tell(args, name, folder, history, (), None) else COMPLETE
+    if not nights(folder):
+        _refuse_nothing(args, folder)
     lines: list[str] = []
     with hold_run(folder):
         if args.rebuild:
@@ -90,6 +106,12 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
         return ALARM if _tell(args, name, folder, history, lines, None) else COMPLETE
 
 
+def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
+    raise RunError(
+        f"{folder} holds no night that has been played yet. Play one: {program()} nightly {shlex.quote(args.sweep)}"
+    )
+
+
 def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecord) -> str:
     choice = choice_of([] if words == ["all"] else words, resolved, "--accept")
     suites = {suite.name for suite in resolved.manifest.suites.values() if choice.takes_suite(suite)}
@@ -99,8 +121,8 @@ def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecor
     if not cells:
         raise UsageError(f"--accept: the night of {last.night} has no such cell.")
     note(folder, "accepted", last.night, cells=cells)
-    plural = "cell is" if len(cells) == 1 else "cells are"
-    return f"{len(cells):,} {plural} taken as they are: later nights are held against {last.night} and those after it."
+    done = "1 cell is taken as it is" if len(cells) == 1 else f"{len(cells):,} cells are taken as they are"
+    return f"{done}: later nights are held against {last.night} and those after it."
 
 
 def _tell(
@@ -113,11 +135,10 @@ def _tell(
 ) -> bool:
     """Print the last night, write the page, call the hook; whether there is an alarm."""
     from evalkit.nightly.hook import facts, message
-    from evalkit.nightly.night import alarms
 
-    last = history[-1]
-    cells = alarms(folder, last)
-    about = facts(name, folder / last.night, last.night, cells, history)
+    last = taken(history[-1], accepted(read_journal(folder)))
+    history = [*history[:-1], last]
+    about = facts(name, folder / last.night, last.night, last.raised, history)
     if args.json:
         _print_json(about, last, lines)
     else:
@@ -136,7 +157,7 @@ def _tell(
             raise UsageError(f"--html: {args.html} cannot be written: {flaw.strerror}.") from flaw
     if hook is not None:
         _call(hook, folder, about)
-    return bool(cells)
+    return bool(last.raised)
 
 
 def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> None:

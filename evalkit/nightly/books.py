@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from evalkit.errors import EvalkitError, RunError
+from evalkit.errors import CorruptLogError
 from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.history import NightRecord, Rule, decode, encode, read_night, with_alarms
 from evalkit.store.disk import write_durably
@@ -49,15 +49,13 @@ def derive(folder: Path, known: Sequence[NightRecord], again: Collection[str], r
 def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
     """The history made anew of all logs, and the nights that were kept because their logs are gone.
 
-    Raises as `derive`; RunError where there is no night.
+    Raises as `derive`.
     """
     there = nights(folder)
     try:
         known = read_history(folder)
-    except EvalkitError:
+    except CorruptLogError:
         known = []  # what is damaged is made anew; nights without a log were in it alone
-    if not there and not known:
-        raise RunError(f"There is no night in {folder}. Play one: evalkit nightly SPEC")
     kept = [one.night for one in known if one.night not in there]
     return derive(folder, known, there, rule), kept
 

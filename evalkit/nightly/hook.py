@@ -39,7 +39,7 @@ def facts(
                 "threshold": alarm.threshold,
                 "words": alarm.words,
                 "served": list(cell.served),
-                "served_before": list(was[-1].served) if was else [],
+                "served_before": list(was[-1][1].served) if was else [],
                 "compare": compare_words(run, cell),
             }
         )

@@ -12,10 +12,10 @@ from pathlib import Path
 from evalkit.money import show_usd
 from evalkit.nightly.books import FOLDER, derive, nights, read_history
 from evalkit.nightly.dates import tonight
-from evalkit.nightly.journal import Entry, accepted, last_end, note, read_journal
+from evalkit.nightly.journal import Entry, last_end, note, read_journal
 from evalkit.nightly.rotation import rotated
 from evalkit.report.cells import planned_cells
-from evalkit.report.history import CellNight, NightRecord, Rule
+from evalkit.report.history import NightRecord, Rule
 from evalkit.run.askers import Launch
 from evalkit.run.freeze import Resolved, merge
 from evalkit.run.outcome import Outcome
@@ -62,12 +62,6 @@ class Night:
     def record(self) -> NightRecord | None:
         """Tonight's; None where it was interrupted."""
         return next((one for one in self.history if one.night == self.night), None)
-
-
-def alarms(folder: Path, record: NightRecord) -> list[CellNight]:
-    """The cells with an alarm that night, without those that the user has accepted since."""
-    taken = accepted(read_journal(folder))
-    return [cell for cell in record.raised if record.night not in taken.get(cell.cell, ())]
 
 
 async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[View], None]) -> Night:

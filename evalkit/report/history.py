@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.report.alarm import Night, regression
+from evalkit.report.alarm import WINDOWS, Night, regression
 from evalkit.report.cells import Cell
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 
@@ -47,6 +47,8 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     words: str
     since: str = ""
     """The night in which it was raised first, with none without an alarm between; empty where it is not raised."""
+    fell: str = ""
+    """The first night of the window that raised it then; empty where it is not raised."""
 
 
 class CellNight(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,10 @@ class NightRecord(msgspec.Struct, frozen=True, kw_only=True):
     def raised(self) -> tuple[CellNight, ...]:
         """The cells with an alarm."""
         return tuple(cell for cell in self.cells if cell.alarm is not None and cell.alarm.raised)
+
+
+Dated = tuple[str, CellNight]
+"""A night and what a cell came to in it."""
 
 
 def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
@@ -202,12 +208,12 @@ def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accep
     return msgspec.structs.replace(tonight, cells=tuple(marked))
 
 
-def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepted: Accepted) -> list[CellNight]:
+def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepted: Accepted) -> list[Dated]:
     """The same cell in the nights that `night` may be held against, oldest first; alarms before it was accepted are
     gone."""
     first = max((one for one in accepted.get(cell.cell, ()) if one < night), default="")
     return [
-        msgspec.structs.replace(one, alarm=None) if record.night == first else one
+        (record.night, msgspec.structs.replace(one, alarm=None) if record.night == first else one)
         for record in history
         if first <= record.night < night
         for one in record.cells
@@ -215,11 +221,22 @@ def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepte
     ]
 
 
-def _note(before: Sequence[CellNight], cell: CellNight, night: str, alpha: float, tolerance: float) -> AlarmNote:
-    nights: list[Night] = [one.values for one in before if one.values]
+def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, tolerance: float) -> AlarmNote:
+    """While an alarm stands, of the nights since the fall only those are there that the windows take: as a part of what
+    it was before they would let the alarm fade though nothing had changed."""
+    last = before[-1][1].alarm if before else None
+    standing = last if last is not None and last.raised else None
+    held = [one for one in before if one[1].values]
+    if standing is not None:
+        fallen = [one for one in held if one[0] >= standing.fell]
+        held = [one for one in held if one[0] < standing.fell] + fallen[1 - max(WINDOWS) :]
+    nights: list[Night] = [one.values for _, one in held]
     alarm = regression(nights, cell.values, alpha, tolerance=tolerance)
-    last = before[-1].alarm if before else None
-    since = (last.since if last is not None and last.raised else night) if alarm.raised else ""
+    since = fell = ""
+    if alarm.raised:
+        since, fell = night, [*(date for date, _ in held), night][-alarm.nights]
+        if standing is not None:
+            since, fell = standing.since, standing.fell
     return AlarmNote(
         raised=alarm.raised,
         p=alarm.p,
@@ -229,7 +246,19 @@ def _note(before: Sequence[CellNight], cell: CellNight, night: str, alpha: float
         now=alarm.now,
         words=alarm.words,
         since=since,
+        fell=fell,
     )
+
+
+def taken(record: NightRecord, accepted: Accepted) -> NightRecord:
+    """The night without the alarms that the user has accepted since."""
+    kept = []
+    for cell in record.cells:
+        alarm = cell.alarm
+        if alarm is not None and alarm.raised and record.night in accepted.get(cell.cell, ()):
+            alarm = msgspec.structs.replace(alarm, raised=False, words=f"accepted; it was: {alarm.words}")
+        kept.append(msgspec.structs.replace(cell, alarm=alarm))
+    return msgspec.structs.replace(record, cells=tuple(kept))
 
 
 def with_alarms(

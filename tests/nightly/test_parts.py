@@ -1,0 +1,218 @@
+"""The parts of nights: dates, the order of instances, the journal, the history's file, lines of bars."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from evalkit.errors import CorruptLogError, UsageError
+from evalkit.nightly.dates import tonight, utc_date
+from evalkit.nightly.journal import FILE, accepted, last_end, note, read_journal, told
+from evalkit.nightly.rotation import rotated
+from evalkit.report.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
+from evalkit.report.trends import bars, changes
+from evalkit.run.freeze import Resolved
+from tests.run.sweeps import resolved
+
+HOUR = 3600.0
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def night_of(now: str, nights: list[str], cut_short_at: str | None = None, asked: str | None = None) -> str:
+    began = None if cut_short_at is None else at(cut_short_at)
+    return tonight(nights, at(now), cut_short_at=began, asked=asked, where="nights")
+
+
+@pytest.mark.parametrize(
+    ("now", "cut_short_at", "night"),
+    [
+        ("2026-11-21T23:30", None, "2026-11-21"),
+        ("2026-11-22T00:30", None, "2026-11-22"),
+        ("2026-11-22T00:30", "2026-11-21T23:30", "2026-11-21"),
+        ("2026-11-22T11:29", "2026-11-21T23:30", "2026-11-21"),
+        ("2026-11-22T11:31", "2026-11-21T23:30", "2026-11-22"),
+        ("2026-11-22T23:30", "2026-11-21T23:30", "2026-11-22"),
+    ],
+)
+def test_a_night_that_was_cut_short_stays_one_night_past_midnight(
+    now: str, cut_short_at: str | None, night: str
+) -> None:
+    assert night_of(now, ["2026-11-20", "2026-11-21"], cut_short_at) == night
+
+
+def test_nights_only_go_forward() -> None:
+    assert night_of("2026-11-21T12:00", ["2026-11-20"], asked="2026-11-25") == "2026-11-25"
+    with pytest.raises(UsageError, match=r"2026-11-21 lies before the last night, 2030-01-01.*Is the clock right"):
+        night_of("2026-11-21T12:00", ["2030-01-01"])
+    assert utc_date(at("2026-03-29T01:59:59")) == "2026-03-29"
+
+
+def cell(agent: str = "knuth", **values: Any) -> CellNight:
+    plain: dict[str, Any] = {
+        "agent": agent,
+        "suite": "s",
+        "key": "k",
+        "pack": "standard",
+        "planned": 2,
+        "ended": {},
+        "values": {},
+        "score": None,
+        "low": None,
+        "high": None,
+        "episodes": 0,
+        "cost": 0,
+        "tokens_in": 0,
+        "tokens_out": 0,
+        "steps": 0,
+        "latency_s": 0.0,
+        "served": (),
+    }
+    return CellNight(**{**plain, **values})
+
+
+def record(night: str, *cells: CellNight) -> NightRecord:
+    return NightRecord(format=FORMAT, night=night, spent=0, query="", cells=cells)
+
+
+class Sweep:
+    """A sweep of two agents on four instances, two replicates each, and its nights."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.resolved: Resolved = resolved(tmp_path)
+        (self.suite,) = self.resolved.manifest.suites.values()
+        self.digests = [one.digest for one in self.suite.instances]
+
+    def night(self, date: str, **ended: dict[int, int]) -> NightRecord:
+        """Replicates that ended, by agent and the instance's place in the suite."""
+        agents = self.resolved.manifest.agents
+        return record(
+            date,
+            *(
+                cell(
+                    agent,
+                    suite=self.suite.name,
+                    key=cell_key(agents[agent], self.suite),
+                    ended={self.digests[place]: count for place, count in counts.items()},
+                )
+                for agent, counts in ended.items()
+            ),
+        )
+
+    def order(self, *history: NightRecord) -> list[int]:
+        (suite,) = rotated(self.resolved.manifest, history).suites.values()
+        return [self.digests.index(one.digest) for one in suite.instances]
+
+
+def test_instances_are_played_in_the_order_in_which_they_were_measured_last(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    whole, front, back = dict.fromkeys(range(4), 2), {0: 2, 1: 2}, {2: 2, 3: 2}
+    assert sweep.order() == [0, 1, 2, 3]
+    full = sweep.night("1", knuth=whole, random=whole)
+    assert sweep.order(full) == [0, 1, 2, 3]
+    first = sweep.night("2", knuth=front, random=front)
+    assert sweep.order(full, first) == [2, 3, 0, 1]
+    second = sweep.night("3", knuth=back, random=back)
+    assert sweep.order(full, first, second) == [0, 1, 2, 3]
+
+
+def test_one_agents_owed_episode_or_one_owed_replicate_puts_its_instance_first(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    whole = dict.fromkeys(range(4), 2)
+    assert sweep.order(sweep.night("1", knuth=whole, random={0: 2, 1: 2, 3: 2})) == [2, 0, 1, 3]
+    assert sweep.order(sweep.night("1", knuth=whole, random={**whole, 3: 1})) == [3, 0, 1, 2]
+    assert sweep.order(sweep.night("1", knuth={**whole, 1: 0}, random={**whole, 2: 1})) == [1, 2, 0, 3]
+
+
+def test_another_agent_of_that_name_has_measured_nothing(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    whole = dict.fromkeys(range(4), 2)
+    old = sweep.night("1", knuth=whole, random={0: 2})
+    other = record("1", *(msgspec.structs.replace(one, key="another") for one in old.cells))
+    assert sweep.order(old) == [1, 2, 3, 0]
+    assert sweep.order(other) == [0, 1, 2, 3]
+
+
+def test_the_journal_keeps_its_lines_also_behind_one_that_was_cut(tmp_path: Path) -> None:
+    assert read_journal(tmp_path) == []
+    note(tmp_path, "ended", "2026-11-01", reason="budget", budget=5)
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"kind":"ended","ni')
+    note(tmp_path, "accepted", "2026-11-02", cells=[("a", "s")])
+    note(tmp_path, "told", "2026-11-03", cells=[("b", "s")])
+    entries = read_journal(tmp_path)
+    end = last_end(entries, "2026-11-01")
+    assert end is not None
+    assert (end.reason, end.budget) == ("budget", 5)
+    assert last_end(entries, "2026-11-02") is None
+    assert accepted(entries) == {("a", "s"): ["2026-11-02"]}
+    assert told(entries, "2026-11-03") == {("b", "s")}
+
+
+def test_a_history_is_read_as_it_was_written_and_a_damaged_line_is_named() -> None:
+    records = [record("2026-11-02", cell(values={"i": (0.5, 0.25)})), record("2026-11-01", cell())]
+    data = encode(records)
+    assert decode(data, "history") == [records[1], records[0]]
+    assert encode(decode(data, "history")) == data
+    with pytest.raises(CorruptLogError, match=r"history:2 is damaged.*--rebuild"):
+        decode(data[:-9], "history")
+    other = encode([msgspec.structs.replace(records[0], format=FORMAT + 1)])
+    with pytest.raises(CorruptLogError, match="history:1 has format 2"):
+        decode(other, "history")
+
+
+def flat(night: int, share: float) -> NightRecord:
+    return record(f"2026-11-{night:02}", cell(values={f"i{i}": (share,) for i in range(12)}))
+
+
+def test_an_alarm_stands_while_nothing_changes_and_goes_when_the_scores_are_back() -> None:
+    shares = [0.8] * 4 + [0.2] * 12 + [0.8] * 6
+    nights = [flat(night, share) for night, share in enumerate(shares, 1)]
+    done = with_alarms(nights, {}, Rule(), [one.night for one in nights])
+    raised = [bool(one.raised) for one in done]
+    assert raised[:4] == [False] * 4
+    assert raised[4:16] == [True] * 12
+    assert not raised[-1]
+    assert {one.cells[0].alarm.since for one in done[4:16] if one.cells[0].alarm} == {"2026-11-05"}
+    again = with_alarms(done, {}, Rule(), [done[9].night])
+    assert again == done
+
+
+def test_what_was_accepted_is_the_new_level() -> None:
+    nights = [flat(night, share) for night, share in enumerate([0.8] * 4 + [0.4] * 4 + [0.1] * 2, 1)]
+    taken = {("knuth", "s"): ["2026-11-05"]}
+    done = with_alarms(nights, taken, Rule(), [one.night for one in nights])
+    assert [int(one.night[-2:]) for one in done if one.raised] == [5, 9, 10]
+    assert done[8].cells[0].alarm is not None
+    assert done[8].cells[0].alarm.before == pytest.approx(0.4)
+    assert done[8].cells[0].alarm.since == "2026-11-09"
+
+
+def test_each_cell_gets_its_part_of_alpha() -> None:
+    nights = [record(f"2026-11-0{n}", *(cell(f"a{i}", values={"x": (1.0,)}) for i in range(5))) for n in (1, 2)]
+    done = with_alarms(nights, {}, Rule(alpha=0.3), ["2026-11-02"])
+    assert [one.alarm.threshold for one in done[1].cells if one.alarm] == pytest.approx([0.3 / 5 / 30] * 5)
+    assert done[0] == nights[0]  # was not asked for
+
+
+def test_bars_show_change_and_not_chance() -> None:
+    assert bars([]) == ""
+    assert bars([None, None]) == "··"
+    assert bars([50.0, 50.2, None, 49.8]) == "▅▅·▄"
+    assert bars([0.0, 100.0, 50.0]) == "▁█▅"
+    assert len(set(bars([50.0, 51.0]))) <= 2
+
+
+def test_a_change_of_what_is_served_is_seen_across_nights_that_do_not_say() -> None:
+    history = [
+        record("1", cell(served=("m fp_1",))),
+        record("2", cell()),
+        record("3", cell(served=("m fp_1",))),
+        record("4", cell(served=("m fp_1", "m fp_2"))),
+        record("5", cell(served=("m fp_2", "m fp_1"))),
+    ]
+    assert [changes(history, place) for place in range(5)] == [[], [], [], ["knuth"], []]
