@@ -5,22 +5,21 @@ most of them come when they are opened.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from evalkit.errors import RunError
 from evalkit.money import show_usd
-from evalkit.report.charts.build import CHARTS, episode_figures, period_lines
+from evalkit.report.charts.build import CHARTS, episode_figures
 from evalkit.report.charts.drawing import quoted
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.moves import Move
 from evalkit.report.show import Episode, open_episode
 from evalkit.report.tables import seconds
-from evalkit.report.trajectory import Part, trajectory_parts
 from evalkit.report.visible import BOUND
+from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
 from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.overview import Fact, run_links
 from evalkit.view.reading import LogState, log_state
@@ -35,60 +34,11 @@ OFFLINE = 120_000
 FULL = 200_000
 """Characters of one text where a period is shown in full."""
 
-OPEN = 5
-"""Periods up to which all are unfolded at once."""
-
 KEPT = 6
 """Episodes that are kept replayed."""
 
 STEPS_NAMED = 8
 """Steps that a warning names."""
-
-FOLDED = frozenset({"system", "tools"})
-"""Titles of what is folded: long, and mostly the same in every chat."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartView:
-    """One text of the conversation."""
-
-    kind: str
-    """As of `report.trajectory.Part`: `read`, `said`, `call`, `facts`, `warning`."""
-    title: str
-    text: str
-    folded: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnView:
-    """One request and its reply."""
-
-    anchor: str
-    """`p12t3`."""
-    title: str
-    numbers: str
-    """Tokens, cost and latency."""
-    parts: Sequence[PartView]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeriodView:
-    """One period: a line that says what came of it, and its chat."""
-
-    number: int
-    anchor: str
-    """`p12`."""
-    line: str
-    numbers: str
-    """Turns, tokens, cost and latency of all of it."""
-    warned: bool
-    opening: Sequence[PartView]
-    """What its chats began with."""
-    turns: Sequence[TurnView]
-    """Empty where they come when it is opened."""
-    open: bool
-    href: str
-    """The page of this period alone; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +115,8 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
         metrics={metric: _rounded(value) for metric, value in result.metrics.items()},
         metrics_query=metrics,
         metrics_command=sql_command(run, metrics),
-        periods=_bounded(
-            list(_periods(found, _address(where, result) if where else "")), OFFLINE if offline else INLINE
+        periods=bounded_to(
+            list(periods_of(found, _address(where, result) if where else "")), OFFLINE if offline else INLINE
         ),
         chat=result.periods == 1,
         show=f"evalkit show {run} {result.id}",
@@ -183,12 +133,12 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
     address = _address(f"/run/{quote(name, safe='')}", result)
     if not 0 <= number < result.periods:
         raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {number} to show.")
-    (period,) = _periods(found, address, only=number, most=FULL if full else BOUND)
+    (period,) = periods_of(found, address, only=number, most=FULL if full else BOUND)
     return PeriodPage(
         heading=f"{result.agent} on {result.instance}, period {number}",
         episode=f"{address}#{period.anchor}",
-        before=_period_address(address, number - 1) if number else "",
-        after=_period_address(address, number + 1) if number + 1 < result.periods else "",
+        before=period_address(address, number - 1) if number else "",
+        after=period_address(address, number + 1) if number + 1 < result.periods else "",
         full="" if full else f"{period.href}?full=1",
         period=period,
     )
@@ -232,17 +182,13 @@ def _address(where: str, result: EpisodeResult) -> str:
     return f"{where}/episode/{quote(result.id, safe='')}"
 
 
-def _period_address(address: str, number: int) -> str:
-    return f"{address}/period/{number}"
-
-
 def _facts(found: Episode) -> list[Fact]:
     result = found.result
     score = "none" if result.score is None else f"{100 * result.score:.1f}"
     steps = max(1, sum(move.reply is not None for move in found.moves))
     return [
         Fact(title="Score", value=score, note="owed" if result.score is None else "solved" if result.solved else ""),
-        Fact(title="Length", value=_counted(result.periods, "period"), note=_counted(result.steps, "step")),
+        Fact(title="Length", value=counted(result.periods, "period"), note=counted(result.steps, "step")),
         Fact(title="Cost", value=show_usd(result.cost), note=_per(result.cost and show_usd(result.cost // steps))),
         Fact(
             title="Tokens",
@@ -261,10 +207,6 @@ def _facts(found: Episode) -> list[Fact]:
 def _per(what: str | int) -> str:
     """`$0.01 a reply`; nothing of nothing."""
     return f"{what} a reply" if what else ""
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _query(result: EpisodeResult) -> str:
@@ -294,99 +236,12 @@ def _warnings(moves: Sequence[Move]) -> list[str]:
     if differing:
         named = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
         found.append(
-            f"Replay does not reproduce the log at {_counted(len(differing), 'step')} ({named}): what is shown there "
+            f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({named}): what is shown there "
             "may not be what the agent read. `evalkit verify` says more."
         )
     refused = sum(move.reply is None for move in moves)
     if refused:
-        found.append(f"The provider refused {_counted(refused, 'request')}.")
+        found.append(f"The provider refused {counted(refused, 'request')}.")
     if moves and not moves[-1].ending:
         found.append("The episode has not ended: it is owed, and has no score yet.")
     return found
-
-
-def _periods(found: Episode, address: str, *, only: int | None = None, most: int = BOUND) -> Iterator[PeriodView]:
-    """The periods in order, texts cut to `most`; `only`: one of them."""
-    lines = period_lines(found.result.environment, found.target, found.moves)
-    open_all = found.result.periods <= OPEN
-    for number, group in groupby(found.moves, key=lambda move: move.period):
-        if only is not None and number != only:
-            continue
-        played = list(group)
-        parts = list(trajectory_parts(played, most=most))[:-1]  # behind the last one stands how the episode ended
-        opening, turns = _turns(parts)
-        yield PeriodView(
-            number=number,
-            anchor=f"p{number}",
-            line=_line(lines.get(number, ""), played),
-            numbers=_numbers([move.row for move in played], turns=True),
-            warned=any(part.kind == "warning" for part in parts),
-            opening=opening,
-            turns=turns,
-            open=open_all or only is not None,
-            href=_period_address(address, number) if address else "",
-        )
-
-
-def _line(came: str, played: Sequence[Move]) -> str:
-    """What came of a period, in a line."""
-    last = played[-1]
-    if came or last.reply is None:
-        return came or "refused by the provider"
-    how = str(last.facts.get("period_end") or last.ending or "goes on").replace("_", " ")
-    return {"restart": "restarted", "no action": "no action was accepted"}.get(how, how)
-
-
-def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
-    """(what the chat begins with, its turns). A chat that is begun again is part of the turn before."""
-    opening: list[PartView] = []
-    turns: list[TurnView] = []
-    into = opening
-    for part in parts:
-        if part.kind == "turn" and part.move is not None:
-            into = []
-            row = part.move.row
-            turns.append(
-                TurnView(
-                    anchor=f"p{part.move.period}t{part.move.turn}" + (f"s{row['step']}" if _again(turns, part) else ""),
-                    title=f"turn {part.move.turn}",
-                    numbers=f"step {row['step']} · {_numbers([row])}",
-                    parts=into,
-                )
-            )
-        elif part.kind != "period":
-            folded = part.title in FOLDED and len(part.text) > len("(as before)")
-            into.append(PartView(kind=part.kind, title=part.title, text=part.text, folded=folded))
-    return opening, turns
-
-
-def _again(turns: Sequence[TurnView], part: Part) -> bool:
-    """Whether a turn has the place of an earlier one: a period that was restarted, or a refused request."""
-    assert part.move is not None
-    return any(turn.anchor == f"p{part.move.period}t{part.move.turn}" for turn in turns)
-
-
-def _numbers(rows: Sequence[Mapping[str, int | float]], *, turns: bool = False) -> str:
-    count = [_counted(len(rows), "turn")] if turns else []
-    tokens_in, tokens_out = (sum(row[key] for row in rows) for key in ("tokens_in", "tokens_out"))
-    cost, latency = int(sum(row["cost"] for row in rows)), sum(row["latency_s"] for row in rows)
-    tokens = [f"{tokens_in:,} in, {tokens_out:,} out"] if tokens_in or tokens_out else []
-    return " · ".join([*count, *tokens, *([show_usd(cost)] if cost else []), seconds(latency)])
-
-
-def _bounded(periods: Sequence[PeriodView], room: int) -> list[PeriodView]:
-    """The periods with as much text as a page may hold: warned ones first, then from the first on."""
-    kept = set[int]()
-    for one in sorted(periods, key=lambda one: (not one.warned, one.number)):
-        size = _size(one)
-        if size > room and kept:
-            continue
-        room -= size
-        kept.add(one.number)
-    return [one if one.number in kept else replace(one, opening=(), turns=()) for one in periods]
-
-
-def _size(period: PeriodView) -> int:
-    """Characters of a period's texts, with what their markup adds."""
-    parts = [*period.opening, *(part for turn in period.turns for part in turn.parts)]
-    return sum(len(part.text) + 120 for part in parts) + 200 * len(period.turns)

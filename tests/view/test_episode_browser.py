@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.view import chat
 from evalkit.view import episode as module
 from evalkit.view.reading import Reading
 from evalkit.view.server import serving
@@ -41,7 +42,7 @@ def served(run: Path) -> Iterator[str]:
 
 def test_periods_come_when_they_are_opened(run: Path, reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INLINE", 10)
-    monkeypatch.setattr(module, "OPEN", 1)
+    monkeypatch.setattr(chat, "OPEN", 1)
     where = f"/run/shown/episode/{id_of(reading, 'oracle', 'pricing')}"
     with chromium() as browser, served(run) as url, tab(browser, f"{url}{where}#p2t1") as opened:
         page = opened.page

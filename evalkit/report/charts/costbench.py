@@ -33,6 +33,9 @@ from evalkit.report.tables import Column
 
 UNITS = "cost units"
 
+COLOUR = {**compared(), "legend": {"title": None, "orient": "top", "offset": 30}}
+"""With room between legend and plot for the names of what happens."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
@@ -265,30 +268,32 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
         "height": HEIGHT,
         "layer": [
             *rule(best[-1] / 100, f"optimal path {best[-1] / 100:,.2f}"),
-            {
-                "data": values([row for row in drawn if row.get("event")]),
-                "layer": [
-                    {
-                        "mark": {"type": "rule", "strokeDash": [2, 3], "style": "quiet"},
-                        "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")},
-                    },
-                    {
-                        "mark": {"type": "text", "baseline": "bottom", "fontStyle": "italic"},
-                        "encoding": {"x": x, "y": {"value": -3}, "text": {"field": "event", "type": "nominal"}},
-                    },
-                ],
-            },
+            *_events([row for row in drawn if row.get("event")], x),
             {
                 "data": values([*drawn, *truth]),
                 "mark": {"type": "line", "strokeWidth": 1.4, "point": {"size": 14}},
-                "encoding": {"x": x, "y": quantity("spent", UNITS), "color": compared(), "tooltip": shown},
+                "encoding": {"x": x, "y": quantity("spent", UNITS), "color": COLOUR, "tooltip": shown},
             },
             *(_totals(rows, mark, x, shown) for rows, mark in marks if rows),
         ],
     }
 
 
+def _events(rows: Sequence[Mapping[str, Any]], x: Spec) -> list[Spec]:
+    """A line at each call in whose turn something happened, named above the plot in two rows by turns."""
+    rule = {"type": "rule", "strokeDash": [2, 3], "style": "quiet"}
+    text = {"type": "text", "baseline": "bottom", "fontStyle": "italic"}
+    words = {"field": "event", "type": "nominal"}
+    layers: list[Spec] = [
+        {"data": values(rows), "mark": rule, "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")}}
+    ]
+    for place, named in enumerate((rows[::2], rows[1::2])):
+        above = {"value": -3 - 13 * place}
+        layers.append({"data": values(named), "mark": text, "encoding": {"x": x, "y": above, "text": words}})
+    return layers if rows else []
+
+
 def _totals(rows: Sequence[Mapping[str, Any]], mark: Spec, x: Spec, shown: Sequence[Spec]) -> Spec:
     """What is drawn along the cheapest total still possible."""
-    encoding = {"x": x, "y": quantity("total", UNITS), "color": compared(), "tooltip": list(shown)}
+    encoding = {"x": x, "y": quantity("total", UNITS), "color": COLOUR, "tooltip": list(shown)}
     return {"data": values(rows), "mark": mark, "encoding": encoding}

@@ -94,11 +94,14 @@ def tips(**titles: str) -> list[Spec]:
 
 
 def rule(value: float, words: str, *, dash: bool = True) -> list[Spec]:
-    """A horizontal line at a value of the vertical axis, named at its right end."""
+    """A horizontal line at a value of the vertical axis, named at its right end, or not at all."""
     mark = {"type": "rule", "strokeDash": [4, 3] if dash else [1, 0], "style": "quiet"}
+    line = {"data": values([{"at": value}]), "mark": mark, "encoding": {"y": {"field": "at", "type": "quantitative"}}}
+    if not words:
+        return [line]
     text = {"type": "text", "align": "right", "baseline": "bottom", "dy": -2, "style": "quiet-text"}
     return [
-        {"data": values([{"at": value}]), "mark": mark, "encoding": {"y": {"field": "at", "type": "quantitative"}}},
+        line,
         {
             "data": values([{"at": value, "words": words}]),
             "mark": text,

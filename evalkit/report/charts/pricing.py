@@ -117,7 +117,7 @@ def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
         for i in range(shown)
     ]
     charged = [price for one in found for price in (one.prices or ())[:shown]]
-    ends = span(charged, 0.0, max(max(one.best[:shown]) for one in found), most=0.5)
+    ends = span(charged, 0.0, max(max(one.best[:shown]) for one in found), most=1.0)
     facet = shown > 1
     layer: Spec = {
         "layer": [_line("price", "price", ends, found[-1].period)],

@@ -70,7 +70,7 @@ def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: in
     ]
     ends = span([100 * one.score for one in found], 0.0, 100.0, most=1.0)
     x = periods_axis(last)
-    y = quantity("score", "score (100 = stable)", scale={"domain": ends, "clamp": True, "nice": False})
+    y = quantity("score", "score (0 = random, 100 = stable)", scale={"domain": ends, "clamp": True, "nice": False})
     shown = tips(
         period="Period|d", blocking="Blocking pairs|d", score="Score|.2f", record="Fewest so far", repeat="Repeated"
     )
@@ -78,7 +78,7 @@ def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: in
         "width": WIDTH,
         "height": HEIGHT,
         "layer": [
-            *rule(0.0, "random assignment"),
+            *rule(0.0, ""),
             *rule(100.0, "stable"),
             {
                 "data": values([{**row, "who": PLAYED} for row in rows]),

@@ -1,0 +1,159 @@
+"""An episode's conversation as pages show it: periods, each with a line that says what came of it, turns, texts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from evalkit.money import show_usd
+from evalkit.report.charts.build import period_lines
+from evalkit.report.moves import Move
+from evalkit.report.show import Episode
+from evalkit.report.tables import seconds
+from evalkit.report.trajectory import Part, trajectory_parts
+from evalkit.report.visible import BOUND
+
+OPEN = 5
+"""Periods up to which all are unfolded at once."""
+
+FOLDED = frozenset({"system", "tools"})
+"""Titles of what is folded: long, and mostly the same in every chat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartView:
+    """One text of the conversation."""
+
+    kind: str
+    """As of `report.trajectory.Part`: `read`, `said`, `call`, `facts`, `warning`."""
+    title: str
+    text: str
+    folded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnView:
+    """One request and its reply."""
+
+    anchor: str
+    """`p12t3`."""
+    title: str
+    numbers: str
+    """Tokens, cost and latency."""
+    parts: Sequence[PartView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodView:
+    """One period: a line that says what came of it, and its chat."""
+
+    number: int
+    anchor: str
+    """`p12`."""
+    line: str
+    numbers: str
+    """Turns, tokens, cost and latency of all of it."""
+    warned: bool
+    opening: Sequence[PartView]
+    """What its chats began with."""
+    turns: Sequence[TurnView]
+    """Empty where they come when it is opened."""
+    open: bool
+    href: str
+    """The page of this period alone; empty where there is none."""
+
+
+def periods_of(found: Episode, address: str, *, only: int | None = None, most: int = BOUND) -> Iterator[PeriodView]:
+    """The periods in order, texts cut to `most`; `only`: one of them."""
+    lines = period_lines(found.result.environment, found.target, found.moves)
+    open_all = found.result.periods <= OPEN
+    for number, group in groupby(found.moves, key=lambda move: move.period):
+        if only is not None and number != only:
+            continue
+        played = list(group)
+        parts = list(trajectory_parts(played, most=most))[:-1]  # behind the last one stands how the episode ended
+        opening, turns = _turns(parts)
+        yield PeriodView(
+            number=number,
+            anchor=f"p{number}",
+            line=_line(lines.get(number, ""), played),
+            numbers=_numbers([move.row for move in played], turns=True),
+            warned=any(part.kind == "warning" for part in parts),
+            opening=opening,
+            turns=turns,
+            open=open_all or only is not None,
+            href=period_address(address, number) if address else "",
+        )
+
+
+def _line(came: str, played: Sequence[Move]) -> str:
+    """What came of a period, in a line."""
+    last = played[-1]
+    if came or last.reply is None:
+        return came or "refused by the provider"
+    how = str(last.facts.get("period_end") or last.ending or "goes on").replace("_", " ")
+    return {"restart": "restarted", "no action": "no action was accepted"}.get(how, how)
+
+
+def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
+    """(what the chat begins with, its turns). A chat that is begun again is part of the turn before."""
+    opening: list[PartView] = []
+    turns: list[TurnView] = []
+    into = opening
+    for part in parts:
+        if part.kind == "turn" and part.move is not None:
+            into = []
+            row = part.move.row
+            turns.append(
+                TurnView(
+                    anchor=f"p{part.move.period}t{part.move.turn}" + (f"s{row['step']}" if _again(turns, part) else ""),
+                    title=f"turn {part.move.turn}",
+                    numbers=f"step {row['step']} · {_numbers([row])}",
+                    parts=into,
+                )
+            )
+        elif part.kind != "period":
+            folded = part.title in FOLDED and len(part.text) > len("(as before)")
+            into.append(PartView(kind=part.kind, title=part.title, text=part.text, folded=folded))
+    return opening, turns
+
+
+def _again(turns: Sequence[TurnView], part: Part) -> bool:
+    """Whether a turn has the place of an earlier one: a period that was restarted, or a refused request."""
+    assert part.move is not None
+    return any(turn.anchor == f"p{part.move.period}t{part.move.turn}" for turn in turns)
+
+
+def _numbers(rows: Sequence[Mapping[str, int | float]], *, turns: bool = False) -> str:
+    count = [counted(len(rows), "turn")] if turns else []
+    tokens_in, tokens_out = (sum(row[key] for row in rows) for key in ("tokens_in", "tokens_out"))
+    cost, latency = int(sum(row["cost"] for row in rows)), sum(row["latency_s"] for row in rows)
+    tokens = [f"{tokens_in:,} in, {tokens_out:,} out"] if tokens_in or tokens_out else []
+    return " · ".join([*count, *tokens, *([show_usd(cost)] if cost else []), seconds(latency)])
+
+
+def period_address(address: str, number: int) -> str:
+    """Where the page of a period is."""
+    return f"{address}/period/{number}"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def bounded_to(periods: Sequence[PeriodView], room: int) -> list[PeriodView]:
+    """The periods with as much text as a page may hold: warned ones first, then from the first on."""
+    kept = set[int]()
+    for one in sorted(periods, key=lambda one: (not one.warned, one.number)):
+        size = _size(one)
+        if size > room and kept:
+            continue
+        room -= size
+        kept.add(one.number)
+    return [one if one.number in kept else replace(one, opening=(), turns=()) for one in periods]
+
+
+def _size(period: PeriodView) -> int:
+    """Characters of a period's texts, with what their markup adds."""
+    parts = [*period.opening, *(part for turn in period.turns for part in turn.parts)]
+    return sum(len(part.text) + 120 for part in parts) + 200 * len(period.turns)
