@@ -193,7 +193,7 @@ def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame
         title=page.name,
         run=page.name,
         links=() if offline else run_links(name, "overview"),
-        sections=[Link(title="Summary", href="#summary"), *plots, *tables],
+        sections=[Link(title="Summary", href="#summary"), *tables[:1], *plots, *tables[1:]],
         figures=bool(page.figures),
         offline=offline,
         refresh_s=DRAWING_S if page.drawing else 0,
