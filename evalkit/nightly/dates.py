@@ -42,6 +42,6 @@ def tonight(nights: Sequence[str], now: float, *, cut_short_at: float | None, as
     if night < last:
         raise UsageError(
             f"{night} lies before the last night, {last}, and nights only go forward. Is the clock right? If "
-            f"{last} was a mistake, move {where}/{last} away and make the history anew with --rebuild."
+            f"{last} was a mistake, move {where}/{last} away and delete its line in {where}/history.jsonl."
         )
     return night

@@ -37,7 +37,7 @@ def facts(
                 "nights": alarm.nights,
                 "p": alarm.p,
                 "threshold": alarm.threshold,
-                "words": alarm.words,
+                "words": cell.why,
                 "served": list(cell.served),
                 "served_before": list(was[-1][1].served) if was else [],
                 "compare": compare_words(run, cell),

@@ -84,6 +84,11 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     alarm: AlarmNote | None = None
 
     @property
+    def why(self) -> str:
+        """What its alarm says, without the verdict in front."""
+        return self.alarm.words.partition(": ")[2] if self.alarm is not None else ""
+
+    @property
     def owed(self) -> int:
         """Episodes that did not end."""
         return self.planned - sum(self.ended.values())

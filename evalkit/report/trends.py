@@ -30,11 +30,11 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             Column(key="trend", title="Trend"),
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
             Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum"),
+            Column(key="alarm", title="Alarm"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="owed", title="Owed", kind="count", unit="episodes"),
             Column(key="cost", title="Cost", kind="usd"),
             Column(key="reply", title="A reply", kind="seconds"),
-            Column(key="alarm", title="Alarm"),
         ),
         rows=tuple(_trend_row(history, cell) for cell in last.cells),
         packs=_packs(history),
@@ -89,7 +89,6 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
             "now": _points(cell.alarm.now),
             "nights": cell.alarm.nights,
             "p": cell.alarm.p,
-            "threshold": cell.alarm.threshold,
             "since": cell.alarm.since,
         }
         for record in reversed(history)
@@ -106,7 +105,6 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
             Column(key="now", title="Now", kind="score", unit="100 = optimum"),
             Column(key="nights", title="Nights", kind="count", unit="of the window"),
             Column(key="p", title="p", kind="p"),
-            Column(key="threshold", title="Alarm at", kind="p", unit="p"),
             Column(key="since", title="Since"),
         ),
         rows=tuple(rows),

@@ -56,7 +56,7 @@ def _facts(history: Sequence[NightRecord]) -> list[Fact]:
 def _warnings(history: Sequence[NightRecord]) -> list[str]:
     last = history[-1]
     found = [
-        f"Regression since {cell.alarm.since}: {cell.agent} on {cell.suite}. {cell.alarm.words}."
+        f"Regression since {cell.alarm.since}: {cell.agent} on {cell.suite}: {cell.why}."
         for cell in last.raised
         if cell.alarm is not None
     ]

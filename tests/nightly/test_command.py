@@ -151,6 +151,18 @@ def test_looking_plays_nothing(call: Call) -> None:
     assert '<link rel="stylesheet"' not in page
 
 
+def test_a_night_that_a_wrong_clock_made_can_be_taken_away_as_the_message_says(call: Call) -> None:
+    two_nights(call)
+    assert call("nightly", "mine.toml", "--date", "2030-01-01").code == 0
+    said = call("nightly", "mine.toml", "--date", "2026-11-03")
+    assert said.code == 2
+    assert f"move {NIGHTS}/2030-01-01 away and delete its line in {NIGHTS}/history.jsonl" in said.message
+    (NIGHTS / "2030-01-01").rename("mistake")
+    lines = (NIGHTS / "history.jsonl").read_text().splitlines(keepends=True)
+    (NIGHTS / "history.jsonl").write_text("".join(line for line in lines if '"night":"2030' not in line))
+    assert call("nightly", "mine.toml", "--date", "2026-11-03").code == 0
+
+
 def test_two_calls_at_once_are_refused(call: Call) -> None:
     with hold_run(NIGHTS):
         said = call("nightly", "mine.toml")
