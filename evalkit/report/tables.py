@@ -155,7 +155,10 @@ def _cell(text: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """The rows with full precision under the columns' keys; an interval takes two columns, counts one a name."""
+    """The rows with full precision under the columns' keys; an interval takes two columns, counts one a name.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it.
+    """
     names = {
         column.key: sorted({name for row in table.rows for name in row.get(column.key) or ()})
         for column in table.columns
@@ -182,7 +185,15 @@ def _parts(column: Column, value: Any, names: Mapping[str, list[str]]) -> list[A
         return ["", ""] if value is None else list(value)
     if column.kind == "counts":
         return [(value or {}).get(name, 0) for name in names[column.key]]
-    return ["" if value is None else visible(value) if isinstance(value, str) else value]
+    return ["" if value is None else _no_formula(visible(value)) if isinstance(value, str) else value]
+
+
+_FORMULA = frozenset("=+-@\n＝＋－＠")
+"""What formulas begin with, in full width too; tabs and carriage returns are escapes by then."""
+
+
+def _no_formula(text: str) -> str:
+    return f"'{text}" if text[:1] in _FORMULA else text
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,14 @@ def test_csv_keeps_every_digit() -> None:
         "cost_pico_usd": "5000000000000",
     }
     assert (second["agent"], second["score"], second["span_low"], second["kinds:x"]) == ("[red]c\\x1b[0m", "", "", "0")
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\n", "\uff1d"], ids=lambda first: f"u{ord(first):04x}")
+def test_csv_has_no_formulas(first: str) -> None:
+    row = {"agent": f"{first}cmd|' /C calc'!A0", "score": -3.5, "span": (-4.0, -3.0), "kinds": {}, "cost_pico_usd": 0}
+    (found,) = csv.DictReader(io.StringIO(as_csv(replace(TABLE, rows=(row,)))))
+    assert found["agent"] == f"'{row['agent']}"
+    assert (found["score"], found["span_low"]) == ("-3.5", "-4.0")
 
 
 def test_json_holds_values_by_key() -> None:
