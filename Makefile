@@ -19,7 +19,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check format bench conform soak chaos sdks lock wheel setup clean
+.PHONY: help run test check format bench conform soak chaos sdks docs lock wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ $(SDKS)/.ready: pyproject.toml | $(READY)
 	$(PY) -m venv $(SDKS)
 	$(SDKS)/bin/python -m pip install --quiet --editable ".[sdks]" "hypothesis>=6.100" "pytest>=8"
 	@touch $@
+
+docs: $(READY) ## these documents and every module's as HTML in build/docs; writes docs/cli.md anew
+	$(PY) -m docs.tools.site
 
 lock: $(READY) ## resolve the dependencies afresh into the lock
 	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
