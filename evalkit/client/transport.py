@@ -184,10 +184,18 @@ class Endpoint:
 
 
 def checked_url(url: str, *, with_key: bool) -> URL:
-    """The URL, parsed. Raises UsageError where it is none, holds credentials, or would carry a key in the clear."""
-    parsed = URL(url)
+    """The URL, parsed. Raises UsageError where it is none, holds credentials or what no path can follow, or would carry
+    a key in the clear."""
+    try:
+        parsed = URL(url)
+    except ValueError as flaw:
+        raise UsageError(f"The provider's `url` is no URL ({flaw}). Correct it, or the variables in it.") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(f"{url!r} is no http or https URL. Correct `url` in the provider's file.")
+    if parsed.raw_query_string or parsed.raw_fragment:
+        raise UsageError(
+            "The provider's `url` holds a query or a fragment (`?`, `#`): only a path may follow the host."
+        )
     if parsed.user or parsed.password:
         raise UsageError(
             "The provider's `url` holds credentials. Put the key into a variable and name it in `key_env`."
@@ -213,7 +221,18 @@ def _proxy_for(url: URL) -> URL | None:
     if is_loopback(url.host):
         return None  # what may carry a key in the clear must not leave this machine
     proxy = urllib.request.getproxies().get(url.scheme)
-    return URL(proxy) if proxy and not urllib.request.proxy_bypass(url.host) else None
+    if not proxy or urllib.request.proxy_bypass(url.host):
+        return None
+    try:
+        parsed = URL(proxy if "://" in proxy else f"http://{proxy}")
+    except ValueError:
+        parsed = URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        # Its value is not shown: it may hold a password.
+        raise UsageError(
+            f"The environment's proxy for {url.scheme} is no http or https URL: correct {url.scheme}_proxy."
+        )
+    return parsed
 
 
 def _kind_of(flaw: BaseException) -> Failure:

@@ -9,6 +9,7 @@ gives a model that has a table of its own whatever that leaves out.
 """
 
 import datetime
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,8 +38,10 @@ class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
         """The limits; raises UsageError where one is not positive."""
         given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__}
         for name, value in given.items():
-            if value is not None and value <= 0:
-                raise UsageError(f"{where}.{name}: must be positive, not {value}. Leave it out for no limit.")
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(
+                    f"{where}.{name}: must be positive and finite, not {value}. Leave it out for no limit."
+                )
         return Limits(**given)
 
 
@@ -184,6 +187,8 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
             f"{where}: give either `url`, or a table `simulate` for a provider that evalkit starts itself."
         )
     _check_place_holders(file.url, where)
+    if not 0 < file.timeout_s < math.inf:
+        raise UsageError(f"{where}: timeout_s: must be positive and finite, not {file.timeout_s}.")
     limits = file.limits.checked(f"{where}: limits")
     wide = {key: table for key, table in file.models.items() if key.endswith("*")}
     models: dict[str, Model] = {}
@@ -241,6 +246,8 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> M
     for field in refuses:
         if field not in REFUSABLE:
             raise UsageError(f"{where}.refuses: {field!r} is nothing a request carries.{nearest(field, REFUSABLE)}")
+    if file.context_tokens is not None and file.context_tokens <= 0:
+        raise UsageError(f"{where}.context_tokens: must be positive, not {file.context_tokens}.")
     return Model(
         name=name,
         price=_price(file.usd_per_mtok, f"{where}.usd_per_mtok"),

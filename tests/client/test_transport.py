@@ -266,7 +266,11 @@ def test_https_and_this_machine_may_have_the_key(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "api.example.com", "ftp://x/y", "file:///etc/passwd", "https://me:secret@x.example/"]
+    "url",
+    [
+        *("", "api.example.com", "ftp://x/y", "file:///etc/passwd", "https://me:secret@x.example/", "https://[::1"),
+        *("https://x:99999/v1", "https://x:secret/v1", "https://x.example/v1?q=secret", "https://x.example/#secret"),
+    ],
 )
 def test_what_is_no_endpoint_is_refused(url: str) -> None:
     with pytest.raises(UsageError) as flaw:
@@ -284,6 +288,19 @@ def test_loopback_never_goes_through_a_proxy_and_others_do(monkeypatch: pytest.M
     monkeypatch.setenv("no_proxy", "x.example")
     assert HttpTransport("http://x.example/", headers={}, key="", timeout_s=5)._proxy is None
     assert is_loopback("127.8.9.1")
+    monkeypatch.setenv("http_proxy", "proxy.example:3128")
+    assert (
+        str(HttpTransport("http://y.example/", headers={}, key="", timeout_s=5)._proxy) == "http://proxy.example:3128"
+    )
+
+
+@pytest.mark.parametrize("proxy", ["http://me:secret@[bad", "socks5://me:secret@x.example", "http://:99"])
+def test_a_proxy_that_is_none_is_refused_without_its_password(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(UsageError, match="correct https_proxy") as flaw:
+        HttpTransport("https://x.example/", headers={}, key="", timeout_s=5)
+    assert "secret" not in str(flaw.value)
 
 
 def test_the_key_is_blacked_out_of_whatever_comes_back() -> None:

@@ -51,6 +51,11 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
         (('input = "0.25"', 'input = "cheap"'), "models.small.usd_per_mtok: 'cheap' is not a price"),
         (('input = "0.25"', "input = 0.25"), "models.small.usd_per_mtok.input: expected str, got float"),
         (("requests_per_minute = 60", "requests_per_minute = 0"), "limits.requests_per_minute: must be positive"),
+        (("requests_per_minute = 60", "requests_per_minute = nan"), "requests_per_minute: must be positive and finite"),
+        (("requests_per_minute = 60", "requests_per_minute = inf"), "requests_per_minute: must be positive and finite"),
+        (("context_tokens = 1000", "context_tokens = 0"), "models.small.context_tokens: must be positive"),
+        (("key_env", "timeout_s = nan\nkey_env"), "timeout_s: must be positive and finite"),
+        (("key_env", "timeout_s = -1\nkey_env"), "timeout_s: must be positive and finite"),
         (('["temperature"]', '["temprature"]'), "Did you mean 'temperature'"),
         (('url = "https://example.invalid/v1/"', ""), "give either `url`"),
         (
