@@ -9,11 +9,10 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Question
-from evalkit.client.lane import Lane
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.env.replay import Position, Turn, advance
@@ -31,6 +30,9 @@ from evalkit.run.universe import Episode
 from evalkit.seeds import derive
 from evalkit.store.record import StepRecord
 from evalkit.store.replies import encode_reply
+
+if TYPE_CHECKING:
+    from evalkit.client.lane import Lane
 
 YIELD_EVERY = 8
 """Steps a free policy plays before other episodes have their turn."""
@@ -94,7 +96,7 @@ class Table:
     """Of the whole run."""
     lane_stop: Stop
     """Of this lane alone."""
-    lane: Lane | None = None
+    lane: "Lane | None" = None
     """Hears of valid actions; None: nobody need hear of them."""
     deadline: float | None = None
     """In the loop's time."""
