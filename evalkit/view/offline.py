@@ -1,6 +1,6 @@
 """A run in one HTML file that opens anywhere: all tables and figures, and some trajectories. It asks for nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ COLUMNS = (
 QUERY = """\
 select episode, agent, suite, instance, replicate, 100 * score as score, ending, steps from episodes where used
 -- chosen: the quoted one of each kind of error; then of each agent on each suite the worst, the best and the median
--- score, of equal ones the first in the order of admission"""
+-- score, of equal ones the first in the order of admission; last one of each cell whose scores are all the same"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,23 +93,29 @@ def offline_page(directory: Path) -> tuple[str, int]:
 
 
 def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[Chosen]:
-    """The trajectories worth a place, in order: those quoted for errors, then cells' worst, best and median."""
+    """The trajectories worth a place, in order: those quoted for errors; of cells the worst, the best and the median; one
+    of each cell whose scores are all the same."""
     found: dict[str, Chosen] = {}
     for one in quotes:
         found.setdefault(one.example.id, Chosen(episode=one.example, why=f"error: {one.kind}"))
-    for why, pick in (("worst", 0.0), ("best", 1.0), ("median", 0.5)):
-        for episode in _ranked(cells, pick):
+    ranked = [sorted((one for one in cell.prefix if one.score is not None), key=_score) for cell in cells]
+    varied = [mine for mine in ranked if mine and _score(mine[0]) != _score(mine[-1])]
+    alike = [mine for mine in ranked if mine and _score(mine[0]) == _score(mine[-1])]
+    for why, share, some in (
+        ("worst", 0.0, varied),
+        ("best", 1.0, varied),
+        ("median", 0.5, varied),
+        ("any", 0.0, alike),
+    ):
+        for mine in some:
+            score = _score(mine[round(share * (len(mine) - 1))])
+            episode = next(one for one in mine if _score(one) == score)
             found.setdefault(episode.id, Chosen(episode=episode, why=f"{why} of its cell"))
     return list(found.values())
 
 
-def _ranked(cells: Sequence[Cell], share: float) -> Iterator[EpisodeResult]:
-    """Of each cell, the episode that has this share of the others below it."""
-    for cell in cells:
-        scored = sorted((one for one in cell.prefix if one.score is not None), key=lambda one: one.score or 0.0)
-        if scored:
-            score = scored[round(share * (len(scored) - 1))].score
-            yield next(one for one in scored if one.score == score)
+def _score(one: EpisodeResult) -> float:
+    return one.score if one.score is not None else float("-inf")
 
 
 def _trajectory(directory: Path, name: str, episode: str) -> str:
