@@ -1,7 +1,7 @@
 """A sweep's nights on disk: `runs/NAME/nights/`, a run directory for each night, beside them history and journal."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError
@@ -30,18 +30,35 @@ def read_history(folder: Path) -> list[NightRecord]:
     return decode(data, str(path))
 
 
-def derive(folder: Path, known: Sequence[NightRecord], again: Collection[str], rule: Rule) -> list[NightRecord]:
+def derive(
+    folder: Path,
+    known: Sequence[NightRecord],
+    again: Collection[str],
+    rule: Rule,
+    announce: Callable[[Sequence[str]], None] | None = None,
+) -> list[NightRecord]:
     """The history with what the nights' logs hold, and written so: nights it lacks and those in `again` are read anew.
 
-    A night whose log is gone stays as it is known. `rule` is for the nights that are read. Raises CorruptLogError for a
-    damaged night, StorageError.
+    A night whose log is gone stays as it is known; one that the history lacks and whose log is damaged is left out, and
+    `announce` is told. `rule` is for the nights that are read. Raises CorruptLogError for a damaged one of `again`,
+    StorageError.
     """
     records = {one.night: one for one in known}
-    stale = [night for night in nights(folder) if night not in records or night in again]
-    for night in stale:
-        records[night] = read_night(folder / night, night, spent_in(folder / night))
-    done = with_alarms(list(records.values()), accepted(read_journal(folder)), rule, stale)
-    if stale:
+    read = []
+    for night in nights(folder):
+        if night in records and night not in again:
+            continue
+        try:
+            records[night] = read_night(folder / night, night, spent_in(folder / night))
+        except CorruptLogError as flaw:
+            if night in again:
+                raise
+            if announce is not None:
+                announce([f"The night of {night} is left out of the history: {flaw}"])
+            continue
+        read.append(night)
+    done = with_alarms(list(records.values()), accepted(read_journal(folder)), rule, read)
+    if read:
         write_durably(folder / HISTORY, encode(done))
     return done
 

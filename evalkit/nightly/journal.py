@@ -12,15 +12,15 @@ from evalkit.store.disk import append_lines
 
 FILE = "journal.jsonl"
 
-Kind = Literal["ended", "accepted", "told"]
+Kind = Literal["began", "ended", "accepted", "told"]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One line."""
 
     kind: Kind
-    """`ended`: a call that played the night came to its end; `accepted`: the user takes cells as they are from this
-    night on; `told`: the hook has run."""
+    """`began`, `ended`: a call that plays the night begins, and comes to its end; `accepted`: the user takes cells as
+    they are from this night on; `told`: the hook has run."""
     night: str
     at: float
     """Wall time, seconds since 1970."""
@@ -65,8 +65,9 @@ def note(
 
 
 def last_end(entries: Sequence[Entry], night: str) -> Entry | None:
-    """How the night's last call ended; None if none did."""
-    return next((one for one in reversed(entries) if one.kind == "ended" and one.night == night), None)
+    """How the night's last call ended; None if it was killed, or if nobody knows of one."""
+    last = next((one for one in reversed(entries) if one.kind in ("began", "ended") and one.night == night), None)
+    return last if last is not None and last.kind == "ended" else None
 
 
 def accepted(entries: Sequence[Entry]) -> Mapping[tuple[str, str], Sequence[str]]:

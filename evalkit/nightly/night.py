@@ -70,25 +70,30 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     Raises UsageError for a night before the last one, and what `run_sweep` raises.
     """
     folder, now = options.folder, time.time()
-    there, entries = nights(folder), read_journal(folder)
-    history = derive(folder, read_history(folder), there[-1:], options.rule)
+    there, entries, known = nights(folder), read_journal(folder), read_history(folder)
+    cut_short = bool(there) and _cut_short(last_end(entries, there[-1]))
     night = tonight(
-        sorted({*there, *(one.night for one in history)}),
+        sorted({*there, *(one.night for one in known)}),
         now,
-        cut_short_at=_cut_short_at(folder, there, entries),
+        cut_short_at=read_manifest(folder / there[-1]).created_at if cut_short else None,
         asked=options.date,
         where=str(folder),
     )
     run = folder / night
+    # What was cut short may hold more than the history knows; what is to be repaired cannot be read before.
+    again = [one for one in there[-1:] if (cut_short or one == night) and not (one == night and options.repair)]
+    history = derive(folder, known, again, options.rule, options.announce)
     before = [one for one in history if one.night < night]
     resolved = replace(resolved, manifest=rotated(resolved.manifest, before))
     old = read_manifest(run) if night in there else None
-    idle = "" if old is None else _idle(resolved, old, run, history[-1], last_end(entries, night), now)
-    if idle:
-        return Night(night=night, run=run, idle=idle, outcome=None, history=history)
+    if old is not None and not options.repair:
+        idle = _idle(resolved, old, run, history[-1], last_end(entries, night), now)
+        if idle:
+            return Night(night=night, run=run, idle=idle, outcome=None, history=history)
     sweep = resolved.sweep
     if old is not None and sweep.deadline_s is not None:
         resolved = replace(resolved, sweep=replace(sweep, deadline_s=old.created_at + sweep.deadline_s - now))
+    note(folder, "began", night)
     outcome = await run_sweep(
         resolved,
         RunOptions(directory=run, repair=options.repair, launch=options.launch, announce=options.announce),
@@ -100,12 +105,9 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     return Night(night=night, run=run, idle="", outcome=outcome, history=derive(folder, history, [night], options.rule))
 
 
-def _cut_short_at(folder: Path, there: Sequence[str], entries: Sequence[Entry]) -> float | None:
-    """When the last night began, if its last call was killed or interrupted; else None."""
-    if not there:
-        return None
-    end = last_end(entries, there[-1])
-    return read_manifest(folder / there[-1]).created_at if end is None or end.reason == "interrupt" else None
+def _cut_short(end: Entry | None) -> bool:
+    """Whether a night's last call was killed or interrupted, from how it ended."""
+    return end is None or end.reason == "interrupt"
 
 
 def _idle(resolved: Resolved, old: Manifest, run: Path, record: NightRecord, end: Entry | None, now: float) -> str:

@@ -14,6 +14,7 @@ from evalkit.policy.table import POLICIES
 from evalkit.serve.launch import simulated
 from evalkit.store.lock import hold_run
 from tests.cli.calling import Call, await_requests, bill_lines, finish, lab, start, tree
+from tests.cli.test_run import damage
 
 NIGHTS = Path("runs/mine/nights")
 HOOK = """\
@@ -161,6 +162,26 @@ def test_a_night_that_a_wrong_clock_made_can_be_taken_away_as_the_message_says(c
     lines = (NIGHTS / "history.jsonl").read_text().splitlines(keepends=True)
     (NIGHTS / "history.jsonl").write_text("".join(line for line in lines if '"night":"2030' not in line))
     assert call("nightly", "mine.toml", "--date", "2026-11-03").code == 0
+
+
+def test_a_damaged_night_is_named_repaired_and_stops_no_later_night(call: Call) -> None:
+    two_nights(call)
+    damage(NIGHTS / "2026-11-02", "cost")
+    refused = call("nightly", "mine.toml", "--date", "2026-11-02")
+    assert refused.code == 2
+    assert "--repair" in refused.err
+    later = call("nightly", "mine.toml", "--date", "2026-11-03")
+    assert (later.code, later.err) == (0, "")
+    damage(NIGHTS / "2026-11-03", "cost")
+    mended = call("nightly", "mine.toml", "--date", "2026-11-03", "--repair")
+    assert mended.code == 0, mended.err
+    assert "24 of 24 episodes ended" in mended.out
+    history = NIGHTS / "history.jsonl"
+    lines = history.read_text().splitlines(keepends=True)
+    history.write_text("".join(line for line in lines if '"night":"2026-11-02"' not in line))
+    last = call("nightly", "mine.toml", "--date", "2026-11-04")
+    assert last.code == 0
+    assert "The night of 2026-11-02 is left out of the history" in last.err
 
 
 def test_two_calls_at_once_are_refused(call: Call) -> None:

@@ -148,6 +148,8 @@ def test_the_journal_keeps_its_lines_also_behind_one_that_was_cut(tmp_path: Path
     end = last_end(entries, "2026-11-01")
     assert end is not None
     assert (end.reason, end.budget) == ("budget", 5)
+    note(tmp_path, "began", "2026-11-01")
+    assert last_end(read_journal(tmp_path), "2026-11-01") is None
     assert last_end(entries, "2026-11-02") is None
     assert accepted(entries) == {("a", "s"): ["2026-11-02"]}
     assert told(entries, "2026-11-03") == {("b", "s")}
