@@ -93,7 +93,7 @@ def offline_page(directory: Path) -> tuple[str, int]:
 
 
 def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[Chosen]:
-    """The trajectories worth a place, in order: those quoted for errors; of cells the worst, the best and the median; one
+    """The trajectories worth a place, in order: those quoted for errors; cells' worst, best and median; then one
     of each cell whose scores are all the same."""
     found: dict[str, Chosen] = {}
     for one in quotes:
