@@ -10,6 +10,7 @@ Chosen: empty arguments are sent back as `{}`: several servers parse the history
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -17,7 +18,8 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import call_ids, count_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import call_ids, count_of, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
 from evalkit.wire.verdicts import judge
@@ -174,6 +176,42 @@ def _text_of_parts(content: Any) -> str:
     return "".join(text_of(part, "text") for part in parts if isinstance(part, dict))
 
 
+def _judge(response: HttpResponse) -> Verdict:
+    """As for all dialects; and OpenRouter answers with status 200 and an error in the body, or in its only choice,
+    where the model had begun. What stands beside such an error is no reply: the model did not end it.
+
+    Source: https://openrouter.ai/docs/api/reference/errors-and-debugging.
+    """
+    said = judge(response)
+    # Within a text the quotes would be escaped: most bodies need not be read twice.
+    if said.action != "accept" or b'"error"' not in response.body:
+        return said
+    try:
+        value = loads_lenient(response.body)[0]
+    except MalformedReplyError:
+        return said
+    error = _error_of(value)
+    if not error:
+        return said
+    code = error.get("code")
+    status = code if type(code) is int and 400 <= code < 600 else 500
+    verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
+    return replace(verdict, billable=True)  # the model had begun
+
+
+def _error_of(value: Any) -> Mapping[str, Any]:
+    """The error that stands in a body in a reply's place; empty where there is a reply."""
+    if not isinstance(value, dict):
+        return {}
+    choices = value.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        return object_of(value, "error")
+    if choice.get("finish_reason") != "error":
+        return {}
+    return object_of(choice, "error") or object_of(value, "error") or {"message": "The provider broke the reply off."}
+
+
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
     return sampling_objections(sampling, ours=_OURS) + tool_objections(tools)
 
@@ -190,7 +228,7 @@ OPENAI_CHAT = Dialect(
     body=_body,
     headers=_headers,
     read=_read,
-    judge=judge,
+    judge=_judge,
     allowances=read_allowances,
     objections=_objections,
     decode_request=decode_request,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.dialect import MalformedReplyError, Quirks
+from evalkit.wire.http import HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT as CHAT
 
 LOOKUP = Tool(name="lookup", description="Look a key up.", parameters={"type": "object", "properties": {}})
@@ -339,3 +340,48 @@ def test_there_is_nothing_to_object_to_in_ordinary_requests() -> None:
 def test_a_key_makes_a_header_and_no_key_makes_none() -> None:
     assert CHAT.headers("k") == {"Authorization": "Bearer k"}
     assert CHAT.headers("") == {}
+
+
+def broken_off(error: object, **fields: object) -> dict[str, Any]:
+    choice = {"finish_reason": "error", "message": {"role": "assistant", "content": "I was ab"}, "error": error}
+    return {"id": "x", "choices": [choice | fields], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+
+
+@pytest.mark.parametrize(
+    ("value", "action", "kind"),
+    [
+        ({"error": {"code": 429, "message": "busy"}}, "retry", "rate_limit"),
+        ({"error": {"code": 502, "message": "down"}}, "retry", "server_error"),
+        ({"error": {"code": 401, "message": "who?"}}, "end_lane", "bad_key"),
+        (
+            {"error": {"code": 403, "message": "Your input was flagged."}, "choices": []},
+            "end_episode",
+            "content_filter",
+        ),
+        ({"error": {"code": "odd", "message": "Oh."}, "choices": None}, "retry", "server_error"),
+        ({"error": {"code": 200, "message": "Oh."}}, "retry", "server_error"),
+        (broken_off({"code": 503, "message": "gone"}), "retry", "overload"),
+        (broken_off(None), "retry", "server_error"),
+    ],
+    ids=["busy", "down", "key", "filter", "word", "no-error-code", "choice", "choice-without-words"],
+)
+def test_an_error_in_a_body_of_status_200_is_that_error_and_may_be_billed(
+    value: object, action: str, kind: str
+) -> None:
+    said = CHAT.judge(HttpResponse(status=200, headers={}, body=orjson.dumps(value)))
+    assert (said.action, said.kind, said.billable) == (action, kind, True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        broken_off(None, finish_reason="stop"),
+        broken_off(None, finish_reason="stop", message={"content": '"error"'}),
+        {"error": None, "choices": []},
+        ["error"],
+        {"error": "text"},
+    ],
+    ids=["no-error", "word", "nothing", "list", "text"],
+)
+def test_what_is_no_such_error_is_left_to_who_reads_replies(value: object) -> None:
+    assert CHAT.judge(HttpResponse(status=200, headers={}, body=orjson.dumps(value))).action == "accept"
