@@ -54,12 +54,12 @@ soak: $(READY) ## kill and resume, many times in a row (minutes)
 chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
 	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
 
-sdks: $(SDKS)/.ready ## whole episodes through the providers' own SDKs and LiteLLM, installed apart
+sdks: $(SDKS)/.ready ## the providers' own SDKs, LiteLLM, and readers of exports, installed apart
 	$(SDKS)/bin/python -m pytest -p no:cacheprovider tests/sdks
 
 $(SDKS)/.ready: pyproject.toml | $(READY)
 	$(PY) -m venv $(SDKS)
-	$(SDKS)/bin/python -m pip install --quiet --editable ".[sdks]" "hypothesis>=6.100" "pytest>=8"
+	$(SDKS)/bin/python -m pip install --quiet --editable ".[sdks,exports,inspect]" "hypothesis>=6.100" "pytest>=8"
 	@touch $@
 
 docs: $(READY) ## these documents and every module's as HTML in build/docs; writes docs/cli.md anew

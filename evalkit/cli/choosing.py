@@ -13,6 +13,7 @@ from evalkit.run.freeze import Resolved
 from evalkit.run.universe import Choice
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import MAX_WIDTH, checked_name, find_sweep, parse_budget, parse_deadline, read_sweep
+from evalkit.store.manifest import Manifest
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
@@ -36,8 +37,12 @@ def sweep_of(args: argparse.Namespace) -> Sweep:
 
 def choice_of(words: list[str], resolved: Resolved, option: str = "--only") -> Choice:
     """`--only agent=a,suite=s`, or another option like it, as a choice. Raises UsageError with the nearest name."""
+    return choice_in(words, resolved.manifest, option)
+
+
+def choice_in(words: list[str], manifest: Manifest, option: str = "--only") -> Choice:
+    """The same of what a run holds."""
     chosen: dict[str, set[str]] = {"agent": set(), "suite": set()}
-    manifest = resolved.manifest
     valid = {
         "agent": set(manifest.agents),
         "suite": set(manifest.suites) | {suite.base for suite in manifest.suites.values()},

@@ -134,6 +134,15 @@ COMMANDS: Mapping[str, Command] = {
         ("evalkit verify runs/nightly",),
         options.on_run,
     ),
+    "export": Command(
+        "read",
+        "a run as chat transcripts, or as Inspect's logs",
+        (
+            "evalkit export runs/nightly --format jsonl --out nightly.jsonl",
+            "evalkit export runs/nightly --format inspect --out logs --only agent=gpt,suite=scheduling/hard",
+        ),
+        options.export,
+    ),
     "void": Command(
         "read",
         "leave episodes out of every result, openly; undo it",

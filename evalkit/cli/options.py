@@ -148,6 +148,19 @@ def view(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--port", metavar="N", type=whole_number, default=0, help="on 127.0.0.1 (default: any free one)")
 
 
+def export(sub: argparse.ArgumentParser) -> None:
+    """Options of `export`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument(
+        "--format",
+        required=True,
+        choices=("jsonl", "inspect"),
+        help="jsonl: chats, one a line; inspect: Inspect AI's logs",
+    )
+    sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist yet")
+    sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
+
+
 def void(sub: argparse.ArgumentParser) -> None:
     """Options of `void`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")

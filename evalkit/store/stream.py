@@ -1,8 +1,9 @@
-"""The facts of a log, episode by episode: memory is that of the episodes in flight, whatever the run's length."""
+"""The rows of a log, episode by episode: memory is that of the episodes in flight, whatever the run's length."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from evalkit.store.effect import Ints
 from evalkit.store.reader import coded, integers, take_rows
 from evalkit.store.segment import REMEDY, lay_out, read_segment
 
-_COLUMNS = ("episode", "take", "step", "facts")
+_KEYS = ("episode", "take", "step")
 _LOOKS = 6
 _PAUSE_S = 0.05
 """How often, and after which pause, files that have moved are looked for again."""
@@ -27,7 +28,20 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
 
     Works while another process writes the run. Raises CorruptLogError for damaged files and for rows that are gone.
     """
-    wanted = _Wanted(episodes, takes, start)
+    return _stream(run, ("facts",), lambda table: table.column("facts").to_pylist(), _Wanted(episodes, takes, start))
+
+
+def stream_rows(
+    run: Path, columns: Sequence[str], episodes: Sequence[str], takes: Ints, start: Ints
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """(place in `episodes`, its rows in step order with these columns), likewise."""
+    return _stream(run, columns, pa.Table.to_pylist, _Wanted(episodes, takes, start))
+
+
+def _stream(
+    run: Path, columns: Sequence[str], values: Callable[[pa.Table], list[Any]], wanted: "_Wanted"
+) -> Iterator[tuple[int, list[Any]]]:
+    read = tuple(dict.fromkeys((*_KEYS, *columns)))
     if not wanted.rows:
         return
     for look in range(_LOOKS):
@@ -35,7 +49,7 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
             time.sleep(_PAUSE_S)
         try:
             for segment in lay_out(run, "steps").segments:
-                yield from wanted.take(read_segment(segment, _COLUMNS, ["episode"]))
+                yield from wanted.take(read_segment(segment, read, ["episode"]), columns, values)
                 if not wanted.rows:
                     return
         except FileNotFoundError:
@@ -44,18 +58,20 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
 
 
 class _Wanted:
-    """The rows that are still to be read, and the facts of episodes that are not whole yet."""
+    """The rows that are still to be read, and the values of those of episodes that are not whole yet."""
 
     def __init__(self, episodes: Sequence[str], takes: Ints, start: Ints) -> None:
         self._numbers = {name: number for number, name in enumerate(episodes)}
         self._takes, self._start, self._count = takes, start, np.diff(start)
         self._left = self._count.copy()
         self._missing = np.ones(len(takes), np.bool_)
-        self._held: dict[int, list[str]] = {}
+        self._held: dict[int, list[Any]] = {}
         self.rows = len(takes)
 
-    def take(self, table: pa.Table) -> Iterator[tuple[int, list[str]]]:
-        """The episodes that a segment's rows make whole."""
+    def take(
+        self, table: pa.Table, columns: Sequence[str], values: Callable[[pa.Table], list[Any]]
+    ) -> Iterator[tuple[int, list[Any]]]:
+        """The episodes that a segment's rows make whole, with the values that `values` makes of these columns."""
         if not table.num_rows:
             return
         names, codes = coded(table, "episode")
@@ -69,13 +85,13 @@ class _Wanted:
             return
         self._missing[place] = False
         self.rows -= len(mine)
-        texts = take_rows(table.select(["facts"]), mine).column("facts").to_pylist()
+        texts = values(take_rows(table.select(list(columns)), mine))
         order = np.argsort(numbers[mine], kind="stable")
         found, first = np.unique(numbers[mine][order], return_index=True)
         bounds = [*first.tolist(), len(mine)]
         rows, steps = order.tolist(), step[mine].tolist()
         for i, number in enumerate(found.tolist()):
-            held = self._held.setdefault(number, [""] * int(self._count[number]))
+            held = self._held.setdefault(number, [None] * int(self._count[number]))
             for row in rows[bounds[i] : bounds[i + 1]]:
                 held[steps[row]] = texts[row]
             self._left[number] -= bounds[i + 1] - bounds[i]

@@ -1,11 +1,14 @@
-"""The official SDKs and LiteLLM are an extra of their own: `make sdks` installs them and runs these tests.
+"""The official SDKs, LiteLLM and readers of exports are extras of their own: `make sdks` installs them and runs these tests.
 
 What their packages warn of while they are imported or called is theirs, so it is no error here; ours still is.
 """
 
 import pytest
 
-_THEIRS = r"ignore:::(openai|anthropic|google|litellm|pydantic|httpx|httpx2|websockets)(\.|$)"
+_THEIRS = (
+    r"ignore:::(openai|anthropic|google|litellm|pydantic|httpx|httpx2|websockets"
+    r"|inspect_ai|datasets|pyarrow|fsspec|anyio|ijson)(\.|$)"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,1 @@
+"""What others' tools read: chat transcripts, data sets, sheets, Inspect's logs; see `docs/exports.md`."""

@@ -1,0 +1,146 @@
+"""Episodes as chats in the common format: messages with role, content and tool calls, and the tools on offer.
+
+An episode is one chat a period, as it was played: CostBench has one, EconAgentBench one an attempt. What a provider
+keeps in parts that only its dialect understands (hidden reasoning, signatures) is no part of a chat.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalkit.dialogue import Message, Tool, ToolCall
+from evalkit.report.exports.episodes import Exported
+from evalkit.report.moves import Move
+
+Plain = dict[str, Any]
+TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One message of a chat, with the row of the log that it belongs to."""
+
+    message: Message
+    row: Mapping[str, Any] | None
+    """Of a reply, the row that holds it; None of what the agent read."""
+    calls: tuple[ToolCall, ...] = ()
+    """Of a tool's answer, the calls of the reply before it."""
+
+    @property
+    def tool(self) -> str:
+        """Of a tool's answer, the tool's name."""
+        named = (call.name for call in self.calls if call.id == self.message.call_id)
+        return self.message.name or next(named, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """One period of an episode."""
+
+    period: int
+    entries: tuple[Entry, ...]
+    tools: tuple[Tool, ...]
+    """On offer when the chat began."""
+    changes: tuple[tuple[int, tuple[Tool, ...]], ...]
+    """(number of the first message that knows them, tools) where the offer changed within the chat."""
+    rows: tuple[Mapping[str, Any], ...]
+    reproduced: bool
+    ending: str
+    """Why the episode ended in this chat; empty if it went on."""
+
+
+def chats(episode: Exported) -> Iterator[Chat]:
+    """The chats of an episode, in order."""
+    held: list[Move] = []
+    for move in episode.moves:
+        if held and move.turn == 0:
+            yield _chat(held)
+            held = []
+        held.append(move)
+    if held:
+        yield _chat(held)
+
+
+def _chat(held: Sequence[Move]) -> Chat:
+    entries = [Entry(message=message, row=None) for message in held[0].opening]
+    changes = []
+    for move in held:
+        if move.reply is None:
+            continue
+        entries.append(Entry(message=move.reply.message(), row=move.row))
+        entries += [Entry(message=message, row=None, calls=move.reply.calls) for message in move.messages]
+        if move.offered_next is not None:
+            changes.append((len(entries), move.offered_next))
+    return Chat(
+        period=held[0].period,
+        entries=tuple(entries),
+        tools=held[0].offered,
+        changes=tuple(changes),
+        rows=tuple(move.row for move in held),
+        reproduced=all(move.reproduced for move in held),
+        ending=held[-1].ending,
+    )
+
+
+def message_json(entry: Entry) -> Plain:
+    """A message as chat APIs and training tools take it; arguments are the text that the model wrote."""
+    message = entry.message
+    found: Plain = {"role": message.role, "content": message.text}
+    if message.calls:
+        found["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    if message.role == "tool":
+        found["tool_call_id"] = message.call_id
+        found["name"] = entry.tool
+    return found
+
+
+def tools_json(tools: Iterable[Tool]) -> list[Plain]:
+    """Tools as chat APIs take them."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in tools
+    ]
+
+
+def tokens(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The tokens of some rows together."""
+    held = list(rows)
+    return {name.removeprefix("tokens_"): sum(row[name] for row in held) for name in TOKENS}
+
+
+def episode_json(episode: Exported) -> Plain:
+    """What is known of an episode beside its texts; money of the whole episode."""
+    result, agent, suite = episode.result, episode.agent, episode.cell.suite
+    return {
+        "episode": result.id,
+        "agent": agent.name,
+        "provider": agent.provider,
+        "model": agent.model or agent.policy,
+        "served_model": ", ".join(dict.fromkeys(row["served_model"] for row in episode.rows if row["served_model"])),
+        "prompts": episode.cell.pack,
+        "environment": result.environment,
+        "suite": result.suite,
+        "base": suite.base,
+        "axes": dict(result.axes),
+        "instance": result.instance,
+        "stratum": result.stratum,
+        "replicate": result.replicate,
+        "ending": result.ending,
+        "score": result.score,
+        "solved": result.solved,
+        "metrics": dict(result.metrics),
+        "used": episode.used,
+        "steps": result.steps,
+        "periods": result.periods,
+        "cost_usd": result.cost / 1e12,
+        "cost_pico_usd": result.cost,
+        "tokens": tokens(episode.rows),
+        "latency_s": result.latency_s,
+        "reproduced": episode.reproduced,
+    }

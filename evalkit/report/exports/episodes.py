@@ -1,0 +1,158 @@
+"""The episodes that an export holds, one at a time: scored, not void, replayed so that every text can be given.
+
+They come in the order in which the log makes them whole; memory is that of the episodes that were in flight together,
+and of one record an episode.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalkit.env.environment import Kit, Pack
+from evalkit.errors import CorruptLogError, EvalkitError
+from evalkit.report.cells import Cell
+from evalkit.report.episodes import Environments, EpisodeResult
+from evalkit.report.moves import ROW, Move, moves
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance
+
+COLUMNS = (
+    *ROW,
+    *("take", "finish", "attempts", "served_model", "fingerprint", "started_at", "queue_s"),
+    *("tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
+)
+"""What of the log is read of an episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What is exported of a run."""
+
+    run: Path
+    manifest: Manifest
+    cells: tuple[Cell, ...]
+    """Those that are chosen, in the spec's order."""
+
+    @property
+    def episodes(self) -> int:
+        """How many are exported."""
+        return sum(cell.ended for cell in self.cells)
+
+    @property
+    def owed(self) -> int:
+        """How many are not, since they have not ended."""
+        return sum(cell.owed for cell in self.cells)
+
+    @property
+    def voided(self) -> int:
+        """How many are not, since they are void."""
+        return sum(len(cell.voided) for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """One episode, replayed."""
+
+    result: EpisodeResult
+    agent: ManifestAgent
+    cell: Cell
+    used: bool
+    """Whether the report's estimates stand on it."""
+    rows: tuple[Mapping[str, Any], ...] = field(repr=False)
+    """Its rows in effect with `COLUMNS`, in step order."""
+    moves: tuple[Move, ...] = field(repr=False)
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether this evalkit reproduces the log, so that the texts are those that the agent read."""
+        return all(move.reproduced for move in self.moves)
+
+
+def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()) -> Chosen:
+    """What is exported of a run; of these agents and suites (or base suites) alone, where any are named.
+
+    Raises RunError if it is no run, CorruptLogError.
+    """
+    from evalkit.report.report import read_cells
+
+    manifest, found = read_cells(run)
+    mine = tuple(
+        cell
+        for cell in found
+        if (not agents or cell.agent in agents) and (not suites or {cell.suite.name, cell.suite.base} & set(suites))
+    )
+    return Chosen(run=run, manifest=manifest, cells=mine)
+
+
+def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
+    """The episodes of some of the cells, each once. Raises CorruptLogError where one cannot be replayed."""
+    from evalkit.store.stream import stream_rows
+
+    known = {one.id: (cell, one) for cell in cells for one in cell.episodes if one.finished}
+    used = {one.id for cell in cells for one in cell.prefix}
+    names = list(known)
+    start = np.cumsum([0, *(known[name][1].steps for name in names)])
+    studio = _Studio(chosen.manifest, environments)
+    for place, rows in stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start):
+        cell, result = known[names[place]]
+        yield Exported(
+            result=result,
+            agent=chosen.manifest.agents[cell.agent],
+            cell=cell,
+            used=result.id in used,
+            rows=tuple(rows),
+            moves=studio.replay(cell, result, rows),
+        )
+
+
+def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.int64]]") -> Any:
+    """(rows,) the take of each row in effect of these episodes, by episode and step."""
+    from evalkit.store.reader import coded, integers, scan
+
+    table = scan(run, ("episode", "take", "step"))
+    takes = np.zeros(int(start[-1]), np.int64)
+    if not table.num_rows or not names:
+        return takes
+    numbers = {name: number for number, name in enumerate(names)}
+    held, codes = coded(table, "episode")
+    mine = np.array([numbers.get(name, -1) for name in held], np.int64)[codes]
+    step, take = (np.concatenate([integers(one) for one in table.column(name).chunks]) for name in ("step", "take"))
+    # A run that is being written may have got further since its episodes were counted.
+    keep = np.flatnonzero((mine >= 0) & (step < np.diff(start)[mine]))
+    takes[start[mine[keep]] + step[keep]] = take[keep]
+    return takes
+
+
+class _Studio:
+    """Replays episodes; reads each instance and prompt pack once."""
+
+    def __init__(self, manifest: Manifest, environments: Environments) -> None:
+        self._manifest, self._environments = manifest, environments
+        self._lines: dict[str, Mapping[str, ManifestInstance]] = {}
+        self._targets: dict[tuple[str, str], Any] = {}
+
+    def replay(self, cell: Cell, result: EpisodeResult, rows: Sequence[Mapping[str, Any]]) -> tuple[Move, ...]:
+        """The episode's moves."""
+        agent = self._manifest.agents[cell.agent]
+        pack = self._manifest.packs[agent.packs[result.environment]]
+        kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+        env = self._environments[result.environment]
+        try:
+            return tuple(moves(env, self._target(cell, result), kit, rows))
+        except EvalkitError as flaw:
+            where = f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
+            raise CorruptLogError(
+                f"episode {result.id} ({where}) cannot be replayed by this evalkit, so its texts cannot be given: "
+                f"{flaw} `evalkit verify` says what else; leave it out by `--only`, or use the evalkit of run.json."
+            ) from flaw
+
+    def _target(self, cell: Cell, result: EpisodeResult) -> Any:
+        key = (cell.suite.name, result.instance)
+        if key not in self._targets:
+            if cell.suite.name not in self._lines:
+                self._lines[cell.suite.name] = {one.id: one for one in cell.suite.instances}
+            line = self._lines[cell.suite.name][result.instance].line
+            self._targets[key] = self._environments[result.environment].load(line)
+        return self._targets[key]
