@@ -50,9 +50,39 @@ def print_table(table: Table, to: Console) -> None:
         table = replace(table, columns=tuple(column for column in table.columns if column.key != PROMPTS))
     to.print()
     to.print(Text(visible(table.title), style="bold"))
-    to.print(_grid(table))
+    for place, part in enumerate(_parts(table, to.width)):
+        if place:
+            to.print()
+        to.print(_grid(part))
     for line in table.lines_below:
         to.print(Padding(Text(visible(line), style="dim"), (0, 0, 0, 1), expand=False))
+
+
+LEAST_NAME, LEAST_TEXT, GAP = 12, 24, 2
+"""Columns that a name gets if there is room, that another text gets, and that stand between two."""
+
+
+def _parts(table: Table, width: int) -> list[Table]:
+    """The table, or where it is wider than the terminal its columns in groups that fit, each behind the names."""
+    numbers = [place for place, column in enumerate(table.columns) if column.numeric]
+    lead = numbers[0] if numbers else len(table.columns)
+    names, rest = table.columns[:lead], table.columns[lead:]
+    # Names take half of the terminal at most, so that a few numbers stand in each group.
+    name = min(LEAST_NAME, width // (2 * len(names) or 1) - GAP)
+    room = width - 1 - sum(_needs(table, column, name) + GAP for column in names)
+    groups: list[list[Column]] = [[]]
+    for column in rest:
+        taken = sum(_needs(table, one, LEAST_TEXT) + GAP for one in (*groups[-1], column))
+        if groups[-1] and taken > room:
+            groups.append([])
+        groups[-1].append(column)
+    return [replace(table, columns=(*names, *group)) for group in groups]
+
+
+def _needs(table: Table, column: Column, most: int) -> int:
+    """How wide a column has to be: numbers are never cut, of texts `most` will do."""
+    widest = _widest(table, column)
+    return widest if column.numeric else min(widest, most)
 
 
 def _grid(table: Table) -> Grid:

@@ -50,6 +50,32 @@ def test_a_brief_report_is_the_scores_alone(the_report: Report) -> None:
     assert whole[0] == "nightly: 34 of 36 episodes ended, 2 owed"
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_table_wider_than_the_terminal_goes_on_below_with_its_names(width: int) -> None:
+    numbers = tuple(Column(key=f"n{i}", title=f"Number {i}", kind="count") for i in range(14))
+    names = (Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent"))
+    row = {"suite": "scheduling/medium", **{column.key: 10_000 + i for i, column in enumerate(numbers)}}
+    table = Table(
+        name="t",
+        title="Wide",
+        columns=(*names, *numbers),
+        rows=({**row, "agent": "first"}, {**row, "agent": "second"}),
+        packs=("standard",),
+    )
+    out = io.StringIO()
+    print_table(table, Console(file=out, width=width, highlight=False))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    whole = " ".join(lines)
+    for i in range(14):
+        assert f"Number {i} " in f"{whole} "
+        assert whole.count(f"10,{i:03d}") == 2
+    bodies = [line.split() for line in lines if "10,0" in line]
+    assert [("first" in line, "second" in line) for line in bodies] == [(True, False), (False, True)] * (
+        len(bodies) // 2
+    )
+
+
 @pytest.mark.parametrize("hostile", ["[bold red]x[/]", "[link=file:///]x", "\x1b[31mx", "[/]"])
 def test_names_are_neither_markup_nor_escapes(hostile: str) -> None:
     table = Table(
