@@ -28,7 +28,8 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
     path = tmp_path_factory.mktemp("env") / "offers_of_the_page.py"
     path.write_text(FILES["evalkit/env/offers.py"])
     found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found and found.loader
+    assert found
+    assert found.loader
     module = importlib.util.module_from_spec(found)
     sys.modules[path.stem] = module  # dataclasses and the report look it up
     found.loader.exec_module(module)
