@@ -190,26 +190,27 @@ def _judge(response: HttpResponse) -> Verdict:
         value = loads_lenient(response.body)[0]
     except MalformedReplyError:
         return said
-    error = _error_of(value)
+    error, begun = _error_of(value)
     if not error:
         return said
     code = error.get("code")
     status = code if type(code) is int and 400 <= code < 600 else 500
     verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
-    return replace(verdict, billable=True)  # the model had begun
+    return replace(verdict, billable=begun or status >= 500 or status == 408)
 
 
-def _error_of(value: Any) -> Mapping[str, Any]:
-    """The error that stands in a body in a reply's place; empty where there is a reply."""
+def _error_of(value: Any) -> tuple[Mapping[str, Any], bool]:
+    """(the error that stands in a body in a reply's place, empty where there is a reply; whether one had begun)."""
     if not isinstance(value, dict):
-        return {}
+        return {}, False
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
-        return object_of(value, "error")
+        return object_of(value, "error"), False
     if choice.get("finish_reason") != "error":
-        return {}
-    return object_of(choice, "error") or object_of(value, "error") or {"message": "The provider broke the reply off."}
+        return {}, False
+    words = object_of(choice, "error") or object_of(value, "error")
+    return words or {"message": "The provider broke the reply off."}, True
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

@@ -348,20 +348,20 @@ def broken_off(error: object, **fields: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("value", "action", "kind"),
+    ("value", "action", "kind", "billable"),
     [
-        ({"error": {"code": 429, "message": "busy"}}, "retry", "rate_limit"),
-        ({"error": {"code": 502, "message": "down"}}, "retry", "server_error"),
-        ({"error": {"code": 401, "message": "who?"}}, "end_lane", "bad_key"),
+        ({"error": {"code": 429, "message": "busy"}}, "retry", "rate_limit", False),
+        ({"error": {"code": 502, "message": "down"}}, "retry", "server_error", True),
+        ({"error": {"code": 401, "message": "who?"}}, "end_lane", "bad_key", False),
         (
             {"error": {"code": 403, "message": "Your input was flagged."}, "choices": []},
             "end_episode",
             "content_filter",
         ),
-        ({"error": {"code": "odd", "message": "Oh."}, "choices": None}, "retry", "server_error"),
-        ({"error": {"code": 200, "message": "Oh."}}, "retry", "server_error"),
-        (broken_off({"code": 503, "message": "gone"}), "retry", "overload"),
-        (broken_off(None), "retry", "server_error"),
+        ({"error": {"code": "odd", "message": "Oh."}, "choices": None}, "retry", "server_error", True),
+        ({"error": {"code": 200, "message": "Oh."}}, "retry", "server_error", True),
+        (broken_off({"code": 503, "message": "gone"}), "retry", "overload", True),
+        (broken_off(None), "retry", "server_error", True),
     ],
     ids=["busy", "down", "key", "filter", "word", "no-error-code", "choice", "choice-without-words"],
 )
@@ -369,7 +369,7 @@ def test_an_error_in_a_body_of_status_200_is_that_error_and_may_be_billed(
     value: object, action: str, kind: str
 ) -> None:
     said = CHAT.judge(HttpResponse(status=200, headers={}, body=orjson.dumps(value)))
-    assert (said.action, said.kind, said.billable) == (action, kind, True)
+    assert (said.action, said.kind, said.billable) == (action, kind, billable)
 
 
 @pytest.mark.parametrize(
