@@ -1,4 +1,4 @@
-"""The official SDKs, LiteLLM and readers of exports are extras of their own: `make sdks` installs them and runs these tests.
+"""The official SDKs, LiteLLM and the readers of exports are extras: `make sdks` installs them and runs these tests.
 
 What their packages warn of while they are imported or called is theirs, so it is no error here; ours still is.
 """
