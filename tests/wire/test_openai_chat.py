@@ -357,6 +357,7 @@ def broken_off(error: object, **fields: object) -> dict[str, Any]:
             {"error": {"code": 403, "message": "Your input was flagged."}, "choices": []},
             "end_episode",
             "content_filter",
+            False,
         ),
         ({"error": {"code": "odd", "message": "Oh."}, "choices": None}, "retry", "server_error", True),
         ({"error": {"code": 200, "message": "Oh."}}, "retry", "server_error", True),
@@ -365,9 +366,7 @@ def broken_off(error: object, **fields: object) -> dict[str, Any]:
     ],
     ids=["busy", "down", "key", "filter", "word", "no-error-code", "choice", "choice-without-words"],
 )
-def test_an_error_in_a_body_of_status_200_is_that_error_and_may_be_billed(
-    value: object, action: str, kind: str
-) -> None:
+def test_an_error_in_a_body_of_status_200_is_that_error(value: object, action: str, kind: str, billable: bool) -> None:
     said = CHAT.judge(HttpResponse(status=200, headers={}, body=orjson.dumps(value)))
     assert (said.action, said.kind, said.billable) == (action, kind, billable)
 
