@@ -40,4 +40,6 @@ def figures(report: Report) -> tuple[Figure, ...]:
 
 def run_figures(run: Path, report: Report) -> tuple[Figure, ...]:
     """All figures of a run directory: those of its report, and the curves over periods, which read its facts."""
-    return (*figures(report), *curve_figures(run, tuple(report.manifest.agents), report.cells))
+    curves = curve_figures(run, tuple(report.manifest.agents), report.cells)
+    # Without a number there is nothing to draw: prices of agents that never set one.
+    return (*figures(report), *(one for one in curves if one.table.rows))
