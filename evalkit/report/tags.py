@@ -18,6 +18,9 @@ from evalkit.store.manifest import Manifest
 UNTAGGED = "(none)"
 
 MEANS: frozenset[Kind] = frozenset({"score", "percent", "fine", "number"})
+FEWER_NAMED = 6
+"""Means over fewer agents than their group has that are named one by one."""
+
 APART: frozenset[Kind] = frozenset({"p", "usd", "seconds"})
 """Tables with such columns are of single agents: tests, money, speed."""
 
@@ -82,10 +85,28 @@ def _grouped(table: Table, groups: Mapping[str, str], by: str) -> Table:
         notes=(
             f"means over the agents of a group, each once; 95 %: over agents, from {LEAST_INSTANCES} on; counts "
             "are sums",
+            *_fewer_notes(columns, [(key, rows[key]) for key in ordered]),
             *table.notes,
         ),
         query=f"-- mean over the agents of a group (tags in the view agents) of:\n{table.query}" if table.query else "",
     )
+
+
+def _fewer_notes(
+    columns: Sequence[Column], held: Sequence[tuple[tuple[Any, ...], Sequence[Mapping[str, Any]]]]
+) -> list[str]:
+    """Which means are over fewer agents than their group has, since the others have no such figure."""
+    notes = []
+    for key, rows in held:
+        agents = len({row["agent"] for row in rows})
+        for column in columns:
+            known = len({row["agent"] for row in rows if row.get(column.key) is not None})
+            if column.kind in MEANS and 0 < known < agents:
+                where = ", ".join(part for part in key if part != "None")
+                notes.append(f"fewer: {column.title} of {where}: over {known:,} of {agents:,} agents")
+    if len(notes) > FEWER_NAMED:
+        notes[FEWER_NAMED:] = [f"fewer: {len(notes) - FEWER_NAMED:,} more means are over a part of their agents"]
+    return notes
 
 
 def _columns(table: Table, by: str) -> tuple[tuple[Column, ...], list[str]]:

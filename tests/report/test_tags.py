@@ -59,6 +59,15 @@ def test_groups_are_means_over_agents_with_an_interval_over_them(manifest: Manif
     assert table.query.endswith("of:\nq")
 
 
+def test_means_over_a_part_of_their_agents_say_so(manifest: Manifest) -> None:
+    rows = [{"suite": s, "agent": a, "x": None if a != "q8" else 1.0, "y": 1.0} for s in "abcdefg" for a in TAGS]
+    (table,) = grouped_tables(manifest, [a_table(rows, x="score", y="number")], "family")
+    notes = [note for note in table.notes if note.startswith("fewer")]
+    assert notes[0] == "fewer: x of a, qwen: over 1 of 3 agents"
+    assert notes[-1] == "fewer: 1 more means are over a part of their agents"
+    assert len(notes) == 7
+
+
 def test_shares_without_intervals_of_their_own_get_one(manifest: Manifest) -> None:
     rows = [{"suite": "a", "agent": name, "rate": float(i), "n": 1.0} for i, name in enumerate(TAGS)]
     (table,) = grouped_tables(manifest, [a_table(rows, rate="percent", n="number")], "open")
