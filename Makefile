@@ -8,6 +8,9 @@ LOCK := requirements.lock
 # The official SDKs bring many packages along; here the lock's environment stays as it is locked.
 SDKS := .venv-sdks
 
+# One process a core; tests of one file share what they made.
+IN_PARALLEL := -n auto --dist loadfile
+
 # Where golden files and the reference's data lie, for `make conform`.
 GOLDENS ?= ../shared/goldens
 DATA ?= ../shared/data
@@ -28,14 +31,14 @@ run: $(READY) ## play the quickstart sweep against a simulated provider: no key,
 	$(VENV)/bin/evalkit run runs/quickstart.toml
 
 test: $(READY) ## the tests
-	$(PY) -m pytest
+	$(PY) -m pytest $(IN_PARALLEL)
 
 check: $(READY) ## format, lint, types, tests
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 ifndef WITHOUT_TESTS
-	$(PY) -m pytest
+	$(PY) -m pytest $(IN_PARALLEL)
 endif
 
 format: $(READY) ## rewrite the code as `make check` wants it
