@@ -29,7 +29,9 @@ where agent = 'knuth' and suite = 'scheduling/medium' and instance = 'seed-0' an
 def take(browser: Browser, address: str, name: str, *, width: int, height: int) -> None:
     """One picture of a page, once its charts are drawn."""
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
-    page.goto(address, wait_until="networkidle")
+    page.goto(address)
+    page.wait_for_selector("main table, main svg")
+    page.wait_for_load_state("networkidle")
     page.screenshot(path=str(IMAGES / name))
     page.close()
 
@@ -45,7 +47,7 @@ def main() -> None:
         found = re.search(r"http://\S+", server.stdout.readline())
         assert found, "evalkit view said no address"
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        take(browser, f"{found[0]}/run/quickstart/episode/{episode}", "episode.png", width=1280, height=800)
+        take(browser, f"{found[0]}/run/quickstart/episode/{episode}", "episode.png", width=1280, height=760)
         take(browser, f"{found[0]}/run/quickstart/", "run.png", width=1400, height=840)
         browser.close()
         server.terminate()

@@ -75,7 +75,17 @@ def surroundings() -> Mapping[str, str]:
 
 
 def shell(block: Block, _: dict[str, Any]) -> None:
+    """In this process where a block only calls evalkit, which saves half a second a call; else by bash."""
     wanted = next((int(word.removeprefix("exit=")) for word in block.words if word.startswith("exit=")), 0)
+    lines = [line for line in block.text.splitlines() if line.strip()]
+    if not any(mark in block.text for mark in "|&;<>$\\") and all(line.startswith("evalkit ") for line in lines):
+        calls = list(commands(block.text))
+        for number, words in enumerate(calls, 1):
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                code = main(words)
+            assert code == (wanted if number == len(calls) else 0), f"{block.place}\n{said.getvalue()[-4000:]}"
+        return
     script = f"set -o pipefail\nset -e\n{block.text}"
     done = subprocess.run(["bash", "-c", script], env=surroundings(), capture_output=True, text=True, check=False)
     assert done.returncode == wanted, f"{block.place}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
