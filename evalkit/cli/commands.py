@@ -143,6 +143,15 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.export,
     ),
+    "merge": Command(
+        "read",
+        "join runs into a new one; the originals stay as they are",
+        (
+            "evalkit merge runs/monday runs/tuesday --out runs/both",
+            "evalkit merge runs/a runs/b runs/c --out runs/all --prefer first",
+        ),
+        options.merge,
+    ),
     "void": Command(
         "read",
         "leave episodes out of every result, openly; undo it",

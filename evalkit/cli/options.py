@@ -161,6 +161,13 @@ def export(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
 
 
+def merge(sub: argparse.ArgumentParser) -> None:
+    """Options of `merge`."""
+    sub.add_argument("runs", metavar="RUN", nargs="+", help="run directories, or their names below runs/")
+    sub.add_argument("--out", metavar="DIR", required=True, help="the new run; must not exist yet")
+    sub.add_argument("--prefer", choices=("first",), help="of episodes that differ, take those of the first run")
+
+
 def void(sub: argparse.ArgumentParser) -> None:
     """Options of `void`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")

@@ -221,17 +221,34 @@ def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
 
     Prices stay as they were frozen; agents and suites that the spec no longer names stay in the run.
     """
-    conflicts = [*_agent_conflicts(old, new), *_suite_conflicts(old, new)]
-    if conflicts:
+    differing = conflicts(old, new)
+    if differing:
         raise RunError(
-            f"The spec conflicts with the run in {run}: {'; '.join(conflicts)}. Nothing was changed. Give the changed "
+            f"The spec conflicts with the run in {run}: {'; '.join(differing)}. Nothing was changed. Give the changed "
             f"agent or suite another name, or start another run with `--name {new.name}-2`."
         )
+    merged = united(old, new)
+    twice = list(islice(shared(merged), MOST_SHARED))
+    if twice:
+        raise RunError(
+            f"The spec asks again, under another name, for what the run in {run} has already: {'; '.join(twice)}. "
+            "Nothing was changed."
+        )
+    return merged
+
+
+def conflicts(old: Manifest, new: Manifest) -> list[str]:
+    """Agents and suites that the two have by the same name with other content, in words."""
+    return [*_agent_conflicts(old, new), *_suite_conflicts(old, new)]
+
+
+def united(old: Manifest, new: Manifest) -> Manifest:
+    """The two, which do not conflict, as one; where both say something of an agent, the old one's price stays."""
     agents = dict(old.agents)
     for name, agent in new.agents.items():
         was = old.agents.get(name)
         agents[name] = agent if was is None else _extended(was, agent)
-    merged = Manifest(
+    return Manifest(
         format=FORMAT,
         evalkit=old.evalkit,
         name=old.name,
@@ -241,13 +258,6 @@ def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
         suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
         packs={**old.packs, **new.packs},
     )
-    twice = list(islice(shared(merged), MOST_SHARED))
-    if twice:
-        raise RunError(
-            f"The spec asks again, under another name, for what the run in {run} has already: {'; '.join(twice)}. "
-            "Nothing was changed."
-        )
-    return merged
 
 
 def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:

@@ -37,7 +37,13 @@ class Void(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_voids(run: Path) -> Mapping[str, Void]:
     """The episodes that are void, by id, each with the decision that holds. Raises CorruptLogError."""
-    return {one.episode: one for one in _latest(_decisions(_content(run), run)).values() if not one.undo}
+    latest = {one.episode: one for one in read_decisions(run)}
+    return {name: one for name, one in latest.items() if not one.undo}
+
+
+def read_decisions(run: Path) -> list[Void]:
+    """All decisions, oldest first. Raises CorruptLogError."""
+    return _decisions(_content(run), run)
 
 
 def add_voids(run: Path, decisions: Iterable[Void]) -> None:
@@ -71,7 +77,3 @@ def _decisions(data: bytes, run: Path) -> list[Void]:
                 "episode then counts as the lines before say. The log beside it is intact."
             ) from flaw
     return found
-
-
-def _latest(decisions: Iterable[Void]) -> dict[str, Void]:
-    return {one.episode: one for one in decisions}

@@ -1,0 +1,289 @@
+"""Several runs' logs as one: rows, money, events and void episodes, written anew beside the originals.
+
+Every episode comes whole from one of the runs, takes that were superseded included. Where several runs hold it, they
+must hold the same steps, or one the first steps of the other's; the longest is taken. What the others paid for steps of
+their own is charged in the new ledger, for it was spent.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute
+
+from evalkit.errors import RunError, UsageError
+from evalkit.money import PicoUsd
+from evalkit.store import disk
+from evalkit.store.commit import EVENTS
+from evalkit.store.folder import new_folder
+from evalkit.store.lock import holder
+from evalkit.store.manifest import Manifest, write_manifest
+from evalkit.store.reader import read_index, scan, scan_all
+from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import STEPS, conform, ledger_table
+from evalkit.store.segment import (
+    LEDGER_FOLDER,
+    MARK,
+    STEPS_FOLDER,
+    TAIL,
+    encode_mark,
+    encode_segment,
+    lay_out,
+    read_segment,
+    segment_name,
+)
+from evalkit.store.void import add_voids, read_decisions
+
+SEGMENT_ROWS = 100_000
+SEGMENT_BYTES = 64_000_000
+"""Rows, and bytes of memory, from which a segment is written."""
+NAMED = 5
+"""Episodes that an error tells."""
+
+Names = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What a merge has brought about."""
+
+    episodes: int
+    rows: int
+    shared: int
+    """Episodes that more than one of the runs holds."""
+    differing: int
+    """Of these, how many differ, so that the first run's was preferred."""
+    charged: PicoUsd
+    """For steps that were paid for and are not in the new log."""
+
+
+def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_first: bool) -> Merged:
+    """Write the new run, whole or not at all; the originals are only read.
+
+    `manifest`: of all of them together. `prefer_first`: of episodes that differ take the first run's and do not
+    refuse. Raises RunError where a run is being written or episodes differ; UsageError, CorruptLogError, StorageError.
+    """
+    _refuse(runs, out)
+    before = [_files(run) for run in runs]
+    held = [read_index(run) for run in runs]
+    owner, differing = _owners(runs, [index.episodes for index in held], prefer_first)
+    renamed, ledger = _sessions([index.ledger for index in held])
+    charges = list(_charges(runs, owner))
+    ledger += _charge_rows(charges)
+    with new_folder(out) as folder:
+        for name in (TAIL, STEPS_FOLDER, LEDGER_FOLDER):
+            (folder / name).mkdir()
+        rows, segments = _write_steps(runs, owner, renamed, folder)
+        if ledger:
+            data = encode_segment(ledger_table(ledger), "ledger", 0, 0, compacted=True)
+            disk.write_durably(folder / LEDGER_FOLDER / segment_name(0, 0), memoryview(data))
+        disk.write_durably(folder / MARK, encode_mark(steps=segments, ledger=int(bool(ledger))))
+        _copy_texts(runs, folder)
+        write_manifest(folder, manifest)
+        for run, files in zip(runs, before, strict=True):
+            if _files(run) != files:
+                raise RunError(f"{run} was written while it was read. Merge it once that has ended.")
+    return Merged(
+        episodes=len({name for index in held for name in index.episodes}),
+        rows=rows,
+        shared=len(owner),
+        differing=differing,
+        charged=PicoUsd(sum(amount for _, amount in charges)),
+    )
+
+
+def _refuse(runs: Sequence[Path], out: Path) -> None:
+    places = [run.resolve() for run in runs]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise UsageError(f"{runs[number]} is named twice.")
+        if place == out.resolve() or place in out.resolve().parents:
+            raise UsageError(f"{out} lies in {runs[number]}, which is to stay as it is. Choose another place.")
+        other = holder(runs[number])
+        if other is not None:
+            raise RunError(
+                f"{runs[number]} is being written by process {other.pid} on {other.host}. Merge it once that has ended."
+            )
+
+
+def _files(run: Path) -> Names:
+    return tuple(tuple(one.name for one in lay_out(run, kind).segments) for kind in ("steps", "ledger"))
+
+
+def _owners(
+    runs: Sequence[Path], episodes: Sequence[Mapping[str, Any]], prefer_first: bool
+) -> tuple[dict[str, int], int]:
+    """(of each episode that several runs hold, the run that it is taken from; how many differ)."""
+    holders: dict[str, list[int]] = defaultdict(list)
+    for number, known in enumerate(episodes):
+        for name in known:
+            holders[name].append(number)
+    shared = {name: numbers for name, numbers in holders.items() if numbers[1:]}
+    if not shared:
+        return {}, 0
+    steps = [_steps(run, shared) for run in runs]
+    owner, differing = {}, []
+    for name, numbers in shared.items():
+        longest = max(numbers, key=lambda number: (len(steps[number][name]), -number))
+        whole = steps[longest][name]
+        if all(steps[number][name] == whole[: len(steps[number][name])] for number in numbers):
+            owner[name] = longest
+        else:
+            owner[name] = numbers[0]
+            differing.append(name)
+    if differing and not prefer_first:
+        some = "".join(
+            f"\n  {name} in {', '.join(str(runs[one]) for one in shared[name])}" for name in differing[:NAMED]
+        )
+        more = f"\n  and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
+        raise RunError(
+            f"{len(differing):,} episodes were played in several of the runs, and differ:{some}{more}\n"
+            "Nothing was written. `--prefer first` takes those of the run that is named first."
+        )
+    return owner, len(differing)
+
+
+def _steps(run: Path, wanted: Collection[str]) -> dict[str, list[tuple[bytes, str]]]:
+    """Digest and ending of the steps in effect of these episodes."""
+    table = scan(run, ("episode", "step_digest", "ending"))
+    table = table.filter(compute.is_in(table.column("episode"), value_set=pa.array(list(wanted), pa.string())))
+    found: dict[str, list[tuple[bytes, str]]] = defaultdict(list)
+    for batch in table.to_batches(max_chunksize=SEGMENT_ROWS):
+        columns = (batch.column(name).to_pylist() for name in ("episode", "step_digest", "ending"))
+        for name, digest, ending in zip(*columns, strict=True):
+            found[name].append((digest, ending))
+    return found
+
+
+def _sessions(ledgers: Sequence[Sequence[LedgerRecord]]) -> tuple[list[dict[str, str]], list[LedgerRecord]]:
+    """(for each run, new names of its sessions where another run has the same for others; all money rows).
+
+    Rows that are equal to the moment are of one session that two copies of a run share, and are there once.
+    """
+    known: dict[str, set[LedgerRecord]] = {}
+    joined, counted = list[LedgerRecord](), Counter[LedgerRecord]()
+    renamed: list[dict[str, str]] = []
+    for number, ledger in enumerate(ledgers):
+        mine: dict[str, list[LedgerRecord]] = defaultdict(list)
+        for row in ledger:
+            mine[row.session].append(row)
+        names = {
+            session: f"{session}~{number}"
+            for session, rows in mine.items()
+            if session in known and rows[0] not in known[session]
+        }
+        renamed.append(names)
+        here = Counter[LedgerRecord]()
+        for row in (replace(row, session=names.get(row.session, row.session)) for row in ledger):
+            here[row] += 1
+            known.setdefault(row.session, set()).add(row)
+            if here[row] > counted[row]:
+                counted[row] += 1
+                joined.append(row)
+    return renamed, joined
+
+
+def _charges(runs: Sequence[Path], owner: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """(agent, pico-dollars) of steps that were paid for and are left out, by run."""
+    if not owner:
+        return
+    names = pa.array(list(owner), pa.string())
+    seen: set[tuple[Any, ...]] = set()
+    left: list[Counter[str]] = []
+    columns = ("episode", "take", "step", "started_at", "response_id", "agent", "cost")
+    tables = []
+    for run in runs:
+        table = scan_all(run, columns)
+        tables.append(table.filter(compute.is_in(table.column("episode").cast(pa.string()), value_set=names)))
+    for number, table in enumerate(tables):
+        seen |= {key for key, _, _ in _paid(table) if owner[key[0]] == number}
+    for table in tables:
+        sums = Counter[str]()
+        for key, agent, cost in _paid(table):
+            if key not in seen:
+                seen.add(key)
+                sums[agent] += cost
+        left.append(sums)
+    for sums in left:
+        yield from ((agent, amount) for agent, amount in sums.items() if amount)
+
+
+def _paid(table: pa.Table) -> Iterator[tuple[tuple[Any, ...], str, int]]:
+    """(what tells one request from all others, agent, cost) of each row."""
+    for batch in table.to_batches(max_chunksize=SEGMENT_ROWS):
+        for row in batch.to_pylist():
+            key = (row["episode"], row["take"], row["step"], row["started_at"], row["response_id"])
+            yield key, row["agent"], row["cost"]
+
+
+def _charge_rows(charges: Sequence[tuple[str, int]]) -> list[LedgerRecord]:
+    if not charges:
+        return []
+    now, session = time.time(), f"merge:{time.time_ns()}"
+    reason = "paid for in a run that was merged; another run's steps of the episode were taken"
+    rows = [
+        LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), agent=agent, reason=reason, at=now)
+        for agent, amount in charges
+    ]
+    return [*rows, LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="merged", at=now)]
+
+
+def _write_steps(
+    runs: Sequence[Path], owner: Mapping[str, int], renamed: Sequence[Mapping[str, str]], folder: Path
+) -> tuple[int, int]:
+    """(rows, segments) that were written."""
+    waiting: list[pa.Table] = []
+    rows = segments = 0
+
+    def write() -> None:
+        nonlocal segments
+        data = encode_segment(pa.concat_tables(waiting), "steps", segments, segments, compacted=True)
+        disk.write_durably(folder / STEPS_FOLDER / segment_name(segments, segments), memoryview(data))
+        segments += 1
+        waiting.clear()
+
+    for number, run in enumerate(runs):
+        others = pa.array([name for name, one in owner.items() if one != number], pa.string())
+        for segment in lay_out(run, "steps").segments:
+            table = conform(read_segment(segment), STEPS)
+            if len(others):
+                table = table.filter(compute.invert(compute.is_in(table.column("episode"), value_set=others)))
+            if not table.num_rows:
+                continue
+            waiting.append(_with_workers(table, renamed[number]))
+            rows += table.num_rows
+            if sum(one.num_rows for one in waiting) >= SEGMENT_ROWS or sum(map(_size, waiting)) >= SEGMENT_BYTES:
+                write()
+    if waiting:
+        write()
+    return rows, segments
+
+
+def _size(table: pa.Table) -> int:
+    return int(table.nbytes)
+
+
+def _with_workers(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """The rows under their session's new name."""
+    if not names:
+        return table
+    place, column = STEPS.get_field_index("worker"), table.column("worker")
+    for old, new in names.items():
+        column = compute.if_else(compute.equal(column, old), new, column)
+    return table.set_column(place, STEPS.field("worker"), column)
+
+
+def _copy_texts(runs: Sequence[Path], folder: Path) -> None:
+    """Events, run after run; decisions on void episodes, oldest first."""
+    decisions = {one: None for run in runs for one in read_decisions(run)}
+    if decisions:
+        add_voids(folder, sorted(decisions, key=lambda one: one.at))
+    for run in runs:
+        path = run / EVENTS
+        if path.exists():
+            with disk.storage_errors(path):
+                disk.append_lines(folder / EVENTS, path.read_bytes())
