@@ -31,10 +31,6 @@ class BudgetReached(EvalkitError):
     """The next request's worst case does not fit the budget any more."""
 
 
-class DeadlineReached(EvalkitError):
-    """The run's deadline has passed."""
-
-
 class EpisodeUnavailable(EvalkitError):
     """A request failed for longer than retries allow; the episode is parked and owed."""
 

@@ -54,4 +54,4 @@ class Asker(Protocol):
         """A tool list in the form questions carry; called once for each list."""
 
     async def ask(self, question: Question) -> Answer:
-        """The answer. Raises BudgetReached, DeadlineReached, EpisodeUnavailable, EpisodeRefused or LaneClosed."""
+        """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused or LaneClosed."""

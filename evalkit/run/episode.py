@@ -19,7 +19,6 @@ from evalkit.env.replay import Position, Turn, advance
 from evalkit.errors import (
     BudgetReached,
     CorruptLogError,
-    DeadlineReached,
     EpisodeRefused,
     EpisodeUnavailable,
     LaneClosed,
@@ -98,8 +97,6 @@ class Table:
     """Of this lane alone."""
     lane: "Lane | None" = None
     """Hears of valid actions; None: nobody need hear of them."""
-    deadline: float | None = None
-    """In the loop's time."""
     playing: int = 0
     """Episodes in flight."""
     steps: int = 0
@@ -137,8 +134,8 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, t
     except EpisodeUnavailable as flaw:
         left = _park(episode, table, "unavailable", str(flaw))
         table.unavailable = str(flaw)
-    except (BudgetReached, DeadlineReached) as flaw:
-        table.stop.set("budget" if isinstance(flaw, BudgetReached) else "deadline", str(flaw))
+    except BudgetReached as flaw:
+        table.stop.set("budget", str(flaw))
         left = "stopped"
     except LaneClosed as flaw:
         if not table.stopping:
@@ -188,8 +185,6 @@ async def _play(seat: Seat, asker: Asker, table: Table) -> str:
     while not position.ending:
         if table.stopping:
             return "stopped"
-        if table.deadline is not None and asyncio.get_running_loop().time() >= table.deadline:
-            raise DeadlineReached("The run's deadline has passed.")
         asker.join(parts, chat[joined:])
         joined = len(chat)
         if position.tools is not offered:

@@ -69,8 +69,6 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
 
 
 def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
-    deadline_s = session.resolved.sweep.deadline_s
-    now = asyncio.get_running_loop().time()
     lane = desk.lanes.get(line.name)
     if lane is not None and (line.ended or line.begun):
         lane.acted()  # earlier calls have had its replies: no canary is needed
@@ -89,7 +87,6 @@ def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
             stop=session.stop,
             lane_stop=Stop(),
             lane=lane,
-            deadline=None if deadline_s is None else now + deadline_s,
         ),
         lane=lane,
         limit=session.options.limit,

@@ -89,8 +89,9 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
         async with _desk(session) as desk:
             session.desk = desk
             session.jobs = await make_jobs(session, desk)
-            async with _watched(session, show):
-                await play_lanes(session.jobs)
+            with _timed(session):
+                async with _watched(session, show):
+                    await play_lanes(session.jobs)
 
 
 def _existing(directory: Path) -> Manifest | None:
@@ -249,6 +250,22 @@ def _interruptible(stop: Stop) -> Iterator[None]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _timed(session: Session) -> Iterator[None]:
+    """At the deadline players end after their durable step, and whoever waits for a limit or for money leaves."""
+    deadline_s = session.resolved.sweep.deadline_s
+    if deadline_s is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(
+        deadline_s, session.stop.set, "deadline", "The run's deadline has passed."
+    )
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @asynccontextmanager

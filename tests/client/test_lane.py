@@ -9,7 +9,7 @@ from evalkit.client.health import DOWN_AFTER, GIVE_UP_S, LAST_PROBE_S
 from evalkit.client.lane import Lane, Ticket
 from evalkit.client.window import FIRST
 from evalkit.dialogue import Usage
-from evalkit.errors import DeadlineReached, EpisodeUnavailable, LaneClosed
+from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 from tests.clock import run_virtual
@@ -245,13 +245,13 @@ def test_ending_a_lane_frees_all_who_wait_or_rest() -> None:
         held = await admitted(lane)
         waiting, resting = asyncio.ensure_future(lane.enter(1, 1)), asyncio.ensure_future(lane.rest(1_000))
         await asyncio.sleep(1)
-        lane.end(DeadlineReached("time is up"))
+        lane.end(BudgetReached("time is up"))
         for one in (waiting, resting):
-            with pytest.raises(DeadlineReached, match="time is up"):
+            with pytest.raises(BudgetReached, match="time is up"):
                 await one
         assert now() == 1.0
         lane.succeeded(held, USAGE)  # what is in flight may come back
-        with pytest.raises(DeadlineReached):
+        with pytest.raises(BudgetReached):
             await lane.enter(1, 1)
         assert lane.stats().ended == "time is up"
 

@@ -118,6 +118,14 @@ def test_the_deadline_stops_the_run_and_the_next_call_goes_on(tmp_path: Path) ->
     assert done.exit_code == 0
 
 
+def test_the_deadline_reaches_those_who_wait_for_a_limit(tmp_path: Path) -> None:
+    limit = '[limits."simulated/knuth"]\nrequests_per_minute = 2\n'
+    sweep = resolved(tmp_path, served(more='deadline = "300ms"', width=2) + limit)
+    outcome, _ = go_served(sweep, tmp_path / "run")
+    assert (outcome.exit_code, outcome.reason) == (3, "deadline")
+    assert outcome.elapsed_s < 10  # the first request would be sent after 30 s
+
+
 def test_a_wrong_model_ends_its_lane_alone(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served())
     outcome, _ = go_served(sweep, tmp_path / "run", {"models": ["random"]})
