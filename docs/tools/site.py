@@ -114,6 +114,10 @@ def module_page(module: api.Module) -> str:
     """One module's names, as Markdown."""
     parts = [f"# {module.name}\n", module.text]
     for entry in module.entries:
+        if "." in entry.name and not entry.signature.startswith(("def ", "async def ", "class ")):
+            said = entry.text.strip().replace("\n", "\n  ")
+            parts.append(f"- `{entry.signature}`" + (f"\n\n  {said}" if said else ""))
+            continue
         depth = "###" if "." in entry.name else "##"
         parts += [f"{depth} {entry.name}\n", f"```python\n{entry.signature}\n```\n", entry.text]
     return "\n\n".join(parts)
@@ -129,7 +133,9 @@ def build(out: Path) -> int:
     (out / "api").mkdir(parents=True)
     style = (HERE / "site.css").read_text() + COLOURS.get_style_defs("pre")
     texts = pages()
-    listed = [(title_of(text, address), address) for address, text in texts.items()] + [("Modules", "api/index.html")]
+    names = {"index.html": "Contents", "readme.html": "README"}
+    listed = [(names.get(address) or title_of(text, address), address) for address, text in texts.items()]
+    listed.append(("Modules", "api/index.html"))
     found = list(api.modules())
     summaries = [f"- [{one.name}]({one.name}.html): {_summary(one)}" for one in found]
     texts["api/index.html"] = "\n".join(
