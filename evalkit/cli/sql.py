@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalkit.cli.choosing import run_directory
-from evalkit.report.views import VIEWS, answer_csv, numbers, open_views
+from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.report.visible import visible
 
 
@@ -23,16 +23,13 @@ def sql(args: argparse.Namespace) -> int:
     if args.json:
         import orjson
 
-        print(orjson.dumps(answer.to_pylist(), option=orjson.OPT_INDENT_2, default=_plain).decode())
+        form = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+        print(orjson.dumps(rows_of(answer), option=form, default=plain).decode())
     elif args.csv:
         sys.stdout.buffer.write(answer_csv(answer))
     else:
-        _print(answer.to_pylist(), numbers(answer))
+        _print(rows_of(answer), numbers(answer))
     return 0
-
-
-def _plain(value: object) -> object:
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _print(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:

@@ -67,8 +67,8 @@ def _parts(table: Table, width: int) -> list[Table]:
     numbers = [place for place, column in enumerate(table.columns) if column.numeric]
     lead = numbers[0] if numbers else len(table.columns)
     names, rest = table.columns[:lead], table.columns[lead:]
-    # Names take half of the terminal at most, so that a few numbers stand in each group.
-    name = min(LEAST_NAME, width // (2 * len(names) or 1) - GAP)
+    # Names take two thirds of the terminal at most, so that some numbers stand in each group.
+    name = min(LEAST_NAME, 2 * width // (3 * len(names) or 1) - GAP)
     room = width - 1 - sum(_needs(table, column, name) + GAP for column in names)
     groups: list[list[Column]] = [[]]
     for column in rest:

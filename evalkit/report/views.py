@@ -7,7 +7,7 @@ the environments' scores over the logged facts, only where a query names them, a
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalkit.errors import UsageError
 from evalkit.report.cells import Cell
@@ -121,14 +121,44 @@ def open_views(run: Path) -> Views:
 _DERIVED = re.compile(r"\b(episodes|scores)\b", re.IGNORECASE)
 
 
+def rows_of(answer: "pa.Table") -> list[dict[str, Any]]:
+    """The rows of what a query gave, by column; a map is a dict."""
+    found: list[dict[str, Any]] = answer.to_pylist(maps_as_pydicts="lossy")
+    return found
+
+
+def plain(value: object) -> str:
+    """What JSON has no word for, as text: bytes in hexadecimal digits."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 def answer_csv(answer: "pa.Table") -> bytes:
-    """What a query gave as CSV, with a line of names."""
+    """What a query gave as CSV, with a line of names; lists, structs and maps as JSON, bytes in hexadecimal digits."""
     import pyarrow as pa
     from pyarrow import csv
 
     out = pa.BufferOutputStream()
-    csv.write_csv(answer, out)
+    csv.write_csv(pa.table([_flat(column) for column in answer.columns], names=answer.column_names), out)
     return bytes(out.getvalue())
+
+
+def _flat(column: "pa.ChunkedArray") -> "pa.ChunkedArray | pa.Array":
+    """A column as CSV can hold it."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_nested(kind):
+        values = column.to_pylist(maps_as_pydicts="lossy")
+        return pa.array([None if one is None else _json(one) for one in values], pa.string())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_interval(kind):
+        return pa.array([None if one is None else plain(one) for one in column.to_pylist()], pa.string())
+    return column
+
+
+def _json(value: object) -> str:
+    import orjson
+
+    return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def numbers(answer: "pa.Table") -> dict[str, bool]:

@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -21,6 +23,28 @@ def test_a_query_is_answered_in_three_forms(ran: str, call: Call) -> None:
     rows = json.loads(call("sql", ran, query, "--json").out)
     assert [(row["agent"], row["n"]) for row in rows] == [("knuth", 2), ("random", 2)]
     assert call("sql", ran, "select 'a' as x, 1 as y", "--csv").out == '"x","y"\n"a",1\n'
+
+
+@pytest.mark.parametrize(
+    "view", ["steps", "calls", "log", "cells", "episodes", "scores", "ledger", "agents", "instances"]
+)
+def test_every_view_is_told_whole_in_every_form(ran: str, call: Call, view: str) -> None:
+    rows = json.loads(call("sql", ran, f"select * from {view}", "--json").out)
+    found = list(csv.DictReader(io.StringIO(call("sql", ran, f"select * from {view}", "--csv").out)))
+    assert len(found) == len(rows)
+    assert call("sql", ran, f"select * from {view}").code == 0
+    if view == "episodes":
+        assert json.loads(found[0]["metrics"]) == rows[0]["metrics"]
+        assert isinstance(rows[0]["metrics"], dict)
+    if view == "steps":
+        assert bytes.fromhex(found[0]["step_digest"]) == bytes.fromhex(rows[0]["step_digest"])
+
+
+def test_odd_values_are_told(ran: str, call: Call) -> None:
+    query = "select map {1: 'x'} as m, [1, null] as l, {'a': '=1'} as s, interval 1 day as i, null as n, 1.5 as d"
+    (row,) = csv.DictReader(io.StringIO(call("sql", ran, query, "--csv").out))
+    assert (row["m"], row["l"], row["s"], row["n"], row["d"]) == ('{"1":"x"}', "[1,null]", '{"a":"=1"}', "", "1.5")
+    assert json.loads(call("sql", ran, query, "--json").out)[0]["m"] == {"1": "x"}
 
 
 def test_without_a_query_the_views_are_told(ran: str, call: Call) -> None:
