@@ -136,9 +136,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "export": Command(
         "read",
-        "a run as chat transcripts, or as Inspect's logs",
+        "a run as chat transcripts, a data set, sheets, or Inspect's logs",
         (
             "evalkit export runs/nightly --format jsonl --out nightly.jsonl",
+            "evalkit export runs/nightly --format dataset --out nightly-data",
             "evalkit export runs/nightly --format inspect --out logs --only agent=gpt,suite=scheduling/hard",
         ),
         options.export,

@@ -21,7 +21,7 @@ def export(args: argparse.Namespace) -> int:
         raise UsageError(f"{directory}: no episode of this choice has ended, so there is nothing to export yet.")
     out = Path(args.out)
     differing = _WRITERS[args.format](chosen, out)
-    print(f"Wrote {out}: {chosen.episodes:,} episodes of {len(chosen.cells):,} agents on suites.")
+    print(f"Wrote {out}: {chosen.episodes:,} episodes, of {len(chosen.cells):,} pairs of agent and suite.")
     if chosen.owed or chosen.voided:
         print(f"Not in it: {chosen.owed:,} episodes that are owed, {chosen.voided:,} that are void.")
     if differing:
@@ -45,7 +45,22 @@ def _inspect(chosen: Chosen, out: Path) -> int:
     return write_inspect(chosen, ENVIRONMENTS, out)
 
 
+def _dataset(chosen: Chosen, out: Path) -> int:
+    from evalkit.report.exports.dataset import write_dataset
+
+    return write_dataset(chosen, ENVIRONMENTS, out)
+
+
+def _csv(chosen: Chosen, out: Path) -> int:
+    from evalkit.report.exports.sheets import write_sheets
+
+    write_sheets(chosen, out)
+    return 0
+
+
 _WRITERS: dict[str, Callable[[Chosen, Path], int]] = {
     "jsonl": _jsonl,
     "inspect": _inspect,
+    "dataset": _dataset,
+    "csv": _csv,
 }

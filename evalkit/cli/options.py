@@ -154,8 +154,8 @@ def export(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--format",
         required=True,
-        choices=("jsonl", "inspect"),
-        help="jsonl: chats, one a line; inspect: Inspect AI's logs",
+        choices=("jsonl", "inspect", "dataset", "csv"),
+        help="jsonl: chats, one a line; inspect: Inspect AI's logs; dataset: for Hugging Face datasets; csv: sheets",
     )
     sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist yet")
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.calling import Call, tree
 
-FORMATS = ("jsonl", "inspect")
+FORMATS = ("jsonl", "inspect", "dataset", "csv")
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def test_a_run_is_exported_and_left_as_it_is(call: Call, run: str, here: Path, f
     before = {name: data for name, data in tree(here / run).items() if "derived" not in name}
     said = call("export", run, "--format", form, "--out", "out", "--only", "agent=knuth")
     assert (said.code, said.err) == (0, "")
-    assert "Wrote out: 2 episodes of 1 agents on suites." in said.out
+    assert "Wrote out: 2 episodes, of 1 pairs of agent and suite." in said.out
     assert (here / "out").exists()
     assert {name: data for name, data in tree(here / run).items() if "derived" not in name} == before
     again = call("export", run, "--format", form, "--out", "out")

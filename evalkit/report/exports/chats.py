@@ -108,6 +108,11 @@ def tools_json(tools: Iterable[Tool]) -> list[Plain]:
     ]
 
 
+def changes_json(chat: Chat) -> list[Plain]:
+    """What tools a chat offers from which of its messages on, where that changed."""
+    return [{"from_message": at, "tools": tools_json(tools)} for at, tools in chat.changes]
+
+
 def tokens(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The tokens of some rows together."""
     held = list(rows)

@@ -6,7 +6,16 @@ from pathlib import Path
 import orjson
 
 from evalkit.report.episodes import Environments
-from evalkit.report.exports.chats import Chat, Plain, chats, episode_json, message_json, tokens, tools_json
+from evalkit.report.exports.chats import (
+    Chat,
+    Plain,
+    changes_json,
+    chats,
+    episode_json,
+    message_json,
+    tokens,
+    tools_json,
+)
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.store.disk import make_directories, write_parts_durably
 from evalkit.store.folder import refuse_existing
@@ -39,13 +48,9 @@ def transcript_lines(episode: Exported) -> Iterator[Plain]:
         yield {
             "messages": [message_json(entry) for entry in chat.entries],
             "tools": tools_json(chat.tools),
-            **({"tools_changed": _changes(chat)} if chat.changes else {}),
+            **({"tools_changed": changes_json(chat)} if chat.changes else {}),
             "metadata": {**about, "chat": _about(chat)},
         }
-
-
-def _changes(chat: Chat) -> list[Plain]:
-    return [{"from_message": at, "tools": tools_json(tools)} for at, tools in chat.changes]
 
 
 def _about(chat: Chat) -> Plain:
