@@ -1,6 +1,7 @@
 """The command line: one parser, one small module a command, loaded only when its command is called.
 
-Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete; 130 interrupted.
+Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete; 4 `nightly` found a
+regression; 130 interrupted.
 """
 
 import argparse

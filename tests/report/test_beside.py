@@ -9,8 +9,8 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.report.beside import HERE, NOT_SAID, SAME, THERE, beside_tables, settings_of
 from evalkit.report.cells import Cell
 from evalkit.report.econ import econ_tables
+from evalkit.report.papers import published_papers
 from evalkit.report.planning import planning_tables
-from evalkit.report.published import published_papers
 from evalkit.report.tables import Table
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance
 from tests.playing import a_manifest, an_agent
