@@ -15,6 +15,11 @@ PicoUsd = NewType("PicoUsd", int)
 PICO_PER_USD = 10**12
 _PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK = 10**6
 
+MOST_USD = 9_000_000
+"""The log holds amounts as 64-bit integers, which end at 9,223,372 USD."""
+MOST_USD_PER_MTOK = 2_000
+"""At this price a reply that claims the most tokens that are believed, 2^31 in and out, is such an integer still."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
@@ -70,14 +75,16 @@ FREE = Price(input=0, output=0, cached_read=0, cached_write=0)
 def pico_per_token(usd_per_mtok: str | int) -> int:
     """A list price in USD per million tokens, as text, as whole pico-dollars a token.
 
-    Raises ValueError where the text is no number, is negative, or is finer than a pico-dollar a token.
+    Raises ValueError where the text is no number, is negative, is above `MOST_USD_PER_MTOK`, or is finer than a
+    pico-dollar a token.
     """
-    return _whole(usd_per_mtok, _PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK, "a price in USD per million tokens")
+    what = "a price in USD per million tokens"
+    return _whole(usd_per_mtok, _PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK, what, MOST_USD_PER_MTOK)
 
 
 def parse_usd(text: str | int) -> PicoUsd:
-    """An amount of USD as text (`"2.50"`). Raises ValueError as `pico_per_token` does."""
-    return PicoUsd(_whole(text, PICO_PER_USD, "an amount in USD"))
+    """An amount of USD as text (`"2.50"`). Raises ValueError as `pico_per_token` does, above `MOST_USD`."""
+    return PicoUsd(_whole(text, PICO_PER_USD, "an amount in USD", MOST_USD))
 
 
 def pico_at_least(amount: Decimal) -> int:
@@ -85,11 +92,15 @@ def pico_at_least(amount: Decimal) -> int:
     return int(amount.to_integral_value(ROUND_CEILING))
 
 
-def _whole(text: str | int, unit: int, what: str) -> int:
+def _whole(text: str | int, unit: int, what: str, most: int) -> int:
     try:
-        value = Decimal(str(text)) * unit
+        said = Decimal(str(text))
+        above = said > most
     except InvalidOperation as flaw:
         raise ValueError(f"{text!r} is not {what}") from flaw
+    if above:
+        raise ValueError(f"{text!r} is not {what}: it must be at most {most:,}")
+    value = said * unit
     if not value.is_finite() or value < 0 or value != value.to_integral_value():
         raise ValueError(f"{text!r} is not {what}: it must be finite, not negative, and no finer than 1e-12 USD")
     return int(value)

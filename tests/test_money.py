@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Usage
-from evalkit.money import Price
+from evalkit.money import Price, parse_usd, pico_per_token
 from evalkit.run.freeze import price_fields
 
 FLAT = Price(input=10, output=100, cached_read=1, cached_write=12, request=7)
@@ -77,3 +77,22 @@ def test_a_frozen_price_reads_back(price: Price) -> None:
 def test_a_price_without_steps_is_frozen_as_it_always_was() -> None:
     assert price_fields(FLAT) == {"input": 10, "output": 100, "cached_read": 1, "cached_write": 12, "request": 7}
     assert price_fields(TIERED) == asdict(TIERED)
+
+
+@pytest.mark.parametrize("text", ["9000000.01", "1e400", "1e999999999", "inf", "nan", "-1", "", "1e-13"])
+def test_an_amount_that_no_log_could_hold_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an amount in USD"):
+        parse_usd(text)
+
+
+@pytest.mark.parametrize("text", ["2000.000001", "1e9999", "sNaN"])
+def test_a_price_that_no_log_could_hold_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a price"):
+        pico_per_token(text)
+
+
+def test_the_dearest_reply_there_can_be_fits_the_log() -> None:
+    dearest = pico_per_token("2000")
+    price = Price(input=dearest, output=dearest, cached_read=dearest, cached_write=dearest)
+    assert price.of(Usage(input=2**31 - 1, output=2**31 - 1)) < 2**63
+    assert parse_usd("9000000") < 2**63

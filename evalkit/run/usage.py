@@ -7,6 +7,7 @@ a file.
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -22,6 +23,8 @@ from evalkit.money import PICO_PER_USD, pico_at_least
 IDS = ("request_id", "client_request_id", "x_client_request_id")
 INPUT, OUTPUT = ("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")
 CACHED_READ, CACHED_WRITE = ("tokens_cached", "cached_tokens"), ("tokens_cache_write", "cache_write_tokens")
+
+_PLACE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +48,18 @@ def read_usage(path: Path) -> Iterator[Billed]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as flaw:
         raise UsageError(f"--usage: {path} cannot be read: {flaw.strerror}.") from flaw
-    rows = _json_lines(text, path) if text.lstrip().startswith("{") else enumerate(csv.DictReader(io.StringIO(text)), 2)
+    rows = _json_lines(text, path) if text.lstrip().startswith("{") else _csv_lines(text, path)
     for number, row in rows:
         parts = str(_first(row, IDS, "")).split("/")
-        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        if len(parts) == 3 and all(_PLACE.fullmatch(part) for part in parts[1:]):
             yield _billed(row, parts, f"{path}:{number}")
+
+
+def _csv_lines(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    try:
+        yield from enumerate(csv.DictReader(io.StringIO(text)), 2)
+    except csv.Error as flaw:
+        raise UsageError(f"{path}: this is no CSV: {flaw}.") from flaw
 
 
 def _json_lines(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -82,6 +92,10 @@ def _billed(row: Mapping[str, Any], parts: list[str], where: str) -> Billed:
         cached_read=int(_number(row, CACHED_READ, where)),
         cached_write=int(_number(row, CACHED_WRITE, where)),
     )
+    if usage.cached_read + usage.cached_write > usage.input:
+        raise UsageError(
+            f"{where}: more cached tokens than {INPUT[0]}: that must count all input tokens, cached ones included."
+        )
     return Billed(episode=parts[0], step=int(parts[1]), attempt=int(parts[2]), cost=cost, usage=usage)
 
 
@@ -95,6 +109,6 @@ def _number(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Decim
         value = Decimal(str(found))
     except InvalidOperation as flaw:
         raise UsageError(f"{where}: {names[0]}: {found!r} is no number.") from flaw
-    if not value.is_finite() or value < 0:
+    if not value.is_finite() or not 0 <= value < 2**63:
         raise UsageError(f"{where}: {names[0]}: {found!r} is no amount.")
     return value
