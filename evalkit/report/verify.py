@@ -14,6 +14,8 @@ from evalkit.errors import CorruptLogError, RunError
 from evalkit.report.episodes import Environments
 from evalkit.report.replayer import COLUMNS, Replayer
 from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.void import FILE as VOIDS
+from evalkit.store.void import read_voids
 
 if TYPE_CHECKING:
     from evalkit.store.segment import Segment
@@ -60,11 +62,26 @@ def verify(run: Path) -> list[Finding]:
         for finding in replay_findings(run, manifest, ENVIRONMENTS, gaps=not found):
             if (finding.episode, finding.step) not in told:
                 found.append(finding)
+        found += _void_findings(run, manifest)
     except FileNotFoundError as moved:
         raise RunError(
             f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
         ) from moved
     return found
+
+
+def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
+    """What is wrong with the list of void episodes: it cannot be read, or is of agents and suites of another run."""
+    try:
+        voids = read_voids(run)
+    except CorruptLogError as flaw:
+        yield Finding(segment=VOIDS, problem=str(flaw))
+        return
+    for one in voids.values():
+        if one.agent not in manifest.agents or one.suite not in manifest.suites:
+            yield Finding(
+                segment=VOIDS, problem=f"episode {one.episode} is of {one.agent}:{one.suite}, not of this run"
+            )
 
 
 def replay_findings(run: Path, manifest: Manifest, environments: Environments, *, gaps: bool) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from evalkit.report.verify import verify
 from evalkit.report.views import open_views
 from evalkit.report.voided import Wanted, choose
 from evalkit.store.manifest import write_manifest
-from evalkit.store.void import Void, add_voids, read_voids
+from evalkit.store.void import FILE, Void, add_voids, read_voids
 from tests.guessing import guess, hint
 from tests.logs import write_run
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
@@ -118,6 +118,16 @@ def test_an_episode_that_goes_on_again_is_owed_whatever_was_decided(run: Path) -
 def test_verify_still_checks_what_is_void(run: Path) -> None:
     strike(run, ("a", "i0"))
     assert verify(run) == []
+
+
+def test_verify_names_a_damaged_list_and_strangers_in_it(run: Path) -> None:
+    strike(run, ("a", "i0"))
+    (run / FILE).write_bytes((run / FILE).read_bytes().replace(b'"suite":"s"', b'"suite":"other"'))
+    (finding,) = verify(run)
+    assert (finding.segment, "a:other, not of this run" in finding.problem) == (FILE, True)
+    (run / FILE).write_bytes(b"{\n")
+    (finding,) = verify(run)
+    assert "voids.jsonl:1 is damaged" in finding.problem
 
 
 @pytest.mark.parametrize(
