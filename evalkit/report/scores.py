@@ -10,9 +10,10 @@ from typing import Any
 
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
-from evalkit.report.cells import Cell
+from evalkit.report.cells import NEVER_BELOW_0, Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.intervals import estimate
+from evalkit.report.sequential import anytime_interval
 from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.report.voided import void_notes
 from evalkit.store.manifest import Manifest
@@ -34,9 +35,6 @@ ZERO: Mapping[str, str] = {
     "pricing": "no profit",
 }
 """By environment: what a score of 0 stands for, where it stands for something."""
-
-NEVER_BELOW_0 = frozenset({"costbench", "procurement", "errand"})
-"""Environments whose scores are from 0 to 1. Losses and assignments worse than random ones are below 0 elsewhere."""
 
 ONE_PERIOD = frozenset({"costbench"})
 """Environments whose episodes are one chat: shares of periods say nothing there."""
@@ -151,8 +149,6 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     Of a partial cell one that holds whenever a run is stopped, where there is such a one; else one that would hold had
     the run been planned to be so long.
     """
-    from evalkit.report.sequential import anytime_interval
-
     scores = by_instance((episode, episode.score) for episode in cell.prefix)
     if not scores:
         return None, ""

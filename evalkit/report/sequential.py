@@ -15,14 +15,11 @@ Chosen: replicates of an instance are no new draws, so a cell's sequence is the 
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.report import queries
-from evalkit.report.cells import Cell
-from evalkit.report.scores import AGENT, NEVER_BELOW_0, packs_of, place, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.cells import NEVER_BELOW_0, Cell
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -108,38 +105,6 @@ def _check(values: "Doubles") -> None:
         raise ValueError("a confidence sequence needs values from 0 to 1")
 
 
-def anytime_table(cells: Sequence[Cell]) -> Table:
-    """Suite by agent: the interval of the mean score that held at every look so far."""
-    return Table(
-        name="anytime",
-        title="Scores, valid at every look",
-        columns=(
-            *where(cells),
-            AGENT,
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="interval", title="95 %, at all looks", kind="interval", unit="100 = optimum"),
-            Column(key="method", title="Method"),
-            Column(key="instances", title="Instances", kind="count"),
-            Column(key="undefined", title="No interval"),
-        ),
-        rows=tuple({**place(cell), **_row(cell)} for cell in cells),
-        packs=packs_of(cells),
-        notes=(
-            "holds at all looks together, however often the run is read and whenever it is stopped; so it is wider",
-            "of the first replicate of each instance, in order; where strata take turns, of whole rounds of them",
-        ),
-        query=queries.by_instances(
-            queries.place(cells),
-            (queries.mean("score", "score", scale=100), queries.derived("instances", "count(*)")),
-            where=["replicate = 0"],
-            methods={
-                "interval, method, undefined": "evalkit.report.sequential.anytime_interval over these scores, in order "
-                "of `place`"
-            },
-        ),
-    )
-
-
 def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
     """The averages of whole rounds in which each stratum has its turn; None if they do not take turns.
 
@@ -166,16 +131,3 @@ def anytime_interval(cell: Cell) -> tuple[float, float, str] | None:
     averages = rounds(values, [one.stratum for one in first])
     low, high = bernstein(values) if averages is None else betting(averages)
     return (float(low[-1]), float(high[-1]), "bernstein" if averages is None else "betting") if len(low) else None
-
-
-def _row(cell: Cell) -> dict[str, Any]:
-    first = [one.score or 0.0 for one in cell.prefix if one.replicate == 0]
-    if not first:
-        return {"instances": 0}
-    row: dict[str, Any] = {"score": 100 * math.fsum(first) / len(first), "instances": len(first)}
-    found = anytime_interval(cell)
-    if found is None:
-        below = cell.suite.environment not in NEVER_BELOW_0
-        return {**row, "undefined": "scores can be below 0" if below else "no whole round of strata"}
-    low, high, method = found
-    return {**row, "interval": (100 * low, 100 * high), "method": method}

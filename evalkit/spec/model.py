@@ -1,4 +1,4 @@
-"""What a sweep is made of, as frozen values: providers and models, agents, suites, episodes.
+"""What a sweep is made of, as frozen values: providers and models, agents, suites.
 
 Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py` and `sweep.py`.
 """
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.dialogue import Sampling
-from evalkit.env.environment import Kit
 from evalkit.money import PicoUsd, Price
 from evalkit.wire.dialect import Quirks
 
@@ -132,18 +130,6 @@ class SuiteInstance:
     stratum: str
     axes: Mapping[str, Any] = field(default_factory=dict)
     """The varied parameters and their values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeSpec:
-    """One agent on one instance, one replicate."""
-
-    id: str
-    agent: AgentSpec
-    target: SuiteInstance
-    replicate: int
-    sampling: Sampling
-    kit: Kit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

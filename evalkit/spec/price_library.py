@@ -67,11 +67,6 @@ def published_names(provider: str) -> list[str]:
     )
 
 
-def knows(provider: str) -> bool:
-    """Whether the library has prices of a provider of this id."""
-    return bool(_ours(provider))
-
-
 def _ours(provider: str) -> "list[Provider]":
     """The provider, and those whose models it also sells at their price."""
     from genai_prices.data import providers

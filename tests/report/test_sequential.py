@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evalkit.report.report import Report
-from evalkit.report.sequential import anytime_table, bernstein, betting, rounds, wealth
+from evalkit.report.sequential import anytime_interval, bernstein, betting, rounds, wealth
 
 STUDIES, LOOKS = 1500, 400
 
@@ -89,14 +89,14 @@ def test_nothing_seen_says_nothing_and_what_is_no_score_is_refused() -> None:
         bernstein(np.array([np.nan]))
 
 
-def test_the_table_says_where_there_is_no_such_interval(the_report: Report) -> None:
-    rows = anytime_table(the_report.cells).rows
-    assert {row.get("undefined") for row in rows if row["instances"]} == {"scores can be below 0"}
+def test_there_is_no_such_interval_where_scores_can_be_below_0(the_report: Report) -> None:
     cell = the_report.cells[0]
+    assert anytime_interval(cell) is None
     bounded = replace(cell, suite=type(cell.suite)(**{**_fields(cell.suite), "environment": "costbench"}))
-    (row,) = anytime_table([bounded]).rows
-    assert (row["method"], row["instances"], row["score"]) == ("betting", 4, 100.0)
-    assert row["interval"][1] == 100.0
+    assert anytime_interval(replace(bounded, prefix=())) is None
+    found = anytime_interval(bounded)
+    assert found is not None
+    assert found[1:] == (1.0, "betting")
 
 
 def _fields(suite) -> dict:

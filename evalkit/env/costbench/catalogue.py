@@ -5,14 +5,12 @@ nothing in the environment knows a word of travel. Where a text holds `{T}`, the
 gives `Dining`, `code_review` gives `CodeReview`.
 """
 
-import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 import msgspec
-import orjson
 
 from evalkit.errors import UsageError, nearest
 
@@ -234,8 +232,3 @@ def _filled_in(plain: Any) -> Any:
         return plain
     kept = {key: _filled_in(value) for key, value in plain.items()}
     return {key: value for key, value in kept.items() if key not in _OPTIONAL or value}
-
-
-def digest_of(catalogue: Catalogue) -> str:
-    """Hex digest of a catalogue's content."""
-    return hashlib.sha256(orjson.dumps(msgspec.to_builtins(catalogue), option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
