@@ -7,6 +7,7 @@
 import contextlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,10 @@ name = "costbench/basic"
 instances = ["location-0000", "transportation-0001", "attraction-0003", "dining-0004", "shopping-0005"]
 """
 """A quickstart of seconds: the folder `runs/` where one works is looked into before evalkit's own."""
+
+
+OPTIONAL = {"inspect_ai", "datasets"}
+"""Libraries that read exports. Blocks that import them are only compiled; tests/report/exports reads the exports."""
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +97,9 @@ def shell(block: Block, _: dict[str, Any]) -> None:
 
 
 def python(block: Block, names: dict[str, Any]) -> None:
-    if block.file:  # a module that has a test of its own
-        compile(block.text, block.place, "exec")
-        return
+    compile(block.text, block.place, "exec")
+    if block.file or OPTIONAL & set(re.findall(r"^(?:from|import) (\w+)", block.text, re.MULTILINE)):
+        return  # a module that has a test of its own, or a library that evalkit does without
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile("\n" * block.line + block.text, block.page, "exec"), names)
 
