@@ -75,7 +75,7 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 def _side(text: str) -> tuple[Side, str]:
     """(the run, the agent named with it or nothing): RUN or RUN:AGENT."""
     from evalkit.env.table import ENVIRONMENTS
-    from evalkit.report.episodes import COLUMNS, episode_results
+    from evalkit.report.derived import COLUMNS, read_results
     from evalkit.report.voided import void_notes
     from evalkit.store.manifest import read_manifest
     from evalkit.store.reader import scan
@@ -85,7 +85,8 @@ def _side(text: str) -> tuple[Side, str]:
     directory = run_directory(name)
     manifest = read_manifest(directory)
     steps = scan(directory, (*COLUMNS, *DRIFT))
-    found = tuple(cells(manifest, episode_results(steps, manifest, ENVIRONMENTS), read_voids(directory)))
+    results = read_results(directory, steps, manifest, ENVIRONMENTS)
+    found = tuple(cells(manifest, results, read_voids(directory)))
     side = Side(
         label=name,
         manifest=manifest,
