@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import orjson
@@ -44,7 +45,9 @@ class _Log:
 
     cell: Cell
     file: ZipFile
-    summaries: list[bytes] = field(default_factory=list)
+    summaries: IO[bytes]
+    """One line a sample; on the disk, for a log may have a hundred thousand."""
+    samples: int = 0
     tokens: "Counter[str]" = field(default_factory=Counter)
     cost: int = 0
     first_s: float = float("inf")
@@ -71,12 +74,18 @@ def _write(chosen: Chosen, cells: Sequence[Cell], environments: Environments, fo
         for cell in cells:
             path = folder / _file_name(chosen, cell)
             file = stack.enter_context(ZipFile(path, "x", compression=ZIP_DEFLATED, compresslevel=4))
-            logs[cell.agent, cell.suite.name] = _Log(cell=cell, file=file)
+            logs[cell.agent, cell.suite.name] = _Log(
+                cell=cell, file=file, summaries=stack.enter_context(TemporaryFile())
+            )
         for episode in stream(chosen, cells, environments):
             differing += not episode.reproduced
             _add(logs[episode.agent.name, episode.cell.suite.name], episode)
         for log in logs.values():
-            log.file.writestr("summaries.json", b"[" + b",".join(log.summaries) + b"]")
+            log.summaries.seek(0)
+            with log.file.open("summaries.json", "w", force_zip64=True) as member:
+                for number, line in enumerate(log.summaries):
+                    member.write((b"," if number else b"[") + line)
+                member.write(b"]" if log.samples else b"[]")
             log.file.writestr("header.json", orjson.dumps(_header(chosen, log)))
     return differing
 
@@ -102,7 +111,8 @@ def _add(log: _Log, episode: Exported) -> None:
     kept = ("id", "epoch", "target", "scores", "model_usage", "started_at", "completed_at", "total_time")
     summary = {name: sample[name] for name in (*kept, "working_time", "uuid", "turn_count")}
     summary |= {"input": "", "completed": True, "message_count": len(sample["messages"])}
-    log.summaries.append(orjson.dumps(summary))
+    log.summaries.write(orjson.dumps(summary, option=orjson.OPT_APPEND_NEWLINE))
+    log.samples += 1
     log.tokens.update(tokens(episode.rows))
     log.cost += episode.result.cost
     log.first_s = min(log.first_s, *(row["started_at"] for row in episode.rows))
@@ -215,7 +225,7 @@ def _usage(used: Mapping[str, int], cost: int) -> Plain:
 
 def _header(chosen: Chosen, log: _Log) -> Plain:
     cell = log.cell
-    span = {"started_at": _time(log.first_s), "completed_at": _time(log.last_s)} if log.summaries else {}
+    span = {"started_at": _time(log.first_s), "completed_at": _time(log.last_s)} if log.samples else {}
     return {
         "version": LOG_VERSION,
         "status": "success" if cell.complete else "cancelled",
