@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 COLUMNS = ("episode", "agent", "served_model", "fingerprint", "started_at")
 """What of the log it reads."""
 
+DRIFT = "drift: "
+"""What a note of an agent that drifted begins with."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
@@ -83,7 +86,7 @@ def drifted(found: Sequence[Version]) -> dict[str, list[Version]]:
 def drift_notes(found: Sequence[Version]) -> tuple[str, ...]:
     """One line for each agent that drifted."""
     return tuple(
-        f"drift: {agent} was served by {len(ones)} versions; the first change was seen {_time(ones[1].first_at)}"
+        f"{DRIFT}{agent} was served by {len(ones)} versions; the first change was seen {_time(ones[1].first_at)}"
         for agent, ones in drifted(found).items()
     )
 

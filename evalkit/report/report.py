@@ -9,7 +9,7 @@ from evalkit.report.accounts import completeness_table, money_table, speed_table
 from evalkit.report.caching import caching_tables
 from evalkit.report.cells import Cell, cells
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
-from evalkit.report.drift import drift_tables
+from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.econ import econ_tables
 from evalkit.report.episodes import Environments, EpisodeResult, episode_results
 from evalkit.report.planning import planning_tables
@@ -47,6 +47,11 @@ class Report:
         """Episodes that are scored."""
         return sum(cell.ended for cell in self.cells)
 
+    @property
+    def voided(self) -> int:
+        """Ended episodes that count for nothing, and are not planned either."""
+        return sum(len(cell.voided) for cell in self.cells)
+
     def table(self, name: str) -> Table:
         """The table of that name. Raises KeyError if there is none."""
         found = {table.name: table for table in self.tables}
@@ -57,7 +62,8 @@ class Report:
 
         schema, version   `evalkit.report`, 1. Within a version fields, tables and columns are only added.
         evalkit           version that began the run
-        run               name, created_at (s since 1970), replicates, planned, ended, owed (episodes), complete (bool)
+        run               name, created_at (s since 1970), replicates, planned, ended, owed, void (episodes; what is
+                          void is not planned), complete (bool)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
         tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts;
@@ -86,6 +92,7 @@ class Report:
                 "planned": self.planned,
                 "ended": self.ended,
                 "owed": self.planned - self.ended,
+                "void": self.voided,
                 "complete": self.planned == self.ended,
             },
             "agents": [
@@ -183,7 +190,10 @@ def _report(
 ) -> Report:
     found = cells(manifest, results, voids)
     counting = [one for one in results if one.id not in voids]
-    tables = (*_tables(manifest, found, steps, ledger, paid), *drift_tables(steps, manifest, counting))
+    drift = drift_tables(steps, manifest, counting)
+    flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
+    scores, *others = _tables(manifest, found, steps, ledger, paid)
+    tables = (replace(scores, notes=(*scores.notes, *flags)), *others, *drift)
     special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))
     return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
 

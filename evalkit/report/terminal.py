@@ -38,6 +38,7 @@ def print_report(report: "Report", *, brief: bool = False, to: Console | None = 
     to = to or console()
     if not brief:
         state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} owed"
+        state += f", {report.voided:,} void" if report.voided else ""
         name = visible(report.manifest.name)
         to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
     for table in report.tables[:1] if brief else report.tables:

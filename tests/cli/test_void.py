@@ -26,6 +26,8 @@ def test_void_and_undo(call: Call, run: str, here: Path) -> None:
     assert "2 of 2 episodes are void" in said.out
     assert log(here) == kept
     assert "void: random on " in call("report", run).out.replace("\n", " ")
+    assert call("report", run).out.startswith("mine: 2 of 2 episodes ended, complete, 2 void\n")
+    assert json.loads(call("report", run, "--json").out)["run"]["void"] == 2
     line = json.loads((here / run / "voids.jsonl").read_text().splitlines()[0])
     assert (line["agent"], line["reason"], line["undo"]) == ("random", "wrong seed", False)
     assert "@" in line["by"]

@@ -63,6 +63,8 @@ def test_a_report_has_the_table_where_somebody_drifted(steps: pa.Table) -> None:
     found = build_report(MANIFEST, steps, [], ENVIRONMENTS, paid={})
     assert len(found.table("drift").rows) == 2
     assert found.table("drift").packs == ("standard",)
+    flags = [note for note in found.table("scores").notes if note.startswith("drift: ")]
+    assert flags == [note for note in found.table("drift").notes if note.startswith("drift: ")] != []
 
 
 def test_one_version_is_no_drift(steps: pa.Table) -> None:

@@ -136,6 +136,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
         "planned": 36,
         "ended": 34,
         "owed": 2,
+        "void": 0,
         "complete": False,
     }
     assert set(value["agents"][0]) == {"name", "lane", "prompts", "notes", "tags", "marks"}
