@@ -18,9 +18,10 @@ LAYERS = {
     **dict.fromkeys(("spec", "store"), 3),
     "client": 4,
     **dict.fromkeys(("run", "report"), 5),
-    **dict.fromkeys(("serve", "view", "conform", "nightly"), 6),
-    "cli": 7,
-    "__main__": 8,
+    **dict.fromkeys(("serve", "conform", "nightly"), 6),
+    "view": 7,
+    "cli": 8,
+    "__main__": 9,
 }
 
 # Finer than the layers: these never meet although one lies below the other.

@@ -144,7 +144,9 @@ def show(sub: argparse.ArgumentParser) -> None:
 
 def view(sub: argparse.ArgumentParser) -> None:
     """Options of `view`."""
-    sub.add_argument("runs", metavar="RUN", nargs="*", help="a run directory, or its name below runs/")
+    sub.add_argument(
+        "runs", metavar="RUN", nargs="*", help="a run directory, or its name below runs/; or a sweep with nights"
+    )
     sub.add_argument("--port", metavar="N", type=whole_number, default=0, help="on 127.0.0.1 (default: any free one)")
 
 

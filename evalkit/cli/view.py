@@ -2,10 +2,13 @@
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from evalkit.cli.choosing import run_directory
 from evalkit.errors import RunError, UsageError
+from evalkit.nightly.books import FOLDER as NIGHTS
+from evalkit.store.manifest import FILE as MANIFEST
 from evalkit.store.manifest import read_manifest
 
 FOLDER = Path("runs")
@@ -18,14 +21,33 @@ def view(args: argparse.Namespace) -> int:
 
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port: must be 0 to 65535, not {args.port}.")
-    runs = [run_directory(name) for name in args.runs]
-    for run in runs:
-        read_manifest(run)
-    if not runs and not FOLDER.is_dir():
+    runs, sweeps = _named(args.runs)
+    if not args.runs and not FOLDER.is_dir():
         raise RunError("There is no folder runs/ here. Say which: evalkit view RUN")
-    shelf = Shelf(runs, None if runs else FOLDER)
+    shelf = Shelf(runs, None if args.runs else FOLDER, sweeps)
     asyncio.run(serve_until_signal(shelf, port=args.port, ready=_tell))
     return 0
+
+
+def _named(names: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """(runs, sweeps whose nights are meant): a sweep stands for its nights, and so does their folder. Raises RunError.
+
+    Files are passed over, so that `runs/nightly/nights/*` means the nights and not the history beside them.
+    """
+    runs, sweeps = list[Path](), list[Path]()
+    for name in names:
+        if Path(name).is_file():
+            continue
+        directory = run_directory(name)
+        sweep = directory.resolve().parent if directory.resolve().name == NIGHTS else directory
+        if (sweep / NIGHTS).is_dir():
+            sweeps.append(sweep)
+        if sweep is directory and ((directory / MANIFEST).exists() or directory not in sweeps):
+            read_manifest(directory)
+            runs.append(directory)
+    if names and not runs and not sweeps:
+        raise RunError(f"{names[0]} is a file, and no run directory.")
+    return runs, sweeps
 
 
 def _tell(url: str) -> None:

@@ -144,13 +144,13 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
     )
 
 
-def episode_frame(page: EpisodePage, run: str, name: str, *, offline: bool = False) -> Frame:
-    """What surrounds the page of an episode. `run`: the run's title."""
+def episode_frame(page: EpisodePage, name: str) -> Frame:
+    """What surrounds the page of an episode. `name`: how the shelf calls the run."""
     plots = [Link(title=one.title, href=f"#figure-{one.name}") for one in page.figures]
     return Frame(
         title=page.heading,
-        run=run,
-        links=() if offline else run_links(name, "episodes"),
+        run=name,
+        links=run_links(name, "episodes"),
         sections=[
             Link(title="Summary", href="#summary"),
             *plots,
@@ -158,13 +158,12 @@ def episode_frame(page: EpisodePage, run: str, name: str, *, offline: bool = Fal
             Link(title="Conversation", href="#conversation"),
         ],
         figures=bool(page.figures),
-        offline=offline,
     )
 
 
-def period_frame(page: PeriodPage, run: str, name: str) -> Frame:
+def period_frame(page: PeriodPage, name: str) -> Frame:
     """What surrounds the page of a period."""
-    return Frame(title=page.heading, run=run, links=run_links(name, "episodes"))
+    return Frame(title=page.heading, run=name, links=run_links(name, "episodes"))
 
 
 @functools.lru_cache(maxsize=KEPT)

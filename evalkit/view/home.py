@@ -1,6 +1,7 @@
-"""All runs on one page: what each holds and owes, what it has spent, and how its agents did."""
+"""All runs on one page, and the sweeps that are played every night: what each holds and owes, what it has spent, how
+its agents did."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from evalkit.store.live import read_live
 from evalkit.store.lock import holder
 from evalkit.store.manifest import read_manifest
 from evalkit.view.grid import Grid, grid
+from evalkit.view.nights import known_nights
 from evalkit.view.reading import Reading
 from evalkit.view.shelf import Shelf
 
@@ -32,6 +34,17 @@ COLUMNS = (
     Column(key="began", title="Began (UTC)"),
 )
 
+NIGHTS_COLUMNS = (
+    Column(key="sweep", title="Sweep"),
+    Column(key="state", title="State"),
+    Column(key="nights", title="Nights", kind="count"),
+    Column(key="last", title="Last night"),
+    Column(key="ended", title="Ended", kind="count", unit="episodes of the last night"),
+    Column(key="planned", title="Planned", kind="count", unit="episodes of the last night"),
+    Column(key="spent", title="Spent", kind="usd", unit="in the last night"),
+    Column(key="alarms", title="Alarms"),
+)
+
 QUERY = """\
 -- asked of each run
 select agent, avg(mean) as score from (
@@ -47,6 +60,8 @@ class Home:
     """What the page's template shows."""
 
     grid: Grid
+    nights: Grid | None
+    """The sweeps that are played every night; None: there is none."""
     waiting: bool
     """Whether a run is still being read, or is running: the page is asked for again."""
 
@@ -69,7 +84,41 @@ def home(shelf: Shelf) -> Home:
         query=QUERY,
     )
     made = grid(table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "")
-    return Home(grid=made, waiting=waiting)
+    nights = [_sweep_row(name, folder) for name, folder in shelf.sweeps().items()]
+    waiting = waiting or any(row["state"] == "running" for row in nights)
+    return Home(grid=made, nights=_nights_grid(nights) if nights else None, waiting=waiting)
+
+
+def _nights_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    table = Table(
+        name="nights",
+        title="Nights",
+        columns=NIGHTS_COLUMNS,
+        rows=tuple(rows),
+        packs=("",),
+        notes=("ended, planned, spent, alarms: of the last night, from history.jsonl",),
+    )
+    return grid(table, "", href=lambda row, key: f"/nights/{quote(row['sweep'], safe='')}" if key == "sweep" else "")
+
+
+def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {"sweep": name, "state": "running" if holder(folder) is not None else "", "alarms": None}
+    try:
+        history = known_nights(folder)
+    except EvalkitError as flaw:
+        return row | {"state": "damaged", "alarms": str(flaw)}
+    if not history:
+        return row | {"state": row["state"] or "no history"}
+    last = history[-1]
+    return row | {
+        "state": row["state"] or ("partial" if last.owed else "complete"),
+        "nights": len(history),
+        "last": last.night,
+        "ended": last.planned - last.owed,
+        "planned": last.planned,
+        "spent": last.spent,
+        "alarms": ", ".join(f"{cell.agent} on {cell.suite}" for cell in last.raised) or "none",
+    }
 
 
 def _row(name: str, directory: Path, reading: Reading | None, flaw: str) -> dict[str, Any]:

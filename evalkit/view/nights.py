@@ -1,39 +1,96 @@
-"""A sweep's nights on one page, in one file: scores by night, alarms, what nights took."""
+"""A sweep's nights on one page: scores by night, alarms, what nights took. Served, or in one file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from evalkit.money import show_usd
+from evalkit.nightly.books import nights, read_history
+from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.figures.trend import trend_figure
-from evalkit.report.history import NightRecord
+from evalkit.report.history import NightRecord, taken
 from evalkit.report.trends import alarms_table, changes, nights_table, trend_table
-from evalkit.view.grid import grid, plot, sql_command
+from evalkit.view.grid import Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
 from evalkit.view.render import render
+from evalkit.view.shelf import night_name
+
+
+def known_nights(folder: Path) -> list[NightRecord]:
+    """The nights of a history, oldest first, the last one without alarms that were accepted. Raises CorruptLogError."""
+    history = read_history(folder)
+    return [*history[:-1], *(taken(one, accepted(read_journal(folder))) for one in history[-1:])]
 
 
 def nights_page(name: str, folder: Path, history: Sequence[NightRecord]) -> str:
-    """The page as HTML that needs nothing else.
+    """The page as HTML that needs nothing else; arguments as of `nights_overview`."""
+    page = nights_overview(name, folder, history, offline=True)
+    return render("run.html", overview_frame(page, name, offline=True), page=page)
 
-    `folder`: where the nights lie; `history`: oldest first, at least one.
+
+def nights_overview(
+    name: str, folder: Path, history: Sequence[NightRecord], *, offline: bool = False, running: bool = False
+) -> Overview:
+    """What the page shows.
+
+    `name`: the sweep's; `folder`: where the nights lie; `history`: oldest first, at least one; `offline`: nothing leads
+    to other pages; `running`: a night is being played.
     """
     last = history[-1]
     run = str(folder / last.night)
     figure = trend_figure(history)
     costs = nights_table(history)
-    tables = [trend_table(history), *([alarms_table(history)] if any(one.raised for one in history) else []), costs]
-    page = Overview(
+    there = [] if offline else nights(folder)
+    tables = [grid(trend_table(history), run, href=_to_last(name, last.night, there))]
+    if any(one.raised for one in history):
+        tables.append(grid(alarms_table(history), run, href=_to_compared(name, there)))
+    tables.append(grid(costs, run, href=_to_night(name, there)))
+    return Overview(
         name=f"{name}: nights",
-        word="partial" if last.owed else "complete",
+        word="running" if running else "partial" if last.owed else "complete",
         began=history[0].night,
         facts=_facts(history),
         query=costs.query,
         command=sql_command(run, costs.query),
         warnings=_warnings(history),
         figures=[] if figure is None else [plot(figure, run)],
-        tables=[grid(one, run) for one in tables],
+        tables=tables,
     )
-    return render("run.html", overview_frame(page, name, offline=True), page=page)
+
+
+def _run(name: str, night: str) -> str:
+    return f"/run/{quote(night_name(name, night), safe='')}"
+
+
+def _to_night(name: str, there: Sequence[str]) -> Href:
+    """From a night's row to its run, while that is there."""
+    return lambda row, key: f"{_run(name, row['night'])}/" if key == "night" and row["night"] in there else ""
+
+
+def _to_last(name: str, night: str, there: Sequence[str]) -> Href:
+    """From a cell's row to its episodes in the last night."""
+
+    def href(row: Mapping[str, Any], key: str) -> str:
+        if key != "score" or night not in there:
+            return ""
+        return f"{_run(name, night)}/episodes?{urlencode({'agent': row['agent'], 'suite': row['suite']})}"
+
+    return href
+
+
+def _to_compared(name: str, there: Sequence[str]) -> Href:
+    """From an alarm to the comparison of its night with the last one before the fall."""
+
+    def href(row: Mapping[str, Any], key: str) -> str:
+        before = [night for night in there if night < row["since"]]
+        if key != "agent" or not before or row["night"] not in there:
+            return ""
+        first, second = night_name(name, before[-1]), night_name(name, row["night"])
+        asked = {"first": first, "second": second, "first_agent": row["agent"], "second_agent": row["agent"]}
+        return f"/compare?{urlencode(asked)}"
+
+    return href
 
 
 def _facts(history: Sequence[NightRecord]) -> list[Fact]:

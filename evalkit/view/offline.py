@@ -14,6 +14,7 @@ from evalkit.view.grid import grid
 from evalkit.view.overview import overview, overview_frame
 from evalkit.view.reading import completed, read_run
 from evalkit.view.render import Link, environment, render
+from evalkit.view.shelf import run_name
 
 MOST_BYTES = 12_000_000
 """Of all trajectories together."""
@@ -69,7 +70,7 @@ def write_page(directory: Path, file: Path) -> tuple[int, int]:
 def offline_page(directory: Path) -> tuple[str, int]:
     """(the file's text, how many trajectories it holds). Raises RunError, CorruptLogError."""
     reading = completed(read_run(directory))
-    name = reading.report.manifest.name
+    name = run_name(directory)
     known = sum(len(cell.episodes) for cell in reading.report.cells)
     inside, kept = list[Inside](), list[Chosen]()
     room = MOST_BYTES

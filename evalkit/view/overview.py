@@ -73,7 +73,7 @@ def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
         return "" if offline else f"{where}/table/{quote(table.name, safe='')}.csv"
 
     return Overview(
-        name=reading.report.manifest.name,
+        name=name,
         word=reading.word,
         began=datetime.fromtimestamp(reading.report.manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         facts=_facts(reading),

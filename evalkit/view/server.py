@@ -7,6 +7,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,12 +15,14 @@ from aiohttp import web
 
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.report.tables import as_csv
+from evalkit.store.lock import holder
 from evalkit.store.manifest import read_manifest
 from evalkit.view.comparing import comparing, read_pair
 from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
 from evalkit.view.home import home
 from evalkit.view.listing import listing, read_wanted
-from evalkit.view.overview import overview, overview_frame, run_links
+from evalkit.view.nights import known_nights, nights_overview
+from evalkit.view.overview import Overview, overview, overview_frame, run_links
 from evalkit.view.progress import progress
 from evalkit.view.reading import Reading
 from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, Link, asset, render
@@ -169,14 +172,14 @@ async def _episodes(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
     where = f"/run/{request.match_info['run']}"
     page = listing(reading.report.cells, wanted, str(reading.directory), where)
-    frame = Frame(title="Episodes", run=reading.report.manifest.name, links=run_links(name, "episodes"))
+    frame = Frame(title="Episodes", run=name, links=run_links(name, "episodes"))
     return _page("episodes.html", frame, page=page)
 
 
 async def _episode(request: web.Request) -> web.Response:
     name, directory = _place(request)
     page = await asyncio.to_thread(episode_page, directory, name, request.match_info["episode"])
-    return _page("episode.html", episode_frame(page, read_manifest(directory).name, name), page=page)
+    return _page("episode.html", episode_frame(page, name), page=page)
 
 
 async def _period(request: web.Request) -> web.Response:
@@ -184,20 +187,42 @@ async def _period(request: web.Request) -> web.Response:
     episode, number = request.match_info["episode"], int(request.match_info["period"])
     page = await asyncio.to_thread(period_page, directory, name, episode, number, full="full" in request.query)
     template = "period_part.html" if "part" in request.query else "period.html"
-    return _page(template, period_frame(page, read_manifest(directory).name, name), page=page)
+    return _page(template, period_frame(page, name), page=page)
 
 
 async def _home(request: web.Request) -> web.Response:
     page = home(request.app[SHELF])
-    frame = Frame(title="Runs", links=SHELF_LINKS, refresh_s=AGAIN_S if page.waiting else 0)
+    frame = Frame(
+        title="Runs",
+        links=(replace(SHELF_LINKS[0], active=True), SHELF_LINKS[1]),
+        refresh_s=AGAIN_S if page.waiting else 0,
+    )
     return _page("home.html", frame, page=page)
+
+
+async def _nights(request: web.Request) -> web.Response:
+    sweep = request.match_info["sweep"]
+    folder = request.app[SHELF].nights(sweep)
+    running = holder(folder) is not None
+    page = await asyncio.to_thread(_nights_of, sweep, folder, running)
+    if page is None:
+        text = "No night has come to its end yet." if running else "There is no history of nights yet."
+        return _message(200, f"{sweep}: nights", text)
+    frame = replace(overview_frame(page, sweep), links=SHELF_LINKS)
+    return _page("run.html", frame, page=page)
+
+
+def _nights_of(sweep: str, folder: Path, running: bool) -> Overview | None:
+    history = known_nights(folder)
+    return nights_overview(sweep, folder, history, running=running) if history else None
 
 
 async def _live(request: web.Request) -> web.Response:
     name, directory = _place(request)
-    where, title = f"/run/{quote(name, safe='')}", read_manifest(directory).name
-    frame = Frame(title=f"{title}, live", run=title, links=run_links(name, "live"), live=True)
-    return _page("live.html", frame, name=title, source=f"{where}/live.json", overview=f"{where}/")
+    read_manifest(directory)
+    where = f"/run/{quote(name, safe='')}"
+    frame = Frame(title=f"{name}, live", run=name, links=run_links(name, "live"), live=True)
+    return _page("live.html", frame, name=name, source=f"{where}/live.json", overview=f"{where}/")
 
 
 async def _live_json(request: web.Request) -> web.Response:
@@ -207,7 +232,7 @@ async def _live_json(request: web.Request) -> web.Response:
 
 async def _compare(request: web.Request) -> web.Response:
     shelf = request.app[SHELF]
-    runs = shelf.runs()
+    runs = shelf.everything()
     asked = read_pair(request.query, list(runs))
     sides = [await shelf.reading(runs[name]) for name in (asked.first, asked.second)]
     first, second = sides
@@ -224,6 +249,7 @@ SHELF_LINKS = (Link(title="Runs", href="/"), Link(title="Compare", href="/compar
 ROUTES: Mapping[str, Handler] = {
     "/": _home,
     "/compare": _compare,
+    "/nights/{sweep}": _nights,
     "/static/{name}": _static,
     "/run/{run}/": _run,
     "/run/{run}/live": _live,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.errors import RunError, nearest
+from evalkit.nightly.books import FOLDER as NIGHTS
+from evalkit.nightly.books import nights
 from evalkit.store.manifest import FILE as MANIFEST
 from evalkit.view.reading import LogState, Reading, completed, log_state, read_run
 
@@ -38,9 +40,10 @@ class _Slot:
 class Shelf:
     """Some runs, by name."""
 
-    def __init__(self, runs: Sequence[Path], folder: Path | None = None) -> None:
-        """`runs`: these; or, where there are none, whatever runs lie in `folder` at the time."""
+    def __init__(self, runs: Sequence[Path], folder: Path | None = None, sweeps: Sequence[Path] = ()) -> None:
+        """`runs`: these, and the nights of `sweeps`; or whatever runs and nights lie in `folder` at the time."""
         self._fixed, self._folder = _named(runs), folder
+        self._sweeps = {path.resolve().name: path / NIGHTS for path in sweeps}
         self._slots: dict[Path, _Slot] = {}
         self._front = ThreadPoolExecutor(1, thread_name_prefix="reading")
         self._back = ThreadPoolExecutor(1, thread_name_prefix="reading")
@@ -51,15 +54,35 @@ class Shelf:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def runs(self) -> Mapping[str, Path]:
-        """The runs by name, newest first where they are those of a folder."""
+        """The runs by name, newest first where they are those of a folder; without nights that a sweep has."""
         if self._folder is None:
             return self._fixed
-        found = sorted(self._folder.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
-        return _named([path.parent for path in found])
+        found = {path.parent: _written(path) for path in self._folder.glob(f"*/{MANIFEST}")}
+        return _named(sorted(found, key=lambda path: found[path], reverse=True))
+
+    def sweeps(self) -> Mapping[str, Path]:
+        """Where sweeps have their nights, by the sweep's name."""
+        if self._folder is None:
+            return self._sweeps
+        return {path.parent.name: path for path in sorted(self._folder.glob(f"*/{NIGHTS}")) if path.is_dir()}
+
+    def everything(self) -> Mapping[str, Path]:
+        """All runs by name, those of nights too, behind the others and newest first."""
+        found = dict(self.runs())
+        for name, folder in self.sweeps().items():
+            found |= {night_name(name, night): folder / night for night in reversed(nights(folder))}
+        return found
+
+    def nights(self, sweep: str) -> Path:
+        """Where a sweep's nights lie. Raises RunError."""
+        sweeps = self.sweeps()
+        if sweep not in sweeps:
+            raise RunError(f"There are no nights of {sweep!r} here.{nearest(sweep, list(sweeps))}")
+        return sweeps[sweep]
 
     def directory(self, name: str) -> Path:
         """Where a run lies. Raises RunError."""
-        runs = self.runs()
+        runs = self.everything()
         if name not in runs:
             raise RunError(f"There is no run {name!r} here.{nearest(name, list(runs))}")
         return runs[name]
@@ -127,11 +150,30 @@ def _stale(done: Reading) -> bool:
     return log_state(done.directory) != done.state
 
 
+def _written(path: Path) -> float:
+    """When a file was written, seconds since 1970; 0.0: it is gone meanwhile."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def night_name(sweep: str, night: str) -> str:
+    """What a night's run is called: `nightly/2026-11-21`."""
+    return f"{sweep}/{night}"
+
+
+def run_name(run: Path) -> str:
+    """What a run is called: its directory's name, behind its sweep's if it is a night."""
+    whole = run.resolve()
+    return night_name(whole.parent.parent.name, whole.name) if whole.parent.name == NIGHTS else whole.name
+
+
 def _named(runs: Sequence[Path]) -> dict[str, Path]:
-    """By the directory's name; of two that share it, the second has a number behind."""
+    """By the runs' names; of two that share it, the second has a number behind."""
     found: dict[str, Path] = {}
     for path in runs:
-        base = path.resolve().name
+        base = run_name(path)
         name, number = base, 1
         while name in found:
             number += 1

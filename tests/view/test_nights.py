@@ -1,0 +1,93 @@
+"""Nights on the shelf: their page, their runs, and the comparisons that alarms lead to."""
+
+import html
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evalkit.cli.view import _named
+from evalkit.errors import RunError
+from evalkit.nightly.books import HISTORY, derive
+from evalkit.nightly.journal import note
+from evalkit.report.history import AlarmNote, NightRecord, Rule, encode
+from evalkit.view.shelf import Shelf
+from tests.view.conftest import ask
+
+ALARM = AlarmNote(
+    raised=True, p=0.001, threshold=0.01, nights=1, before=0.9, now=0.1, words="regression: down", since="2026-11-02"
+)
+
+
+@pytest.fixture
+def folder(run: Path, tmp_path: Path) -> Path:
+    """`runs/` with one sweep of two nights, `<b>` its name, the second with an alarm of its first cell."""
+    nights = tmp_path / "runs" / "<b>" / "nights"
+    for night in ("2026-11-01", "2026-11-02"):
+        shutil.copytree(run, nights / night)
+    history = derive(nights, (), (), Rule())
+    (nights / HISTORY).write_bytes(encode([history[0], alarmed(history[1])]))
+    return nights.parent.parent
+
+
+def alarmed(record: NightRecord) -> NightRecord:
+    """The same with an alarm of its first cell."""
+    return msgspec.structs.replace(
+        record, cells=(msgspec.structs.replace(record.cells[0], alarm=ALARM), *record.cells[1:])
+    )
+
+
+def test_nights_stand_on_the_shelf_and_lead_to_runs_and_comparisons(folder: Path) -> None:
+    home, nights = ask(Shelf([], folder), "/", "/nights/%3Cb%3E")
+    assert '<a href="/nights/%3Cb%3E">&lt;b&gt;</a>' in home.text
+    assert "oracle on " in home.text
+    assert "/run/" not in home.text
+    assert "<b>" not in home.text + nights.text
+    assert "Regression since 2026-11-02: oracle on" in nights.text
+    assert 'id="figure-figure_trend"' in nights.text
+    links = [html.unescape(link) for link in re.findall(r'href="(/(?:run|compare)[^"]+)"', nights.text)]
+    assert {"/run/%3Cb%3E%2F2026-11-01/", "/run/%3Cb%3E%2F2026-11-02/"} <= set(links)
+    (compared,) = (link for link in links if link.startswith("/compare?"))
+    episodes = next(link for link in links if "/episodes?" in link)
+    for said in ask(Shelf([], folder), links[-1], compared, episodes):
+        assert said.status == 200
+        assert "2026-11-0" in said.text
+    assert "first=%3Cb%3E%2F2026-11-01" in compared
+
+
+def test_an_accepted_alarm_is_over_and_a_deleted_night_keeps_its_line(folder: Path) -> None:
+    nights = folder / "<b>" / "nights"
+    (cell,) = {("oracle", suite) for suite in re.findall(r'"suite":"([^"]+)"', (nights / HISTORY).read_text())[:1]}
+    note(nights, "accepted", "2026-11-02", cells=[cell])
+    shutil.rmtree(nights / "2026-11-01")
+    (said,) = ask(Shelf([], folder), "/nights/%3Cb%3E")
+    assert "Regression since" not in said.text
+    assert "2026-11-01" in said.text
+    assert 'href="/run/%3Cb%3E%2F2026-11-01/"' not in said.text
+
+
+def test_what_is_no_history_is_said(folder: Path) -> None:
+    nights = folder / "<b>" / "nights"
+    (nights / HISTORY).write_text("{")
+    home, damaged, other = ask(Shelf([], folder), "/", "/nights/%3Cb%3E", "/nights/c")
+    assert (home.status, damaged.status, other.status) == (200, 500, 404)
+    assert "damaged" in home.text
+    (nights / HISTORY).unlink()
+    (said,) = ask(Shelf([], folder), "/nights/%3Cb%3E")
+    assert "There is no history of nights yet." in said.text
+
+
+def test_a_sweep_its_nights_or_some_of_them_can_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    sweep = folder / "<b>"
+    for name in ("<b>", str(sweep), str(sweep / "nights")):
+        runs, sweeps = _named([name])
+        assert (runs, [one.resolve() for one in sweeps]) == ([], [sweep])
+    assert list(Shelf([], None, sweeps).everything()) == ["<b>/2026-11-02", "<b>/2026-11-01"]
+    globbed = sorted(map(str, (sweep / "nights").iterdir()))
+    runs, sweeps = _named(globbed)
+    assert list(Shelf(runs, None, sweeps).everything()) == ["<b>/2026-11-01", "<b>/2026-11-02"]
+    with pytest.raises(RunError, match="is a file"):
+        _named([globbed[-1]])
