@@ -44,6 +44,8 @@ class Voice:
     price: Price
     seeded: bool
     """Whether requests carry a seed."""
+    cache_key: bool = False
+    """Whether they name their episode, so that those of one find the same prompt cache."""
     key_env: str
     """The variable that holds the key: for messages."""
 
@@ -88,6 +90,7 @@ class ModelAsker:
         self._max_tokens = voice.sampling.max_tokens
         self._seed = voice.sampling.seed
         self._seeded = voice.seeded and "seed" not in voice.quirks.refuses and self._seed is not False
+        self._cache_key = voice.dialect.cache_key.encode() if voice.cache_key else b""
         self._clock = asyncio.get_running_loop().time
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
@@ -254,7 +257,11 @@ class ModelAsker:
         seed = None
         if self._seeded:
             seed = question.seed if self._seed is None else self._seed
-        return self._body(self._head, question.tools, question.messages, seed)
+        head = self._head
+        if self._cache_key:
+            # An episode's id is hexadecimal digits: nothing in it needs escaping.
+            head = b'{"%b":"%b",%b' % (self._cache_key, question.episode.encode(), head[1:])
+        return self._body(head, question.tools, question.messages, seed)
 
     def _bound(self, body_bytes: int) -> PicoUsd:
         voice = self._voice

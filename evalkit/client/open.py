@@ -56,6 +56,7 @@ def open_asker(
         sampling=sampling,
         price=price,
         seeded=provider.seed,
+        cache_key=provider.cache_key,
         key_env=provider.key_env,
     )
     return ModelAsker(voice, lane=lane, budget=budget, transport=transport)

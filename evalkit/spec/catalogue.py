@@ -97,6 +97,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     key_env: str = ""
     timeout_s: float = 600.0
     seed: bool = True
+    cache_key: bool = False
     any_model: bool = False
     most_tools: int | None = None
     limits: LimitsFile = LimitsFile()
@@ -186,6 +187,8 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         raise UsageError(
             f"{where}: give either `url`, or a table `simulate` for a provider that evalkit starts itself."
         )
+    if file.cache_key and not DIALECTS[file.dialect].cache_key:
+        raise UsageError(f"{where}: cache_key: the dialect {file.dialect!r} has no such field. Leave it out.")
     _check_place_holders(file.url, where)
     if not 0 < file.timeout_s < math.inf:
         raise UsageError(f"{where}: timeout_s: must be positive and finite, not {file.timeout_s}.")
@@ -209,6 +212,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         any_model=file.any_model,
         simulate=file.simulate,
         seed=file.seed,
+        cache_key=file.cache_key,
         most_tools=file.most_tools,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),

@@ -79,6 +79,8 @@ class Provider:
     """Options of a simulated provider that a run starts for itself and ends with itself."""
     seed: bool = True
     """Whether requests carry a `seed`."""
+    cache_key: bool = False
+    """Whether requests name their episode, so that the provider looks for its prompt where it left it."""
     default_price: Price | None = None
     """For models that the file does not list."""
     default_source: str = ""

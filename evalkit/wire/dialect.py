@@ -54,6 +54,9 @@ class Dialect:
     lacks: frozenset[str] = frozenset()
     """Fields of `Sampling` that the format has no place for: an environment's default is left out, with a mark, and an
     agent that asks for one is refused."""
+    cache_key: str = ""
+    """The field of a body, beside those of `head`, that has requests of one name find the same prompt cache; empty: the
+    format has none."""
     decode_request: Callable[[bytes, str], tuple[str, Request]]
     """For the simulated provider: (body, the model that the path names, else empty) -> (model, request). Raises
     ValueError saying what is wrong."""

@@ -27,7 +27,7 @@ from evalkit.wire.verdicts import judge
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
     {"max_completion_tokens", "temperature", "top_p", "reasoning_effort", "seed", "stream", "n", "best_of"}
     | {"functions", "function_call", "service_tier", "web_search_options", "prediction", "modalities", "audio"}
-    | {"models", "plugins"}
+    | {"models", "plugins", "prompt_cache_key"}
 )
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, they are an older name of what it sets, or
 they would void the bound on cost (`models` and `plugins` are OpenRouter's: other models, and searches)."""
@@ -232,6 +232,7 @@ OPENAI_CHAT = Dialect(
     judge=_judge,
     allowances=read_allowances,
     objections=_objections,
+    cache_key="prompt_cache_key",
     decode_request=decode_request,
     encode_reply=encode_reply,
     encode_error=encode_error,

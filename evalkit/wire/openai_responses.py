@@ -34,7 +34,7 @@ _OURS = frozenset(
     {"model", "input", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"}
 ) | frozenset(
     {"store", "include", "stream", "seed", "background", "previous_response_id", "conversation", "prompt"}
-    | {"service_tier"},
+    | {"service_tier", "prompt_cache_key"},
 )
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
 
@@ -269,6 +269,7 @@ OPENAI_RESPONSES = Dialect(
     allowances=read_allowances,
     objections=_objections,
     lacks=frozenset({"seed"}),
+    cache_key="prompt_cache_key",
     decode_request=decode_request,
     encode_reply=encode_reply,
     encode_error=encode_error,

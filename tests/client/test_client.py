@@ -86,6 +86,7 @@ class Scene:
         limits: Limits | None = None,
         quirks: Quirks | None = None,
         sampling: Sampling = SAMPLING,
+        cache_key: bool = False,
     ) -> None:
         self.disk = Disk()
         self.script = Script(responses, self.disk)
@@ -101,6 +102,7 @@ class Scene:
             sampling=sampling,
             price=price,
             seeded=True,
+            cache_key=cache_key,
             key_env="ACME_KEY",
         )
         self.asker = ModelAsker(voice, lane=self.lane, budget=self.budget, transport=self.script)
@@ -414,3 +416,15 @@ def test_tool_calls_and_their_results_join_the_chat_as_they_were() -> None:
         assert request.messages[2].call_id == "c1"
 
     played(play)
+
+
+@pytest.mark.parametrize("cache_key", [False, True])
+def test_requests_name_their_episode_where_the_provider_wants_it(cache_key: bool) -> None:
+    async def main() -> bytes:
+        scene = Scene(OK, cache_key=cache_key)
+        await scene.asker.ask(scene.question)
+        return scene.script.sent[0][2]
+
+    body = orjson.loads(run_virtual(main()))
+    assert body.pop("prompt_cache_key", None) == ("ep" if cache_key else None)
+    assert (body["model"], body["seed"], len(body["messages"]), len(body["tools"])) == ("m", 99, 1, 1)

@@ -56,6 +56,7 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
         (("context_tokens = 1000", "context_tokens = 0"), "models.small.context_tokens: must be positive"),
         (("key_env", "timeout_s = nan\nkey_env"), "timeout_s: must be positive and finite"),
         (("key_env", "timeout_s = -1\nkey_env"), "timeout_s: must be positive and finite"),
+        (('dialect = "openai_chat"', 'dialect = "gemini"\ncache_key = true'), "cache_key: the dialect 'gemini' has no"),
         (('["temperature"]', '["temprature"]'), "Did you mean 'temperature'"),
         (('url = "https://example.invalid/v1/"', ""), "give either `url`"),
         (
