@@ -10,7 +10,6 @@ Chosen: empty arguments are sent back as `{}`: several servers parse the history
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,7 +21,7 @@ from evalkit.wire.fields import call_ids, count_of, object_of, sampling_objectio
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
-from evalkit.wire.verdicts import judge
+from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
     {"max_completion_tokens", "temperature", "top_p", "reasoning_effort", "seed", "stream", "n", "best_of"}
@@ -182,27 +181,16 @@ def _judge(response: HttpResponse) -> Verdict:
 
     Source: https://openrouter.ai/docs/api/reference/errors-and-debugging.
     """
-    said = judge(response)
-    # Within a text the quotes would be escaped: most bodies need not be read twice.
-    if said.action != "accept" or b'"error"' not in response.body:
-        return said
-    try:
-        value = loads_lenient(response.body)[0]
-    except MalformedReplyError:
-        return said
-    error, begun = _error_of(value)
+    error, begun = _error_of(accepted_with(response, b'"error"'))
     if not error:
-        return said
+        return judge(response)
     code = error.get("code")
     status = code if type(code) is int and 400 <= code < 600 else 500
-    verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
-    return replace(verdict, billable=begun or status >= 500 or status == 408)
+    return judge_error(response, error, status, billable=begun or status >= 500 or status == 408)
 
 
-def _error_of(value: Any) -> tuple[Mapping[str, Any], bool]:
+def _error_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     """(the error that stands in a body in a reply's place, empty where there is a reply; whether one had begun)."""
-    if not isinstance(value, dict):
-        return {}, False
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):

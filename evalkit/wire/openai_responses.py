@@ -15,7 +15,6 @@ The API has no `seed`: none is sent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -28,7 +27,7 @@ from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import encode_error
 from evalkit.wire.openai_responses_served import LEAST_TOKENS, decode_request, encode_reply
-from evalkit.wire.verdicts import judge
+from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _OURS = frozenset(
     {"model", "input", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"}
@@ -225,20 +224,12 @@ def _read_usage(raw: Mapping[str, Any]) -> Usage:
 
 def _judge(response: HttpResponse) -> Verdict:
     """As for all dialects; and a response that was accepted but failed has its error in a body of status 200."""
-    said = judge(response)
-    # Within a text the quotes would be escaped: most bodies need not be read twice.
-    if said.action != "accept" or b'"failed"' not in response.body:
-        return said
-    try:
-        value = loads_lenient(response.body)[0]
-    except MalformedReplyError:
-        return said
-    if not isinstance(value, dict) or value.get("status") != "failed":
-        return said
+    value = accepted_with(response, b'"failed"')
+    if value.get("status") != "failed":
+        return judge(response)
     error = object_of(value, "error") or {"message": "The response failed, and no error says why."}
     status = _FAILED_STATUSES.get(text_of(error, "code"), 400)
-    verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
-    return replace(verdict, billable=True)  # the model had begun
+    return judge_error(response, error, status, billable=True)  # the model had begun
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

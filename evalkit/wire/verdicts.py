@@ -7,14 +7,14 @@ Dialects share it: `judge` reads the spellings of an error that providers use. P
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from evalkit.wire.fields import text_of
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 
 ACCEPT = Verdict(action="accept", kind="ok")
 
@@ -93,6 +93,26 @@ def judge(response: HttpResponse) -> Verdict:
     if response.status == 200 and not response.failure:
         return ACCEPT
     return verdict(response, _error_words(response.body) if response.status >= 300 else ErrorWords())
+
+
+def accepted_with(response: HttpResponse, mark: bytes) -> Mapping[str, Any]:
+    """The body of a response that `judge` accepts and that holds `mark`; empty of any other, or where it is no object.
+
+    `mark`: JSON of a text with its quotes. Within a text they would be escaped: most bodies need not be read twice.
+    """
+    if judge(response).action != "accept" or mark not in response.body:
+        return {}
+    try:
+        value = loads_lenient(response.body)[0]
+    except MalformedReplyError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def judge_error(response: HttpResponse, error: Mapping[str, Any], status: int, *, billable: bool) -> Verdict:
+    """The verdict on an error that came in a body of status 200, as if it had come with a status of its own."""
+    found = judge(replace(response, status=status, body=dumps_any({"error": error})))
+    return replace(found, billable=billable)
 
 
 def unreadable(response: HttpResponse) -> Verdict:
