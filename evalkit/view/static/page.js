@@ -90,7 +90,7 @@
     const config = JSON.parse(theme.textContent)[dark.matches ? 1 : 0];
     const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
     vegaEmbed(plot, spec, {
-      mode: "vega-lite", logLevel: vega.Error, actions: false, ast: true, renderer: "svg", defaultStyle: false, config,
+      mode: "vega-lite", logLevel: 1 /* errors */, actions: false, ast: true, renderer: "svg", defaultStyle: false, config,
       loader: { load: () => Promise.reject(new Error("nothing is loaded from anywhere")) },
       tooltip: { disableDefaultStyle: true },
     }).then((result) => { plot.dataset.drawn = "yes"; return result; })
