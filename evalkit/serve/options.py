@@ -240,7 +240,7 @@ def _prices(value: Any) -> dict[str, Price]:
 
 def _refuse_unknown_model(name: object) -> None:
     if name not in SERVED:
-        raise ValueError(f"no policy {name!r} can be served as a model{nearest(str(name), SERVED).rstrip('.')}")
+        raise ValueError(f"no policy {name!r} can be served as a model.{nearest(str(name), SERVED).rstrip('.')}")
 
 
 _SPANS = ("burst", "retry_after", "drip", "cache")

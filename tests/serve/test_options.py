@@ -76,7 +76,7 @@ def test_every_option_has_a_flag_that_help_explains() -> None:
         ({"port": 70000}, "port: 70000 is not a whole number from 0 to 65535"),
         ({"fault_500": 1.5}, "fault_500: 1.5 is not a probability"),
         ({"fault_500": 0.6, "fault_reset": 0.6}, "together are 1.2, above 1"),
-        ({"models": ["knuht"]}, "no policy 'knuht' can be served as a model Did you mean 'knuth'?"),
+        ({"models": ["knuht"]}, "no policy 'knuht' can be served as a model. Did you mean 'knuth'?"),
         ({"models": "oracle"}, "no policy 'oracle' can be served"),
         ({"price": "4"}, "price: '4' is no price"),
         ({"price": "-1:4"}, "price: '-1' is not a price"),
