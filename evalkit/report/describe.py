@@ -11,6 +11,7 @@ from typing import Any
 
 from evalkit.env.environment import Environment, Kit, Pack
 from evalkit.report.tables import Column, Table
+from evalkit.spec.identity import canonical
 
 Line = Mapping[str, Any]
 """An instance as a suite's line."""
@@ -125,9 +126,10 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
 
 
 def _one_a_task(lines: Sequence[Line], places: Iterable[int]) -> list[int]:
-    found: dict[tuple[Any, Any, Any], int] = {}
+    found: dict[bytes, int] = {}
     for i in places:
-        found.setdefault((lines[i].get("catalogue"), lines[i].get("task"), lines[i].get("split")), i)
+        # A catalogue is a name, or stands in the line as a whole.
+        found.setdefault(canonical([lines[i].get(key) for key in ("catalogue", "task", "split")]), i)
     return list(found.values())
 
 
