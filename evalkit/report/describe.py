@@ -233,7 +233,8 @@ def _parameters(env: Environment[Any, Any], lines: Sequence[Line], pack: Pack) -
 
 def shown_values(values: Iterable[Any]) -> str:
     """The different values of a parameter: one, a few, or from which to which with their number."""
-    found = sorted(set(values), key=lambda value: (value is None, str(type(value)), value))
+    plain = {str(value.get("name", "in the line")) if isinstance(value, Mapping) else value for value in values}
+    found = sorted(plain, key=lambda value: (value is None, str(type(value)), value))
     if len(found) <= VALUES_SHOWN:
         return ", ".join(map(_shown, found))
     return f"{_shown(found[0])} to {_shown(found[-1])} ({len(found)} values)"
