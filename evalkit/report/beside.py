@@ -7,6 +7,7 @@ instances, compared with what `published/*.toml` says; nothing here knows a tabl
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from evalkit.env.table import ENVIRONMENTS
@@ -74,13 +75,13 @@ class _Sides:
         """The cells behind the rows of ours that found a place."""
         return [cell for cell, _ in self._differences.values()]
 
-    @property
+    @cached_property
     def keys(self) -> list[str]:
         """In what rows must agree."""
         said = [key for row in self._published.rows for key in row if key not in {"model", *self.values}]
         return list(dict.fromkeys((*self._published.keys, *said)))
 
-    @property
+    @cached_property
     def values(self) -> list[str]:
         """The columns that hold published figures."""
         return list(

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from evalkit.env.table import ENVIRONMENTS
+from evalkit.report import beside
 from evalkit.report.beside import HERE, NOT_SAID, SAME, THERE, beside_tables, settings_of
 from evalkit.report.cells import Cell
 from evalkit.report.econ import econ_tables
@@ -61,6 +62,19 @@ def test_a_model_stands_above_its_own_published_row(planning: dict[str, Table]) 
     assert (rows[0]["exact"], rows[1]["exact"]) == (100.0, 13.65)
     assert [row["agent"] for row in rows if row["from"] == THERE].count("GPT-4o") == 0
     assert len([row for row in rows if row["from"] != HERE]) == 11
+
+
+def test_published_rows_are_gone_through_once_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    known = beside._is_figure
+    monkeypatch.setattr(beside, "_is_figure", lambda value: bool(seen.append(value)) or known(value))
+    names = [f"m{i}" for i in range(20)]
+    manifest = a_manifest([a_model(name, "gpt-4o", "costbench") for name in names], [])
+    cells = [a_planning_cell([a_planning_episode("q", GOOD)], suite="s5", agent=name, **LINE) for name in names]
+    assert len(tables(manifest, cells)["beside_costbench_4"].rows) > len(names)
+    published = sum(len(row) for paper in published_papers() for table in paper.tables for row in table.rows)
+    # Once for each table's columns, and again where a row is shown.
+    assert len(seen) < 2 * published
 
 
 def test_rows_without_a_counterpart_are_counted_not_shown(planning: dict[str, Table]) -> None:
