@@ -13,13 +13,13 @@ from evalkit.env.costbench.solve import optimal_paths, optimum
 from evalkit.report.charts.alignment import path_figure
 from evalkit.report.charts.drawing import (
     BEST,
-    HEIGHT,
     PLAYED,
-    WIDTH,
     Spec,
     compared,
     figure,
     label,
+    numbers_axis,
+    plot,
     quantity,
     quoted,
     rule,
@@ -235,13 +235,7 @@ def _units(cents: int | None) -> float | None:
 
 
 def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: int) -> Spec:
-    last = max(calls, len(best) - 1, 1)
-    x = quantity(
-        "call",
-        "call",
-        scale={"domain": [0, last], "nice": False},
-        axis={"format": "d", "tickMinStep": 1, "grid": False},
-    )
+    x = numbers_axis("call", max(calls, len(best) - 1))
     truth = [{"call": number, "who": BEST, "spent": cents / 100} for number, cents in enumerate(best)]
     shown = tips(
         call="Call|d",
@@ -263,10 +257,8 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
             {"type": "point", "filled": True, "size": 60, "opacity": 1},
         ),
     ]
-    return {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
+    return plot(
+        layer=[
             *rule(best[-1] / 100, f"optimal path {best[-1] / 100:,.2f}"),
             *_events([row for row in drawn if row.get("event")], x),
             {
@@ -276,7 +268,7 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
             },
             *(_totals(rows, mark, x, shown) for rows, mark in marks if rows),
         ],
-    }
+    )
 
 
 def _events(rows: Sequence[Mapping[str, Any]], x: Spec) -> list[Spec]:

@@ -20,6 +20,9 @@ PLAYED, BEST = "agent", "optimum"
 ACTED = "(facts->'$.action') is not null"
 """SQL: the steps whose action was accepted."""
 
+PERIOD = Column(key="period", title="Period", kind="count")
+"""The column of periods, in every table of numbers by period."""
+
 LINE = 58
 """Characters of a line below the title."""
 
@@ -71,10 +74,25 @@ def quantity(field: str, title: str, **more: Any) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
+def clamped(ends: Sequence[float]) -> Spec:
+    """A scale from end to end; what lies beyond is drawn at its edge."""
+    return {"domain": list(ends), "clamp": True, "nice": False}
+
+
+def plot(**more: Any) -> Spec:
+    """One plot of the usual size."""
+    return {"width": WIDTH, "height": HEIGHT, **more}
+
+
 def periods_axis(last: int) -> Spec:
     """The horizontal axis of periods 0 to `last`."""
+    return numbers_axis("period", last)
+
+
+def numbers_axis(name: str, last: int) -> Spec:
+    """The horizontal axis of what is numbered from 0 to `last`."""
     scale = {"domain": [0, max(last, 1)], "nice": False}
-    return quantity("period", "period", scale=scale, axis={"format": "d", "tickMinStep": 1, "grid": False})
+    return quantity(name, name, scale=scale, axis={"format": "d", "tickMinStep": 1, "grid": False})
 
 
 def compared(*, legend: bool = True) -> Spec:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from evalkit.env.scheduling.instance import Instance, market_of
 from evalkit.env.scheduling.market import Market, blocking_pairs, stable_matching
 from evalkit.report.charts.assignments import Assigned
-from evalkit.report.charts.drawing import ACTED, WIDTH, Spec, figure, steps_query, tips, values
+from evalkit.report.charts.drawing import ACTED, PERIOD, WIDTH, Spec, figure, steps_query, tips, values
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.tables import Column
 
@@ -98,7 +98,7 @@ def matrix_figure(target: Instance, episode: str, found: Sequence[Assigned]) -> 
         title="Assignments and the pairs that block them",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="worker", title="Worker"),
             Column(key="task", title="Task"),
             Column(key="is", title="Is"),

@@ -10,14 +10,17 @@ from evalkit.report.charts.drawing import (
     ACTED,
     BEST,
     HEIGHT,
+    PERIOD,
     PLAYED,
     WIDTH,
     Spec,
     beyond,
+    clamped,
     compared,
     edge_note,
     figure,
     periods_axis,
+    plot,
     quantity,
     rule,
     span,
@@ -144,7 +147,7 @@ def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
         title="Prices beside the best ones",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="product", title="Product"),
             Column(key="price", title="Price", kind="fine"),
             Column(key="best", title="Best", kind="fine"),
@@ -160,7 +163,7 @@ def _line(field: str, title: str, ends: Sequence[float], last: int) -> Spec:
         "mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.3, "clip": True},
         "encoding": {
             "x": periods_axis(last),
-            "y": quantity(field, title, scale={"domain": list(ends), "clamp": True, "nice": False}),
+            "y": quantity(field, title, scale=clamped(ends)),
             "color": compared(),
             "tooltip": tips(period="Period|d", product="Product", who="Of", price="Price|,.3f"),
         },
@@ -173,12 +176,10 @@ def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> F
     idle = [{"period": one.period, "profit": 0.0} for one in found if one.prices is None]
     ends = span([one.profit for one in found], 0.0, best, most=1.0)
     x = periods_axis(found[-1].period)
-    y = quantity("profit", "profit a period", scale={"domain": ends, "clamp": True, "nice": False})
+    y = quantity("profit", "profit a period", scale=clamped(ends))
     first = target.periods - target.counted
-    spec: Spec = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
+    spec = plot(
+        layer=[
             {
                 "data": values([{"from": first, "to": found[-1].period}] if first <= found[-1].period else []),
                 "mark": {"type": "rect", "opacity": 0.07},
@@ -201,7 +202,7 @@ def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> F
                 "encoding": {"x": x, "y": y, "tooltip": tips(period="Period without prices|d")},
             },
         ],
-    }
+    )
     counted = [one.profit for one in found if one.counted]
     notes = [
         f"What each period earned, all products together; the best prices earn {best:,.2f} in every period.",
@@ -215,7 +216,7 @@ def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> F
         title="Profit against the best profit",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="profit", title="Profit", kind="number"),
             Column(key="best", title="Best", kind="number"),
             Column(key="counted", title="Counted"),
@@ -233,10 +234,8 @@ def _regret(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
     best = optimum_of(target).profit
     rows = [{"period": one.period, "lost": one.lost, "regret": one.regret} for one in found]
     everything = best * len(found)
-    spec: Spec = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
+    spec = plot(
+        layer=[
             {
                 "data": values([{**row, "who": PLAYED} for row in rows]),
                 "mark": {"type": "area", "line": {"strokeWidth": 1.5}, "opacity": 0.25},
@@ -248,7 +247,7 @@ def _regret(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
                 },
             },
         ],
-    }
+    )
     notes = [
         "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
         f"{found[-1].regret:,.2f} of {everything:,.2f} ({100 * found[-1].regret / everything:.1f} %)"
@@ -260,7 +259,7 @@ def _regret(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Fi
         title="Regret",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="lost", title="Lost in it", kind="number"),
             Column(key="regret", title="Lost so far", kind="number"),
         ],

@@ -9,16 +9,18 @@ from evalkit.env.procurement.score import value_of
 from evalkit.report.charts.drawing import (
     ACTED,
     BEST,
-    HEIGHT,
+    PERIOD,
     PLAYED,
     WIDTH,
     Spec,
     beyond,
+    clamped,
     compared,
     edge_note,
     figure,
     label,
     periods_axis,
+    plot,
     quantity,
     quoted,
     rule,
@@ -143,10 +145,8 @@ def _values(target: Instance, episode: str, found: Sequence[Planned], last: int)
         period="Period|d", workers="Workers|,.2f", value="Of the optimum, %|.2f", can="Can be bought", why="Why not"
     )
     colour = compared(legend=False)
-    spec: Spec = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
+    spec = plot(
+        layer=[
             *rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
             {
                 "data": values([{**row, "who": PLAYED} for row in rows]),
@@ -161,19 +161,14 @@ def _values(target: Instance, episode: str, found: Sequence[Planned], last: int)
                             "x": x,
                             "y": quantity("value", title, scale=scale),
                             "color": colour,
-                            "shape": {
-                                "field": "can",
-                                "type": "nominal",
-                                "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
-                                "legend": _bought_legend(found),
-                            },
+                            "shape": _bought(found),
                             "tooltip": shown,
                         },
                     },
                 ],
             },
         ],
-    }
+    )
     proof = "proven" if optimum.proven else "the best that is known, not proven"
     notes = [
         "How many workers each plan supports, against the optimal plan; the line is the best so far.",
@@ -186,7 +181,7 @@ def _values(target: Instance, episode: str, found: Sequence[Planned], last: int)
         title="What each plan is worth",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="workers", title="Workers", kind="number"),
             Column(key="value", title="Of the optimum", kind="score", unit="%"),
             Column(key="best", title="Best so far", kind="score", unit="%"),
@@ -206,9 +201,14 @@ def _values(target: Instance, episode: str, found: Sequence[Planned], last: int)
     )
 
 
-def _bought_legend(found: Sequence[Planned]) -> Spec | None:
-    """The legend of circles and crosses, if there are both."""
-    return None if all(one.feasible for one in found) else {"title": "can be bought"}
+def _bought(found: Sequence[Planned]) -> Spec:
+    """Circles for plans that can be bought, crosses for others; with a legend if there are both."""
+    return {
+        "field": "can",
+        "type": "nominal",
+        "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
+        "legend": None if all(one.feasible for one in found) else {"title": "can be bought"},
+    }
 
 
 def _spending(target: Instance, episode: str, found: Sequence[Planned], last: int) -> Figure:
@@ -226,32 +226,24 @@ def _spending(target: Instance, episode: str, found: Sequence[Planned], last: in
     costs = [one.cost / 100 for one in found]
     ends = span(costs, 0.0, budget, most=1.0)
     x = periods_axis(last)
-    scale = {"domain": ends, "clamp": True, "nice": False}
-    spec: Spec = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
+    spec = plot(
+        layer=[
             *rule(budget, f"budget {budget:,.2f}"),
             {
                 "data": values([{**row, "who": PLAYED} for row in rows]),
                 "mark": {"type": "point", "filled": True, "size": 22, "opacity": 1},
                 "encoding": {
                     "x": x,
-                    "y": quantity("spent", "cost of the plan", scale=scale),
+                    "y": quantity("spent", "cost of the plan", scale=clamped(ends)),
                     "color": compared(legend=False),
-                    "shape": {
-                        "field": "can",
-                        "type": "nominal",
-                        "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
-                        "legend": _bought_legend(found),
-                    },
+                    "shape": _bought(found),
                     "tooltip": tips(
                         period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"
                     ),
                 },
             },
         ],
-    }
+    )
     notes = [
         "What each plan costs, against the budget, in the game's currency.",
         f"the optimal plan costs {optimum:,.2f} ({100 * optimum / budget:.1f} % of the budget)",
@@ -262,7 +254,7 @@ def _spending(target: Instance, episode: str, found: Sequence[Planned], last: in
         title="Spending against the budget",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="spent", title="Cost", kind="number"),
             Column(key="share", title="Of the budget", kind="percent", unit="%"),
             Column(key="can", title="Can be bought"),

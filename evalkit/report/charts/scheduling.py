@@ -6,15 +6,15 @@ from evalkit.env.scheduling.instance import Instance, expected_of
 from evalkit.report.charts.assignments import Assigned, assigned
 from evalkit.report.charts.drawing import (
     ACTED,
-    HEIGHT,
+    PERIOD,
     PLAYED,
-    WIDTH,
-    Spec,
     beyond,
+    clamped,
     compared,
     edge_note,
     figure,
     periods_axis,
+    plot,
     quantity,
     rule,
     span,
@@ -70,14 +70,12 @@ def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: in
     ]
     ends = span([100 * one.score for one in found], 0.0, 100.0, most=1.0)
     x = periods_axis(last)
-    y = quantity("score", "score (0 = random, 100 = stable)", scale={"domain": ends, "clamp": True, "nice": False})
+    y = quantity("score", "score (0 = random, 100 = stable)", scale=clamped(ends))
     shown = tips(
         period="Period|d", blocking="Blocking pairs|d", score="Score|.2f", record="Fewest so far", repeat="Repeated"
     )
-    spec: Spec = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
+    spec = plot(
+        layer=[
             *rule(0.0, ""),
             *rule(100.0, "stable"),
             {
@@ -99,7 +97,7 @@ def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: in
                 ],
             },
         ],
-    }
+    )
     notes = [
         "How near each assignment is to a stable one, by the pairs that would rather have each other.",
         f"0: as many blocking pairs as a random assignment has, {numerator / denominator:,.1f}; filled: fewest so far",
@@ -111,7 +109,7 @@ def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: in
         title="Stability of each assignment",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="blocking", title="Blocking pairs", kind="count"),
             Column(key="score", title="Score", kind="score"),
             Column(key="record", title="Fewest so far"),
@@ -134,12 +132,10 @@ def _known(target: Instance, episode: str, found: Sequence[Assigned], last: int)
         {"period": one.period, "told": len(one.told), "known": one.known, "share": 100 * one.known / whole}
         for one in found
     ]
-    spec: Spec = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "data": values([{**row, "who": PLAYED} for row in rows]),
-        "mark": {"type": "line", "point": {"size": 14}, "strokeWidth": 1.3},
-        "encoding": {
+    spec = plot(
+        data=values([{**row, "who": PLAYED} for row in rows]),
+        mark={"type": "line", "point": {"size": 14}, "strokeWidth": 1.3},
+        encoding={
             "x": periods_axis(last),
             "y": quantity("share", "% of all comparisons", scale={"zero": True}),
             "color": compared(legend=False),
@@ -147,7 +143,7 @@ def _known(target: Instance, episode: str, found: Sequence[Assigned], last: int)
                 period="Period|d", told="Pairs told|d", known="Comparisons known|,d", share="Of all, %|.2f"
             ),
         },
-    }
+    )
     notes = [
         "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
         f"with what follows from it by transitivity, at the end {found[-1].known:,} of {whole:,} comparisons",
@@ -157,7 +153,7 @@ def _known(target: Instance, episode: str, found: Sequence[Assigned], last: int)
         title="Preferences discovered",
         spec=spec,
         columns=[
-            Column(key="period", title="Period", kind="count"),
+            PERIOD,
             Column(key="told", title="Pairs told", kind="count"),
             Column(key="known", title="Comparisons known", kind="count"),
             Column(key="share", title="Of all, %", kind="fine"),
