@@ -4,6 +4,7 @@ Whoever can reach the loopback can read the pages: they show what the run direct
 """
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.report.tables import as_csv
@@ -59,7 +61,7 @@ async def serving(shelf: Shelf, *, port: int = 0) -> AsyncIterator[str]:
     app = web.Application(middlewares=[_guard])
     app[SHELF] = shelf
     app.add_routes([web.get(path, handler) for path, handler in ROUTES.items()])
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, logger=_log())
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, port)
@@ -81,6 +83,17 @@ async def serve_until_signal(shelf: Shelf, *, port: int, ready: Callable[[str], 
     async with serving(shelf, port=port) as url:
         ready(url)
         await stop.wait()
+
+
+def _log() -> logging.Logger:
+    """What the server could not answer is logged, but for what is no request: anybody on this machine may send that."""
+    log = logging.getLogger(__name__)
+    log.addFilter(_no_request)
+    return log
+
+
+def _no_request(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 @web.middleware
@@ -107,7 +120,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
     name, _, _ = request.host.rpartition(":") if ":" in request.host else (request.host, "", "")
-    if name not in (HOST, "localhost"):
+    if name.lower() not in (HOST, "localhost"):
         return _message(403, "Refused", f"This server answers to {HOST} and localhost alone.")
     if request.method not in ("GET", "HEAD"):
         return _message(405, "Refused", "Pages are read, never written.")

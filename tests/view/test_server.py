@@ -89,6 +89,7 @@ def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
                 assert said.status in (400, 403), host
                 assert "scheduling" not in said.text
             assert (await get("/", Host=f"localhost:{port}")).status == 200
+            assert (await get("/", Host=f"LocalHost:{port}")).status == 200
             for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
                 assert (await get("/run/shown/", method=method)).status == 405
             assert (await get("/run/shown/", method="HEAD")).status == 200
@@ -115,6 +116,22 @@ def test_what_cannot_be_shown_is_said(run: Path, path: str, status: int, words: 
     assert said.status == status
     assert words in said.text
     assert "<script>" not in said.text
+
+
+def test_what_is_no_request_is_refused_without_a_word_in_the_terminal(
+    run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with client(Shelf([run])) as (url, get):
+            for line in (b"GET /" + b"a" * 20_000 + b" HTTP/1.1", b"\x16\x03\x01 hello", b"GET / HTTP/1.1"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+                writer.write(line + b"\r\n\r\n")
+                assert b" 400 Bad Request" in await reader.readline()
+                writer.close()
+            assert (await get("/")).status == 200
+
+    asyncio.run(play())
+    assert not caplog.records
 
 
 def test_a_damaged_run_is_named_and_the_others_are_shown(run: Path, tmp_path: Path) -> None:
