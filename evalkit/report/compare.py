@@ -273,8 +273,8 @@ def _details_table(
         ),
         packs=packs_of(cell for both in places for cell in both),
         notes=(
-            "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by one side "
-            "only",
+            "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by "
+            "one side only",
             f"more: further instances, played by both, for a half width of {100 * wanted:g} points",
         ),
         query=QUERY,
