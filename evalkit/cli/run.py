@@ -105,7 +105,7 @@ def _next(outcome: Outcome, args: argparse.Namespace) -> str:
         if outcome.owed == outcome.broken:
             why, more = "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
         owed = f"{outcome.owed:,} episode{'s are' if outcome.owed > 1 else ' is'} owed{why and f': {why}'}."
-        return f"{owed} Everything so far is on disk in {where}. Go on with:\n  {_again(args)}{more}"
+        return f"{owed} Everything so far is on disk in {where}. Go on with:\n  {_again(args, more)}"
     hints = [
         (f"{evalkit} report {where}", "every table"),
         (f"{evalkit} show {where} {shlex.quote(outcome.example)}", "one trajectory"),
@@ -133,12 +133,12 @@ WHY = {
 """By the reason of an outcome: why episodes are owed, and what the next call needs in addition."""
 
 
-def _again(args: argparse.Namespace) -> str:
-    """The command that goes on with this very run."""
+def _again(args: argparse.Namespace, more: str) -> str:
+    """The command that goes on with this very run; `more`: what it needs in addition."""
     words = ["run", args.sweep]
     for option in ("name", "dir", "budget", "deadline", "width"):
-        if getattr(args, option) is not None:
+        if getattr(args, option) is not None and not more.startswith(f" --{option}"):
             words += [f"--{option}", str(getattr(args, option))]
     for choice in args.only:
         words += ["--only", choice]
-    return f"{program()} {shlex.join(words)}"
+    return f"{program()} {shlex.join(words)}{more}"

@@ -178,9 +178,18 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
                 ceilings=_ceilings(session, crashes),
             )
         session.stop.wake = lambda: _wake(session, desk)
-        yield desk
-        if desk.budget is not None:
-            desk.budget.close()
+        try:
+            yield desk
+        except asyncio.CancelledError:
+            # All players have ended, and each attempt that they left has its charge: nothing is in flight.
+            _close(desk)
+            raise
+        _close(desk)
+
+
+def _close(desk: Desk) -> None:
+    if desk.budget is not None:
+        desk.budget.close()
 
 
 def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:

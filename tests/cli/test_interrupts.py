@@ -78,6 +78,8 @@ def test_a_second_signal_stops_at_once_and_what_came_back_is_kept(call: Call, he
         status = json.loads(call("status", "sweep", "--json").out)
         assert before - FLIGHT <= status["steps"] <= len(seen)
         assert not status["running"]
+        # Nothing was in flight any more when it ended, so nothing is unconfirmed.
+        assert (status["money"]["open_sessions"], status["money"]["crash_charges_pico_usd"]) == (0, 0)
         lost = len(seen) - status["steps"]
         rest = call("run", "sweep.toml", "--json", "--budget", "5")
         assert rest.code == 0, rest.err
