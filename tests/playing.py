@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.env.environment import Kit, Pack
 from evalkit.env.replay import advance, begin
 from evalkit.money import PicoUsd
+from evalkit.report.episodes import episode_results
+from evalkit.report.report import Report, build_report
 from evalkit.spec.identity import episode_id, episode_key, instance_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
-from evalkit.store.record import StepRecord
+from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.replies import encode_reply
 from tests.guessing import GUESSING, guess, hint
 
@@ -158,3 +162,11 @@ def rows(
 def search(secret: int) -> list[Reply]:
     """A good player: solved in two periods, three turns."""
     return [guess((secret + 3) % 10), hint(), guess(secret)]
+
+
+def report_of(
+    manifest: Manifest, steps: pa.Table, ledger: Iterable[LedgerRecord], *, paid: Mapping[str, int]
+) -> Report:
+    """A report without a run directory; nothing is void."""
+    results = episode_results(steps, manifest, ENVIRONMENTS)
+    return build_report(manifest, steps, ledger, results, {}, paid=paid)

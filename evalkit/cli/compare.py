@@ -74,18 +74,13 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 def _side(text: str) -> tuple[Side, str]:
     """(the run, the agent named with it or nothing): RUN or RUN:AGENT."""
-    from evalkit.env.table import ENVIRONMENTS
-    from evalkit.report.derived import COLUMNS, read_results
+    from evalkit.report.derived import read_run
     from evalkit.report.voided import void_notes
-    from evalkit.store.manifest import read_manifest
-    from evalkit.store.reader import scan
     from evalkit.store.void import read_voids
 
     name, _, agent = (text, "", "") if Path(text).is_dir() else text.partition(":")
     directory = run_directory(name)
-    manifest = read_manifest(directory)
-    steps = scan(directory, (*COLUMNS, *DRIFT))
-    results = read_results(directory, steps, manifest, ENVIRONMENTS)
+    manifest, steps, results = read_run(directory, DRIFT)
     found = tuple(cells(manifest, results, read_voids(directory)))
     side = Side(
         label=name,

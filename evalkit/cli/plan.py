@@ -73,15 +73,11 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
 
 def _basis(directory: Path) -> "Basis":
     """A run's ended episodes, beside the play of its stand-ins."""
-    from evalkit.env.table import ENVIRONMENTS
-    from evalkit.report.derived import COLUMNS, read_results
+    from evalkit.report.derived import read_run
     from evalkit.run.basis import basis_of
     from evalkit.run.forecast import make_priors, read_priors
-    from evalkit.store.manifest import read_manifest
-    from evalkit.store.reader import scan
 
-    manifest = read_manifest(directory)
-    results = read_results(directory, scan(directory, COLUMNS), manifest, ENVIRONMENTS)
+    manifest, _, results = read_run(directory)
     priors = {(one.agent, one.suite): one for one in read_priors(directory)}
     made = asyncio.run(make_priors(manifest, known=priors))
     return basis_of(directory.name, manifest, results, [*priors.values(), *made])

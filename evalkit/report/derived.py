@@ -22,7 +22,7 @@ import orjson
 from evalkit import __version__
 from evalkit.report.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import ASIDE
-from evalkit.store.manifest import Manifest
+from evalkit.store.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +49,19 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True):
     path: tuple[str, ...]
     outcomes: tuple[tuple[str, str, int], ...]
     without_call: int
+
+
+def read_run(run: Path, more: Sequence[str] = ()) -> "tuple[Manifest, pa.Table, list[EpisodeResult]]":
+    """(manifest, rows in effect with `COLUMNS` and `more`, results as of `read_results`) of a run directory.
+
+    Works while another process writes the run. Raises RunError if it is none, CorruptLogError if its log is damaged.
+    """
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.store.reader import scan
+
+    manifest = read_manifest(run)
+    steps = scan(run, (*COLUMNS, *more))
+    return manifest, steps, read_results(run, steps, manifest, ENVIRONMENTS)
 
 
 def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments: Environments) -> list[EpisodeResult]:

@@ -141,19 +141,15 @@ def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
 
 def read_night(run: Path, night: str, spent: int) -> NightRecord:
     """A night's record from its log, without alarms. Raises RunError if it is no run, CorruptLogError."""
-    from evalkit.env.table import ENVIRONMENTS
     from evalkit.report.cells import cells
-    from evalkit.report.derived import COLUMNS, read_results
+    from evalkit.report.derived import read_run
     from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
     from evalkit.report.drift import versions
     from evalkit.report.scores import scores_table
-    from evalkit.store.manifest import read_manifest
-    from evalkit.store.reader import scan
     from evalkit.store.void import read_voids
 
-    manifest = read_manifest(run)
-    steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
-    found = cells(manifest, read_results(run, steps, manifest, ENVIRONMENTS), read_voids(run))
+    manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    found = cells(manifest, results, read_voids(run))
     served: dict[str, list[str]] = {}
     for one in versions(steps):
         served.setdefault(one.agent, []).append(f"{one.served_model} {one.fingerprint}".strip())

@@ -11,12 +11,12 @@ from evalkit.report.cells import Cell, cells
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.econ import econ_tables
-from evalkit.report.episodes import Environments, EpisodeResult, episode_results
+from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning import planning_tables
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord
 from evalkit.store.void import Void, read_voids
 
@@ -76,9 +76,12 @@ class Report:
         `budget_utilisation` are there where an environment of the run gives them, `no_action` and `unresponsive` where
         one has periods. Tables that are there where the run has such episodes: `planning`, `planning_goal_only`,
         `planning_blocks` (each also with `_own`, for suites that are not the reference's), `planning_counts`,
-        `planning_calls`, `adaptation`, `coverage`; `econ_scores`, `econ_difficulty`, `econ_action_quality`,
-        `econ_exploration` (in these, columns of the environments that the run has), `econ_feasible`, `econ_prompts`,
-        `econ_prompts_tests`; `drift` where a provider changed what it served; `sizes` on request.
+        `planning_calls`, `planning_ties`, `adaptation`, `coverage`; `econ_scores`, `econ_difficulty`,
+        `econ_action_quality`, `econ_exploration` (in these, columns of the environments that the run has),
+        `econ_feasible`, `econ_prompts`, `econ_prompts_tests`; `drift` where a provider changed what it served;
+        `caching` where one can cache prompts.
+        On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table and
+        `beside_settings`, `TABLE_by_TAGS` for each table that has figures of agents, `figure_behaviour`, `quotes`.
         """
         manifest = self.manifest
         return {
@@ -127,16 +130,11 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None, half_width: fl
     much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
-    from evalkit.env.table import ENVIRONMENTS
-    from evalkit.report.derived import COLUMNS, read_results
-    from evalkit.store.reader import read_ledger, scan
+    from evalkit.report.derived import read_run
+    from evalkit.store.reader import read_ledger
 
-    manifest = read_manifest(run)
-    ledger = read_ledger(run)
-    paid = _paid(run)
-    steps = scan(run, (*COLUMNS, *DRIFT_COLUMNS))
-    results = read_results(run, steps, manifest, ENVIRONMENTS)
-    found = _report(manifest, steps, ledger, results, read_voids(run), paid=paid, judged=judged)
+    manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    found = build_report(manifest, steps, read_ledger(run), results, read_voids(run), paid=_paid(run), judged=judged)
     if half_width is None:
         return found
     return replace(found, tables=(*found.tables, sizes_table(found.cells, half_width)))
@@ -144,12 +142,10 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None, half_width: fl
 
 def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
     """The manifest and the cells of a run directory alone, also of one that is being written. Raises as `report`."""
-    from evalkit.env.table import ENVIRONMENTS
-    from evalkit.report.derived import COLUMNS, read_results
-    from evalkit.store.reader import scan
+    from evalkit.report.derived import read_run
 
-    manifest = read_manifest(run)
-    return manifest, cells(manifest, read_results(run, scan(run, COLUMNS), manifest, ENVIRONMENTS), read_voids(run))
+    manifest, _, results = read_run(run)
+    return manifest, cells(manifest, results, read_voids(run))
 
 
 def _paid(run: Path) -> dict[str, int]:
@@ -164,30 +160,17 @@ def build_report(
     manifest: Manifest,
     steps: "pa.Table",
     ledger: Iterable[LedgerRecord],
-    environments: Environments,
-    *,
-    paid: Mapping[str, int],
-    judged: Mapping[str, int] | None = None,
-) -> Report:
-    """The report of a run's rows in effect (with `episodes.COLUMNS` and those of `drift.py`) and its ledger.
-
-    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `judged`:
-    as of `report`.
-    """
-    results = episode_results(steps, manifest, environments)
-    return _report(manifest, steps, ledger, results, {}, paid=paid, judged=judged)
-
-
-def _report(
-    manifest: Manifest,
-    steps: "pa.Table",
-    ledger: Iterable[LedgerRecord],
     results: Sequence[EpisodeResult],
     voids: Mapping[str, Void],
     *,
     paid: Mapping[str, int],
-    judged: Mapping[str, int] | None,
+    judged: Mapping[str, int] | None = None,
 ) -> Report:
+    """The report of a run's rows in effect (with `episodes.COLUMNS` and those of `drift.py`), ledger and results.
+
+    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `judged`:
+    as of `report`.
+    """
     found = cells(manifest, results, voids)
     counting = [one for one in results if one.id not in voids]
     drift = drift_tables(steps, manifest, counting)

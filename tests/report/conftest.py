@@ -2,12 +2,12 @@
 
 import pytest
 
-from evalkit.report.report import Report, build_report
+from evalkit.report.report import Report
 from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
 from tests.guessing import calls, guess, say
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 
 
 @pytest.fixture(scope="session")
@@ -55,4 +55,4 @@ def paid(log: list[StepRecord]) -> dict[str, int]:
 
 @pytest.fixture(scope="session")
 def the_report(manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord]) -> Report:
-    return build_report(manifest, steps_table(log), ledger, ENVIRONMENTS, paid=paid(log))
+    return report_of(manifest, steps_table(log), ledger, paid=paid(log))

@@ -5,10 +5,9 @@ import pytest
 
 from evalkit.report.drift import COLUMNS, drift_notes, drift_tables, versions
 from evalkit.report.episodes import episode_results
-from evalkit.report.report import build_report
 from evalkit.store.schema import steps_table
 from tests.guessing import guess
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, report_of, rows, search
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", [4, 5, 6])], replicates=2)
 
@@ -60,7 +59,7 @@ def test_scores_are_described_where_one_version_answered_alone(steps: pa.Table) 
 
 
 def test_a_report_has_the_table_where_somebody_drifted(steps: pa.Table) -> None:
-    found = build_report(MANIFEST, steps, [], ENVIRONMENTS, paid={})
+    found = report_of(MANIFEST, steps, [], paid={})
     assert len(found.table("drift").rows) == 2
     assert found.table("drift").packs == ("standard",)
     flags = [note for note in found.table("scores").notes if note.startswith("drift: ")]

@@ -27,13 +27,12 @@ from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.theme import DARK, LIGHT, config
 from evalkit.report.figures.varied import varied_figures
-from evalkit.report.report import Report, build_report, report
+from evalkit.report.report import Report, report
 from evalkit.report.tables import Column, Table
 from evalkit.report.views import open_views
 from evalkit.store.manifest import Manifest
 from evalkit.store.schema import steps_table
-from tests.playing import ENVIRONMENTS as GUESSING
-from tests.playing import a_manifest, a_suite, an_agent, rows, search
+from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 
 SPEC = """\
 width = 8
@@ -187,7 +186,7 @@ def hostile_report(name: str) -> Report:
         for i in range(3)
         for row in rows(manifest, agent, "s", f"i{i}", 0, search(3 + 2 * i))
     ]
-    return build_report(manifest, steps_table(log), [], GUESSING, paid={})
+    return report_of(manifest, steps_table(log), [], paid={})
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ from evalkit.env.costbench.score import score
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning import ALL_AGENTS, REFERENCE_FILES, is_reference, planning_tables
-from evalkit.report.report import build_report
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.store.manifest import ManifestInstance, ManifestSuite
 from evalkit.store.schema import steps_table
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 
 TEST, TRAIN = REFERENCE_FILES
 ONES = ("goal", "exact", "exact_any", "intent", "previous_intent", "answered", "atomic_calls", "complete_truth")
@@ -269,7 +268,7 @@ def test_other_environments_have_no_planning_tables() -> None:
     suite = a_suite("game/basic", [1, 3])
     manifest = a_manifest([an_agent("good")], [suite])
     log = [row for one in suite.instances for row in rows(manifest, "good", suite.name, one.id, 0, search(1))]
-    found = build_report(manifest, steps_table(log), [], ENVIRONMENTS, paid={})
+    found = report_of(manifest, steps_table(log), [], paid={})
     assert [table.name for table in found.tables] == [
         *("scores", "behaviour", "refusals", "completeness", "money", "speed", "caching"),
     ]

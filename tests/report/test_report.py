@@ -4,11 +4,11 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.report.report import Report, build_report
+from evalkit.report.report import Report
 from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
-from tests.playing import ENVIRONMENTS
+from tests.playing import report_of
 
 
 def row(report: Report, table: str, agent: str, suite: str = "") -> dict[str, Any]:
@@ -107,7 +107,7 @@ def test_money_counts_replies_charges_and_crashes_apart(the_report: Report) -> N
 
 
 def test_replies_of_takes_that_were_played_again_are_paid_for(manifest: Manifest, log: list[StepRecord]) -> None:
-    report = build_report(manifest, steps_table(log), [], ENVIRONMENTS, paid={"poor": 10**12})
+    report = report_of(manifest, steps_table(log), [], paid={"poor": 10**12})
     assert row(report, "money", "poor")["cost_pico_usd"] == 10**12
     assert row(report, "money", "poor")["cost_per_episode_pico_usd"] == 5 * 720_000_000
     assert "cost includes $0.9568 for replies of episodes played again" in report.table("money").notes
@@ -170,12 +170,12 @@ def test_a_report_repeats_exactly(
     manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord], the_report: Report
 ) -> None:
     costs = {agent: sum(row.cost for row in log if row.agent == agent) for agent in manifest.agents}
-    again = build_report(manifest, steps_table(log[::-1]), ledger[::-1], ENVIRONMENTS, paid=costs)
+    again = report_of(manifest, steps_table(log[::-1]), ledger[::-1], paid=costs)
     assert again.to_json() == the_report.to_json()
 
 
 def test_a_run_without_steps_has_a_report(manifest: Manifest) -> None:
-    report = build_report(manifest, steps_table([]), [], ENVIRONMENTS, paid={})
+    report = report_of(manifest, steps_table([]), [], paid={})
     assert report.ended == 0
     assert row(report, "scores", "good", "game/basic")["score"] is None
     assert row(report, "money", "all")["cost_per_episode_pico_usd"] is None
