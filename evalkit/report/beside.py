@@ -12,7 +12,7 @@ from typing import Any
 
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.report.cells import Cell
-from evalkit.report.econ import labels, level_of
+from evalkit.report.econ_cells import labels, level_of
 from evalkit.report.papers import Paper, PublishedModel, PublishedTable, published_papers
 from evalkit.report.scores import packs_of
 from evalkit.report.tables import PROMPTS, Column, Table

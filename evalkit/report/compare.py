@@ -11,8 +11,8 @@ from typing import Any
 from evalkit.report.cells import NEVER_BELOW_0, Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.pairs import Change, Pairs, change, holm, pair
-from evalkit.report.planning import ENVIRONMENT as PLANNING
-from evalkit.report.planning import counted, reached
+from evalkit.report.planning_cells import ENVIRONMENT as PLANNING
+from evalkit.report.planning_cells import counted, reached
 from evalkit.report.scores import METRICS, packs_of, where
 from evalkit.report.settings import settings_table
 from evalkit.report.sizes import size

@@ -11,7 +11,7 @@ from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.planning import counted, digest_notes, is_blocked
+from evalkit.report.planning_cells import counted, digest_notes, is_blocked
 from evalkit.report.planning_queries import COUNTED
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
 from evalkit.report.tables import Column, Table

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalkit.report.cells import Cell
 from evalkit.report.contrasts import welch
-from evalkit.report.econ import (
+from evalkit.report.econ_cells import (
     ENVIRONMENT,
     ENVIRONMENTS,
     LEVELS,

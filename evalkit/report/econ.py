@@ -7,33 +7,36 @@ their name, and what a sweep varied has a column. `difficulty.py` tests basic ag
 Source: Tables 2, 3 and 4 of the paper; specification of the reference, section D.4.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES
 from evalkit.report.cells import Cell
+from evalkit.report.difficulty import difficulty_tables
+from evalkit.report.econ_cells import (
+    DIFFICULTY,
+    ENVIRONMENTS,
+    LEVELS,
+    Value,
+    axes_columns,
+    axes_of,
+    labels,
+    means,
+    owed_notes,
+    percent,
+    score_of,
+)
 from evalkit.report.econ_queries import beside, mean_of, runs
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.scores import AGENT, by_instance, interval_and_kind, packs_of, where
+from evalkit.report.scores import AGENT, interval_and_kind, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table
+from evalkit.report.variants import variant_tables
 from evalkit.store.manifest import Manifest
-
-ENVIRONMENTS: Mapping[str, str] = {"procurement": "Procurement", "scheduling": "Scheduling", "pricing": "Pricing"}
-"""The paper's environments in its order, with their titles."""
 
 STATIONARY = frozenset({"procurement", "scheduling"})
 """Where one optimal action is enough, so that episodes can be solved."""
-
-LEVELS = ("basic", "medium", "hard")
-
-Value = Callable[[EpisodeResult], float | None]
-"""A figure of one episode; None where it is not defined."""
-
-DIFFICULTY = Column(key="difficulty", title="Difficulty")
-ENVIRONMENT = Column(key="environment", title="Environment", group=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +56,6 @@ class Figure:
 
 def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """All tables about the paper's environments among `cells`; none where there are none."""
-    from evalkit.report.difficulty import difficulty_tables
-    from evalkit.report.variants import variant_tables
-
     mine = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
     if not mine:
         return ()
@@ -67,54 +67,6 @@ def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
         *_feasible_tables(mine),
         *variant_tables(manifest, mine),
     )
-
-
-def level_of(cell: Cell) -> str:
-    """The paper's difficulty that a suite's name ends in; empty where it ends in none."""
-    last = cell.suite.base.removesuffix(".jsonl").rpartition("/")[2]
-    return last if last in LEVELS else ""
-
-
-def labels(cells: Sequence[Cell]) -> dict[str, str]:
-    """By suite's base name: its difficulty, or the name itself where it has none or shares it within an environment."""
-    bases: dict[tuple[str, str], set[str]] = {}
-    for cell in cells:
-        bases.setdefault((cell.suite.environment, level_of(cell)), set()).add(cell.suite.base)
-    alone = {next(iter(names)): level for (_, level), names in bases.items() if level and len(names) == 1}
-    return {cell.suite.base: alone.get(cell.suite.base, cell.suite.base) for cell in cells}
-
-
-def axes_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
-    """One column for each parameter that the sweep varied."""
-    return where(cells)[1:]
-
-
-def axes_of(cell: Cell) -> dict[str, Any]:
-    """The values of `axes_columns`."""
-    return {f"axis:{axis}": value for axis, value in cell.suite.axes.items()}
-
-
-def means(cell: Cell, value: Value) -> dict[str, float]:
-    """By instance: the mean over its replicates, where one is defined."""
-    found = by_instance((episode, value(episode)) for episode in cell.prefix)
-    return {name: math.fsum(found[name]) / len(found[name]) for name in sorted(found)}
-
-
-def score_of(episode: EpisodeResult) -> float | None:
-    """Its score."""
-    return episode.score
-
-
-def percent(values: Mapping[str, float]) -> float | None:
-    """A hundred times the mean over instances of such means; None if there are none."""
-    return 100 * math.fsum(values.values()) / len(values) if values else None
-
-
-def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """What to say where cells are incomplete."""
-    if all(cell.complete for cell in cells):
-        return ()
-    return ("some episodes are owed: figures are over those that scores stand on",)
 
 
 def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]]]:

@@ -11,7 +11,7 @@ import orjson
 from evalkit.env.errand import errand
 from evalkit.env.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.report.planning import ENVIRONMENT, is_blocked_line
+from evalkit.report.planning_cells import ENVIRONMENT, is_blocked_line
 from evalkit.spec.errands import Answer, coverage_line, errand_digest
 from evalkit.store.manifest import Manifest, read_manifest
 

@@ -8,39 +8,35 @@ Source: Tables 4 and 6 and B.3 of the paper; specification, section 7. Two sets 
 (the reference's and the paper's); each figure says over how many runs it is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalkit.report.bootstrap import mean_of_instances
+from evalkit.report.adaptation import adaptation_tables
 from evalkit.report.cells import Cell
+from evalkit.report.coverage import coverage_tables
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.intervals import estimate
-from evalkit.report.planning_queries import SHORT_TALK, blocks_query, calls_query, counts_query, goal_query, main_query
-from evalkit.report.scores import AGENT, by_instance, packs_of, place, strata_of, where
+from evalkit.report.planning_cells import (
+    ENVIRONMENT,
+    Keep,
+    counted,
+    digest_notes,
+    interval,
+    is_blocked,
+    is_reference,
+    mean,
+    reached,
+    size,
+)
+from evalkit.report.planning_queries import blocks_query, calls_query, counts_query, goal_query, main_query
+from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
-
-ENVIRONMENT = "costbench"
-
-REFERENCE_FILES: Mapping[str, str] = {
-    "2d15f439a22d55077d58b3d211129d403a8dcba55cbf4f7971f9de17b27253bb": "test",
-    "ecae5294bd0b116d58a9731eb6aef29edeb9cc9dc860aecd17649a3a264bac9e": "train",
-}
-"""SHA-256 of the query files the reference publishes, and their split: the paper's figures are over the test file's 381
-queries, so only runs on the same queries may bear its names."""
-
-DIGEST_SHOWN = 12
+from evalkit.report.ties import ties_tables
 
 ALL_AGENTS = "(all)"
-
-Keep = Callable[[EpisodeResult], bool]
 
 
 def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = None) -> tuple[Table, ...]:
     """All tables about the planning cells among `cells`; `judged`: by episode id, what a judge counted beside us."""
-    from evalkit.report.adaptation import adaptation_tables
-    from evalkit.report.coverage import coverage_tables
-    from evalkit.report.ties import ties_tables
-
     mine = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
     paper = [cell for cell in mine if is_reference(cell)]
     own = [cell for cell in mine if not is_reference(cell)]
@@ -55,71 +51,6 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
         if blocked:
             tables.append(_blocks_table(blocked, named))
     return (*tables, *ties_tables(mine), *adaptation_tables(mine), *coverage_tables(mine, judged or {}))
-
-
-def is_reference(cell: Cell) -> bool:
-    """Whether all instances of the cell's suite come from the reference's query files, with costs drawn as it does."""
-    return all(_as_published(one.line) for one in cell.suite.instances)
-
-
-def _as_published(line: Mapping[str, Any]) -> bool:
-    known = (line.get("source") or {}).get("sha256") in REFERENCE_FILES
-    return known and line.get("generator") == "reference" and not line.get("costs")
-
-
-def is_blocked(cell: Cell) -> bool:
-    """Whether anything happens on the way in some instance of the cell's suite."""
-    return any(is_blocked_line(one.line) for one in cell.suite.instances)
-
-
-def is_blocked_line(line: Mapping[str, Any]) -> bool:
-    """Whether an instance has events: planned ones, scheduled ones, or calls that fail."""
-    planned = line.get("block", "none") != "none" and line.get("blocks") != 0
-    return bool(planned or line.get("schedule") or line.get("failures"))
-
-
-def counted(episode: EpisodeResult) -> bool:
-    """The reference's population of path and intent figures: blocks met, truth complete, and more than a word said."""
-    return bool(episode.metrics["eligible"]) and episode.metrics["messages"] > SHORT_TALK
-
-
-def reached(episode: EpisodeResult) -> bool:
-    """The paper's: as the reference's, and the goal was reached."""
-    return counted(episode) and bool(episode.metrics["goal"])
-
-
-def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
-    """The mean over instances of a metric over the episodes that `keep` holds on to; None if there are none."""
-    values = _values(cell, name, keep)
-    return scale * mean_of_instances(values) if values else None
-
-
-def interval(cell: Cell, name: str, keep: Keep) -> tuple[float, float] | None:
-    """The 95 % interval of such a mean of a share, in percent."""
-    values = _values(cell, name, keep)
-    if not values:
-        return None
-    drawn_at = (cell.suite.name, cell.agent, name)
-    found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0).interval
-    return None if found is None else (100 * found.low, 100 * found.high)
-
-
-def size(cell: Cell, keep: Keep) -> int:
-    """How many episodes `keep` holds on to."""
-    return sum(keep(episode) for episode in cell.prefix)
-
-
-def digest_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Which suites figures are of that cannot stand beside the paper's."""
-    digests = {cell.suite.name: cell.suite.digest[:DIGEST_SHOWN] for cell in cells if not is_reference(cell)}
-    return tuple(
-        f"not comparable with published figures: {name} is a suite of its own, digest {digest}"
-        for name, digest in digests.items()
-    )
-
-
-def _values(cell: Cell, name: str, keep: Keep) -> dict[str, list[float]]:
-    return by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix if keep(episode))
 
 
 def _plain_run(episode: EpisodeResult) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalkit.report import queries
 from evalkit.report.cells import Cell
-from evalkit.report.planning import counted
+from evalkit.report.planning_cells import counted
 from evalkit.report.planning_queries import COUNTED
 from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table

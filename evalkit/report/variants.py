@@ -16,7 +16,7 @@ import orjson
 from evalkit.report.cells import Cell
 from evalkit.report.contrasts import flips, paired, signs, welch
 from evalkit.report.difficulty import INDEPENDENT
-from evalkit.report.econ import (
+from evalkit.report.econ_cells import (
     DIFFICULTY,
     ENVIRONMENT,
     Value,

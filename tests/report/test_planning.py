@@ -10,7 +10,8 @@ from evalkit.conform.costbench_metrics import as_reference, played
 from evalkit.env.costbench.score import score
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.planning import ALL_AGENTS, REFERENCE_FILES, is_reference, planning_tables
+from evalkit.report.planning import ALL_AGENTS, planning_tables
+from evalkit.report.planning_cells import REFERENCE_FILES, is_reference
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.store.manifest import ManifestInstance, ManifestSuite

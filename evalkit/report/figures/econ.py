@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.cells import Cell
-from evalkit.report.econ import ENVIRONMENTS, LEVELS
+from evalkit.report.econ_cells import ENVIRONMENTS, LEVELS
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import (
     bounds,
