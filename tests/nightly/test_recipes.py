@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from evalkit.cli.main import main
+
 PROJECT = Path(__file__).resolve().parents[2]
 RECIPES = PROJECT / "docs" / "recipes"
 KEY = "a-key-that-is-not-to-be-seen"
@@ -185,3 +187,15 @@ def test_systemd_takes_the_units(home: Path) -> None:
         check=False,
     )
     assert when.returncode == 0, when.stderr
+
+
+def test_the_sweep_that_the_recipes_name_is_shipped_and_fits_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = {path.name: path.read_text().count("runs/nightly.toml") for path in RECIPES.iterdir()}
+    assert sum(named.values()) >= 4, named
+    assert main(["nightly", "nightly", "--date", "2026-11-21"]) == 0
+    said = capsys.readouterr().out
+    assert "24 of 24 episodes ended" in said
+    assert (tmp_path / "runs" / "nightly" / "nights" / "history.jsonl").exists()
