@@ -167,8 +167,13 @@ class _Computing(Exception):
 
 async def _run(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
+    text = await asyncio.to_thread(_overview, reading, name)  # its figures may be megabytes
+    return web.Response(text=text, content_type="text/html")
+
+
+def _overview(reading: Reading, name: str) -> str:
     page = overview(reading, name)
-    return _page("run.html", overview_frame(page, name), page=page)
+    return render("run.html", overview_frame(page, name), page=page)
 
 
 async def _table(request: web.Request) -> web.Response:
