@@ -1,9 +1,11 @@
 """CostBench's lines by hand, and a catalogue that has a graph beside its chains."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+import orjson
 
 from evalkit.env.costbench.catalogue import Catalogue, parse_catalogue, shipped
 from evalkit.env.costbench.ids import preferences_at
@@ -51,6 +53,14 @@ def alternative(number: int, context: int = 1) -> dict[str, Any]:
         "number": (context - 1) * 256 + number,
         "text": "On second thoughts.",
     }
+
+
+CHANGED: dict[str, Any] = {
+    **DINING,
+    "block": "preference_change",
+    "alternatives": [alternative(1), alternative(9, context=3)],
+}
+REFERENCE: dict[str, Any] = {**CHANGED, "generator": "reference", "seed": 42, "alternatives_seed": 42, "blocks": 2}
 
 
 def bare_query(number: int) -> Query:
@@ -116,3 +126,9 @@ PARCEL: dict[str, Any] = {
     "task": GRAPH,
     "query": {**DINING["query"], "given": {"TimeInfo": 3119}, "number": 256},
 }
+
+
+def again(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line as a file gives it back."""
+    found: dict[str, Any] = orjson.loads(orjson.dumps(line))
+    return found

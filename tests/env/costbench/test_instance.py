@@ -1,5 +1,3 @@
-import itertools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +9,25 @@ from hypothesis import strategies as st
 from evalkit.env.costbench import instance as instances
 from evalkit.env.costbench.catalogue import only_task
 from evalkit.env.costbench.costs import costs_of
-from evalkit.env.costbench.instance import Instance, check_optimum, describe, generate, load, offers, stratum
+from evalkit.env.costbench.instance import Instance, check_optimum, describe, load, offers, stratum
 from evalkit.env.costbench.line import read_query, show_query
 from evalkit.env.costbench.solve import optimum
 from evalkit.env.costbench.world import Terms, make_world
 from evalkit.errors import UsageError
 from evalkit.spec.identity import instance_digest
 from evalkit.spec.queries import read_queries, suite_lines
-from tests.env.costbench.lines import DINING, GRAPH, PARCEL, TRAVEL, alternative, plain_catalogue
+from tests.env.costbench.lines import (
+    CHANGED,
+    DINING,
+    GRAPH,
+    PARCEL,
+    REFERENCE,
+    TRAVEL,
+    again,
+    alternative,
+    plain_catalogue,
+)
 
-CHANGED = {**DINING, "block": "preference_change", "alternatives": [alternative(1), alternative(9, context=3)]}
-REFERENCE = {**CHANGED, "generator": "reference", "seed": 42, "alternatives_seed": 42, "blocks": 2}
 LINES: list[dict[str, Any]] = [
     DINING,
     CHANGED,
@@ -44,12 +50,6 @@ LINES: list[dict[str, Any]] = [
     {**PARCEL, "costs": {"Weigh": 5}, "block": "cost_change", "blocks": 2, "failures": 0.1},
     {**DINING, "query": {**DINING["query"], "message": "Find it.", "truncated": True}},
 ]
-
-
-def again(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line as a file gives it back."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(line))
-    return found
 
 
 def same(one: Instance, other: Instance) -> bool:
@@ -238,87 +238,6 @@ def test_explicit_costs_are_exact_cents_of_tools_that_are_offered() -> None:
     assert load({**DINING, "costs": {"Dining_Complete_5Steps_Pipeline": 1}, "whole": True}).costs
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"block": "ban_tool", "blocks": 4}, "blocks: 4 bans may leave no way to the goal; the tools"),
-        ({"block": "ban_tool", "blocks": 2, "length": 3}, "blocks: 2 bans may leave no way"),
-        ({"schedule": [{"at": i, "kind": "ban_tool"} for i in (1, 2, 3, 4)]}, "schedule: 4 bans may leave no way"),
-        (
-            {"block": "preference_change", "blocks": 3},
-            "alternatives: the preference changes need 3; there are 2. Ask for fewer",
-        ),
-        ({"alternatives": {}}, "alternatives: expected a list of queries, got {}"),
-        ({"schedule": [], "block": "ban_tool"}, ""),
-        ({"schedule": "ban"}, "schedule: expected a list of events"),
-        ({"schedule": [7]}, "schedule: expected a list of events"),
-        ({"schedule": [{"at": 0, "kind": "ban_tool"}]}, "schedule[0].at: must be a whole number of at least 1"),
-        ({"schedule": [{"at": 1, "kind": "ban"}]}, "schedule[0].kind: there is no kind 'ban'. Valid: ban_tool"),
-        ({"schedule": [{"at": i, "kind": "preference_change"} for i in (1, 2, 3)]}, "preference changes need 3 "),
-        ({"schedule": [{"at": 1, "kind": "ban_tool"}], "block": "ban_tool"}, "block: a schedule says all that happens"),
-        ({"blocks": 2, "block": None}, "blocks: 2 of what? `block` says which kind of event"),
-        (
-            {"schedule": [{"at": 1, "kind": "remove_tools", "size": 5}]},
-            "size: no tool stands for 5 atomic ones; there are some for 2, 3, 4",
-        ),
-        ({"schedule": [{"at": 2**63, "kind": "ban_tool"}]}, "schedule[0].at: must be at most"),
-        ({"costs": {"Select_Final_Dining": "1e999999999999"}}, "costs.Select_Final_Dining: expected a cost from 0.01"),
-        ({"source": {"file": "x"}}, "source.sha256: is missing"),
-        ({"source": {"file": "x", "sha256": "y", "row": -1}}, "source.row: expected a whole number from 0, got -1"),
-        ({"source": "x"}, "source: expected an object"),
-    ],
-)
-def test_events_that_cannot_be_played_are_named(change: dict[str, Any], words: str) -> None:
-    line = {key: value for key, value in {**CHANGED, "block": "none", **change}.items() if value is not None}
-    if not words:
-        assert load(line).blocks == 1
-        return
-    with pytest.raises(UsageError) as flaw:
-        load(line)
-    assert words in str(flaw.value)
-
-
-def test_as_many_bans_as_a_chain_stands_are_played() -> None:
-    for length in (3, 5, 8):
-        assert load({**DINING, "block": "ban_tool", "length": length, "blocks": length - 2}).blocks == length - 2
-
-
-def test_mixed_blocks_need_alternatives_only_for_their_preference_changes() -> None:
-    needed = set()
-    for seed in range(40):
-        for count in range(4):
-            alternatives = [alternative(i) for i in range(1, count + 1)]
-            line = {**DINING, "block": "mixed", "blocks": 3, "seed": seed, "alternatives": alternatives}
-            try:
-                load(line)
-            except UsageError:
-                continue
-            needed.add(count)
-            break
-    assert needed in ({0, 1, 2}, {0, 1, 2, 3})
-
-
-def test_blocks_are_one_where_not_said_and_none_without_a_kind() -> None:
-    assert (load(CHANGED).block, load(CHANGED).blocks) == ("preference_change", 1)
-    for change in ({"block": "none", "blocks": 3}, {"block": "ban_tool", "blocks": 0}, {"block": "none"}):
-        found = load({**CHANGED, **change})
-        assert (found.block, found.blocks) == ("none", 0)
-        assert instance_digest("costbench", describe(found)) == instance_digest(
-            "costbench", describe(load({**CHANGED, "block": "none"}))
-        )
-
-
-def test_the_reference_s_alternatives_belong_to_their_seed() -> None:
-    load(REFERENCE)
-    for change in ({"seed": 43}, {"seed": 43, "block": "mixed"}, {"alternatives_seed": None}):
-        with pytest.raises(
-            UsageError, match=r"alternatives_seed: .* Import or generate the suite again with that seed"
-        ):
-            load({**REFERENCE, **change})
-    assert load({**REFERENCE, "seed": 43, "block": "cost_change"}).alternatives_seed == 42
-    assert load({**REFERENCE, "seed": 43, "generator": "native"}).seed == 43
-
-
 def test_a_graph_has_the_tools_its_catalogue_says() -> None:
     found = load(PARCEL)
     assert (found.length, found.steps, found.example, found.catalogue_name) == (4, 20, True, "")
@@ -403,70 +322,6 @@ def test_what_a_request_offers_and_the_stratum() -> None:
     assert offers(load({**DINING, "whole": True})) == 15
     assert stratum(load(DINING)) == "dining"
     assert stratum(load(PARCEL)) == GRAPH
-
-
-def test_generated_lines_load_to_themselves_and_depend_on_their_place_alone() -> None:
-    lines = list(generate({}, 14, seed=3))
-    assert [line["task"] for line in lines[:7]] == [*TRAVEL.tasks, "location"]
-    assert [line["id"] for line in lines[:2]] == ["location-0000", "transportation-0001"]
-    assert len({line["id"] for line in lines}) == len({line["seed"] for line in lines}) == 14
-    for line in lines:
-        assert again(describe(load(again(line)))) == again(line)
-        check_optimum(load(line))
-        assert line["alternatives_seed"] == line["seed"]
-        wishes = [line["query"]["preferences"], *(one["preferences"] for one in line["alternatives"])]
-        assert len(wishes) == 4
-        assert all(one != other for one, other in itertools.combinations(wishes, 2))
-    assert lines[:5] == list(generate({}, 5, seed=3))
-    assert all(one["seed"] != other["seed"] for one, other in zip(lines, generate({}, 14, seed=4), strict=True))
-
-
-def test_what_is_asked_for_is_generated() -> None:
-    asked = {
-        "task": "dining",
-        "length": 7,
-        "split": "train",
-        "block": "preference_change",
-        "blocks": 5,
-        "example": None,
-    }
-    for line in generate({**asked, "generator": "reference"}, 3, seed=1):
-        assert {name: line[name] for name in asked if asked[name] is not None} == {
-            name: value for name, value in asked.items() if value is not None
-        }
-        assert len(line["alternatives"]) == 5
-        assert len(load(line).alternatives) == 5
-    whole = next(generate({"whole": True, "distribution": "two_point", "seed": 9}, 1, seed=1))
-    assert whole["whole"]
-    assert whole["seed"] != 9
-
-
-def test_a_catalogue_of_one_s_own_is_generated_from() -> None:
-    lines = list(generate({"catalogue": plain_catalogue(), "length": 6}, 7, seed=1))
-    assert [line["task"] for line in lines] == [*TRAVEL.tasks, GRAPH]
-    assert [line.get("length") for line in lines] == [6] * 6 + [None]
-    for line in lines:
-        assert line["catalogue"] == only_task(load(line).catalogue, line["task"])
-        assert again(describe(load(again(line)))) == again(line)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"lenght": 5}, "lenght: costbench has no such parameter. Did you mean 'length'?"),
-        ({"task": "dinning"}, "task: there is no 'dinning'"),
-        ({"catalogue": "my.toml"}, "no catalogue 'my.toml'. Valid: delivery, travel. A file of your own becomes"),
-        ({"split": "tests"}, "split: there is no 'tests'. Did you mean 'test'?"),
-        ({"catalogue": plain_catalogue(), "task": GRAPH, "split": "train"}, "split: task 'parcel'"),
-        ({"catalogue": plain_catalogue(), "task": GRAPH, "length": 4}, "length: task 'parcel' is no chain"),
-        ({"low": 99}, "low: 99.0 is above high"),
-        ({"blocks": "3"}, "blocks: expected int, got '3'"),
-    ],
-)
-def test_what_cannot_be_generated_is_named(parameters: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError) as flaw:
-        list(generate(parameters, 1, seed=1))
-    assert words in str(flaw.value)
 
 
 def test_every_query_of_the_reference_loads_and_comes_back(shared: Path) -> None:
