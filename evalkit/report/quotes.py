@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from evalkit.env.environment import Kit, Pack
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import Environments, EpisodeResult
 from evalkit.report.moves import Move, moves
@@ -143,9 +142,6 @@ def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Qu
     return quotes(manifest, cells, ENVIRONMENTS, read)
 
 
-_READ = ("step", "reply", "step_digest", "ending")
-
-
 def _chosen(cells: Sequence[Cell]) -> Iterator[tuple[ErrorKind, list[EpisodeResult], EpisodeResult]]:
     """(kind, the episodes that show it, the one that is quoted)."""
     for kind in error_kinds(cells):
@@ -164,8 +160,7 @@ def _replay(
     manifest: Manifest, example: EpisodeResult, rows: Sequence[Mapping[str, Any]], environments: Environments
 ) -> tuple[Any, list[Move]]:
     agent, suite = manifest.agents[example.agent], manifest.suites[example.suite]
-    pack = manifest.packs[agent.packs[suite.environment]]
-    kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+    kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
     instance = env.load(next(one.line for one in suite.instances if one.id == example.instance))
     return instance, list(moves(env, instance, kit, rows))

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.digests import NOTHING, step_digest
-from evalkit.env.environment import Environment, Kit, Pack
+from evalkit.env.environment import Environment
 from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.report.episodes import Environments
@@ -105,8 +105,7 @@ class Replayer:
             raise CorruptLogError("is of an episode that run.json does not plan")
         if episode_id(self._key(agent.name, suite.name), target.digest, row["replicate"]) != row["episode"]:
             raise CorruptLogError("has another id than agent, instance and replicate make: one of them was changed")
-        pack = self._manifest.packs[agent.packs[suite.environment]]
-        kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+        kit = self._manifest.kit_of(agent, suite.environment)
         instance = self._instance(suite.name, target.id)
         return _Track(take=row["take"], position=begin(self._environments[suite.environment], instance, kit))
 

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.env.environment import Kit, Pack
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.report.episodes import COLUMNS as RESULT_COLUMNS
@@ -115,12 +114,11 @@ def replayed(
     numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s"]).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
-    pack = manifest.packs[agent.packs[suite.environment]]
-    kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+    kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
     line = next(one.line for one in suite.instances if one.id == result.instance)
     target = env.load(line)
-    return Episode(result=result, target=target, pack=pack.name, moves=tuple(moves(env, target, kit, rows)))
+    return Episode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
 
 
 def trajectory_of(episode: Episode, *, period: int | None = None, full: bool = False) -> Trajectory:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.dialogue import Sampling
-from evalkit.env.environment import Environment, Kit, Pack
+from evalkit.env.environment import Environment, Kit
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance, ManifestSuite
@@ -69,11 +69,10 @@ def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:
     for agent in manifest.agents.values():
         for name, pack_digest in agent.packs.items():
             env = ENVIRONMENTS[name]
-            pack = manifest.packs[pack_digest]
             found[agent.name, name] = Cell(
                 agent=agent,
                 env=env,
-                kit=Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes),
+                kit=manifest.kit_of(agent, name),
                 sampling=Sampling(**agent.sampling[name]),
                 key=episode_key(agent.identity, agent.sampling[name], pack_digest, name, env.version),
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from evalkit.env.environment import Kit, Pack
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.disk import make_directories, write_durably
 
@@ -90,6 +91,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     suites: Mapping[str, ManifestSuite]
     packs: Mapping[str, ManifestPack]
     """By digest."""
+
+    def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
+        """What an agent plays an environment with. Raises KeyError if it does not play it."""
+        pack = self.packs[agent.packs[environment]]
+        return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
 
 
 def read_manifest(run: Path) -> Manifest:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from evalkit.env.environment import Kit, Pack
 from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import Environments, EpisodeResult
@@ -135,9 +134,7 @@ class _Studio:
 
     def replay(self, cell: Cell, result: EpisodeResult, rows: Sequence[Mapping[str, Any]]) -> tuple[Move, ...]:
         """The episode's moves."""
-        agent = self._manifest.agents[cell.agent]
-        pack = self._manifest.packs[agent.packs[result.environment]]
-        kit = Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+        kit = self._manifest.kit_of(self._manifest.agents[cell.agent], result.environment)
         env = self._environments[result.environment]
         try:
             return tuple(moves(env, self._target(cell, result), kit, rows))
