@@ -15,11 +15,8 @@ from evalkit.store.lock import holder
 from evalkit.store.manifest import read_manifest
 from evalkit.view.grid import Grid, grid
 from evalkit.view.nights import known_nights
-from evalkit.view.reading import Reading
+from evalkit.view.reading import BEST, Glance
 from evalkit.view.shelf import Shelf
-
-BEST = 4
-"""Agents whose scores are named."""
 
 COLUMNS = (
     Column(key="run", title="Run"),
@@ -70,8 +67,7 @@ def home(shelf: Shelf) -> Home:
     """The page, of what has been read so far."""
     rows, waiting = [], False
     for name, directory in shelf.runs().items():
-        reading = shelf.known(directory)
-        row = _row(name, directory, reading, shelf.flaw(directory))
+        row = _row(name, directory, shelf.glance(directory), shelf.flaw(directory))
         waiting = waiting or row["state"] in ("running", "computing")
         rows.append(row)
     table = Table(
@@ -121,17 +117,16 @@ def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _row(name: str, directory: Path, reading: Reading | None, flaw: str) -> dict[str, Any]:
+def _row(name: str, directory: Path, glance: Glance | None, flaw: str) -> dict[str, Any]:
     row: dict[str, Any] = {"run": name, "state": "damaged" if flaw else "computing", "scores": flaw or None}
-    if reading is not None:
-        report = reading.report
+    if glance is not None:
         row |= {
-            "state": reading.word,
-            "ended": report.ended,
-            "planned": report.planned,
-            "spent": reading.status.spent,
-            "budget": reading.budget,
-            "scores": _scores(reading) or None,
+            "state": glance.word,
+            "ended": glance.ended,
+            "planned": glance.planned,
+            "spent": glance.spent,
+            "budget": glance.budget,
+            "scores": glance.scores or None,
         }
     try:
         manifest = read_manifest(directory)
@@ -159,13 +154,3 @@ def _live(live: Mapping[str, Any]) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError):
         return {"state": "running"}
-
-
-def _scores(reading: Reading) -> str:
-    means: dict[str, list[float]] = {}
-    for row in reading.report.table("scores").rows:
-        if row["score"] is not None:
-            means.setdefault(row["agent"], []).append(row["score"])
-    best = sorted(((sum(ones) / len(ones), agent) for agent, ones in means.items()), key=lambda one: (-one[0], one[1]))
-    words = [f"{agent} {mean:.1f}" for mean, agent in best[:BEST]]
-    return ", ".join(words) + (f" and {len(best) - BEST} more" if len(best) > BEST else "")

@@ -23,6 +23,9 @@ FILES = (MANIFEST, "voids.jsonl")
 
 EVENTS = "events.jsonl"
 
+BEST = 4
+"""Agents whose scores a glance names."""
+
 LogState = tuple[tuple[str, ...], tuple[tuple[int, int], ...]]
 
 
@@ -53,10 +56,48 @@ class Reading:
 
     @property
     def word(self) -> str:
+        """The run's state in one word, as of a glance."""
+        return self.glance.word
+
+    @property
+    def glance(self) -> "Glance":
+        """What the list of runs shows of it, without what that is made of."""
+        return Glance(
+            directory=self.directory,
+            ended=self.report.ended,
+            planned=self.report.planned,
+            spent=self.status.spent,
+            budget=self.budget,
+            scores=_scores(self.report),
+            state=self.state,
+            at=self.at,
+            took_s=self.took_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """A few numbers of a run at one moment; `budget`, `state`, `at`, `took_s`: as of a reading."""
+
+    directory: Path
+    ended: int
+    """Episodes."""
+    planned: int
+    spent: int
+    """Pico-dollars."""
+    budget: int | None
+    scores: str
+    """Of the best agents, in words."""
+    state: LogState
+    at: float
+    took_s: float
+
+    @property
+    def word(self) -> str:
         """The run's state in one word: `running`, `complete` or `partial`."""
         if holder(self.directory) is not None:
             return "running"
-        return "complete" if self.report.planned == self.report.ended else "partial"
+        return "complete" if self.planned == self.ended else "partial"
 
 
 def read_run(directory: Path) -> Reading:
@@ -94,6 +135,16 @@ def completed(reading: Reading) -> Reading:
     drawn = run_figures(directory, made)
     took = reading.took_s + time.time() - began
     return replace(reading, figures=drawn, quotes=found, whole=True, flaw=flaw, took_s=took)
+
+
+def _scores(made: Report) -> str:
+    means: dict[str, list[float]] = {}
+    for row in made.table("scores").rows:
+        if row["score"] is not None:
+            means.setdefault(row["agent"], []).append(row["score"])
+    best = sorted(((sum(ones) / len(ones), agent) for agent, ones in means.items()), key=lambda one: (-one[0], one[1]))
+    words = [f"{agent} {mean:.1f}" for mean, agent in best[:BEST]]
+    return ", ".join(words) + (f" and {len(best) - BEST} more" if len(best) > BEST else "")
 
 
 def log_state(directory: Path) -> LogState:

@@ -15,7 +15,7 @@ from evalkit.errors import RunError, nearest
 from evalkit.nightly.books import FOLDER as NIGHTS
 from evalkit.nightly.books import nights
 from evalkit.store.manifest import FILE as MANIFEST
-from evalkit.view.reading import LogState, Reading, completed, log_state, read_run
+from evalkit.view.reading import Glance, LogState, Reading, completed, log_state, read_run
 
 PATIENCE_S = 0.6
 """How long a page waits for what is being read before it says so."""
@@ -23,11 +23,17 @@ REST = 4.0
 """A run that is being written is read again when this many times the last reading's time has passed."""
 
 
+KEPT = 200_000
+"""Episodes of the readings that are kept; of those not asked for lately the numbers of a glance are."""
+
+
 @dataclass(slots=True)
 class _Slot:
     """One run's readings."""
 
     done: Reading | None = None
+    """None: it was never read, or has been let go."""
+    glance: Glance | None = None
     flaw: BaseException | None = None
     """Why the last reading failed."""
     coming: "Future[Reading] | None" = None
@@ -92,7 +98,7 @@ class Shelf:
 
         Raises what `read_run` raises.
         """
-        slot = self._slots.setdefault(directory, _Slot())
+        slot = self._slots[directory] = self._slots.pop(directory, _Slot())  # behind the others: it was asked for last
         self._look(slot, directory, front=True)
         if slot.done is None and slot.coming is not None:
             await asyncio.wait([asyncio.wrap_future(slot.coming)], timeout=PATIENCE_S)
@@ -101,11 +107,11 @@ class Shelf:
             raise slot.flaw
         return slot.done
 
-    def known(self, directory: Path) -> Reading | None:
-        """What has been read so far; what has not is read when nobody waits for anything else."""
+    def glance(self, directory: Path) -> Glance | None:
+        """The numbers of what has been read so far; what has not is read when nobody waits for anything else."""
         slot = self._slots.setdefault(directory, _Slot())
         self._look(slot, directory, front=False)
-        return slot.done
+        return slot.glance
 
     def flaw(self, directory: Path) -> str:
         """Why the run could not be read; empty if it could, or has not been tried."""
@@ -120,13 +126,14 @@ class Shelf:
                 return
             slot.coming = None
         pool, slot.in_front = self._front if front else self._back, front
-        if slot.done is None or _stale(slot.done):
+        shown = slot.done if front else slot.glance
+        if shown is None or _stale(shown):
             state = log_state(directory)
             if slot.flaw is None or slot.tried != state:
                 slot.tried = state
                 slot.coming = pool.submit(read_run, directory)
-        elif not slot.done.whole and slot.flaw is None:
-            slot.coming = pool.submit(completed, slot.done)
+        elif isinstance(shown, Reading) and not shown.whole and slot.flaw is None:
+            slot.coming = pool.submit(completed, shown)
 
     def _take(self, slot: _Slot) -> None:
         """Keep what has come."""
@@ -141,10 +148,22 @@ class Shelf:
         came, before = coming.result(), slot.done
         if not came.whole and before is not None:
             came = replace(came, figures=before.figures, quotes=before.quotes)
-        slot.done = came
+        slot.done, slot.glance = came, came.glance
+        self._let_go(slot)
+
+    def _let_go(self, kept: _Slot) -> None:
+        """Of more episodes than are kept, those of the runs that nobody has asked for the longest."""
+        held = [slot for slot in self._slots.values() if slot.done is not None]
+        room = KEPT - sum(slot.glance.ended for slot in held if slot.glance is not None)
+        for slot in held:
+            if room >= 0:
+                break
+            if slot is not kept and slot.glance is not None:
+                room += slot.glance.ended
+                slot.done = None
 
 
-def _stale(done: Reading) -> bool:
+def _stale(done: Reading | Glance) -> bool:
     if time.time() < done.at + (1 + REST) * done.took_s:
         return False
     return log_state(done.directory) != done.state

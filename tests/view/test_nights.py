@@ -1,5 +1,6 @@
 """Nights on the shelf: their page, their runs, and the comparisons that alarms lead to."""
 
+import asyncio
 import html
 import re
 import shutil
@@ -14,7 +15,7 @@ from evalkit.nightly.books import HISTORY, derive
 from evalkit.nightly.journal import note
 from evalkit.report.history import AlarmNote, NightRecord, Rule, encode
 from evalkit.view.shelf import Shelf
-from tests.view.conftest import ask
+from tests.view.conftest import ask, client
 
 ALARM = AlarmNote(
     raised=True, p=0.001, threshold=0.01, nights=1, before=0.9, now=0.1, words="regression: down", since="2026-11-02"
@@ -66,6 +67,27 @@ def test_an_accepted_alarm_is_over_and_a_deleted_night_keeps_its_line(folder: Pa
     assert "Regression since" not in said.text
     assert "2026-11-01" in said.text
     assert 'href="/run/%3Cb%3E%2F2026-11-01/"' not in said.text
+
+
+def test_readings_are_let_go_and_the_list_of_runs_keeps_their_numbers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = folder / "<b>" / "nights"
+    runs = [nights / "2026-11-01", nights / "2026-11-02"]
+    monkeypatch.setattr("evalkit.view.shelf.KEPT", 60)
+    shelf = Shelf(runs)
+
+    async def play() -> None:
+        async with client(shelf) as (_, get):
+            for run in [*runs, *runs]:
+                assert (await get(f"/run/%3Cb%3E%2F{run.name}/")).status == 200
+                held = [one for one, slot in shelf._slots.items() if slot.done is not None]
+                assert held == [run]
+                assert shelf._slots[run].glance is not None
+            home = await get("/")
+            assert home.text.count("complete") == 2
+
+    asyncio.run(play())
 
 
 def test_what_is_no_history_is_said(folder: Path) -> None:
