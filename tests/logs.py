@@ -83,10 +83,12 @@ def write_run(run: Path, commits: Iterable[Iterable[StepRecord]], ledger: Iterab
     return run
 
 
-def write_tails(run: Path, commits: Iterable[Sequence[StepRecord]]) -> Path:
-    """A run that died before anything was compacted."""
+def write_tails(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequence[LedgerRecord] = ()) -> Path:
+    """A run that died before anything was compacted; `ledger` came with its first rows."""
     for folder in (*FOLDERS["steps"], *FOLDERS["ledger"]):
         (run / folder).mkdir(parents=True, exist_ok=True)
-    for number, rows in enumerate(commits, lay_out(run, "steps").next):
-        commit(run, Load(steps=steps_table(rows), entries=(), lines=(), steps_number=number, ledger_number=0))
+    first = lay_out(run, "steps").next
+    for number, rows in enumerate(commits, first):
+        entries = ledger if number == first else ()
+        commit(run, Load(steps=steps_table(rows), entries=entries, lines=(), steps_number=number, ledger_number=0))
     return run

@@ -11,9 +11,8 @@ from evalkit.report.show import show
 from evalkit.store.manifest import write_manifest
 from evalkit.store.reader import scan
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import ledger_table, steps_table
-from evalkit.store.segment import encode_segment, segment_name
 from tests.guessing import guess
+from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 
 MANIFEST = a_manifest([an_agent("a")], [a_suite("s", [4, 5, 6])], 1)
@@ -27,14 +26,7 @@ LEDGER = [LedgerRecord(kind="charge", session="x", amount=10**9, agent="a")]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
-    for folder in ("tail", "steps", "ledger"):
-        (tmp_path / folder).mkdir()
-    for number, commit in enumerate([FIRST, OTHERS, AGAIN]):
-        data = encode_segment(steps_table(commit), "steps", number, number, compacted=False)
-        (tmp_path / "tail" / segment_name(number)).write_bytes(data)
-    data = encode_segment(ledger_table(LEDGER), "ledger", 0, 0, compacted=False)
-    (tmp_path / "ledger" / segment_name(0)).write_bytes(data)
-    return tmp_path
+    return write_tails(tmp_path, [FIRST, OTHERS, AGAIN], LEDGER)
 
 
 def test_one_episode_is_read_as_among_all(run: Path) -> None:

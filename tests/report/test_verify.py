@@ -11,9 +11,9 @@ from evalkit.errors import RunError
 from evalkit.report.verify import Finding, verify
 from evalkit.store.manifest import write_manifest
 from evalkit.store.record import StepRecord
-from evalkit.store.schema import steps_table
-from evalkit.store.segment import encode_segment, segment_name
+from evalkit.store.segment import segment_name
 from tests.guessing import calls, guess, hint, say
+from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b", pack="d1")], [a_suite("s", [4, 5, 6])], 2)
@@ -23,11 +23,7 @@ REPLIES = [say("hm"), calls(("fly", "{}"), ("guess", "{")), hint(), guess(7), hi
 def write_run(run: Path, commits: Iterable[Sequence[StepRecord]]) -> None:
     """A run directory as sessions leave it before compaction: one segment a commit."""
     write_manifest(run, MANIFEST)
-    for folder in ("tail", "steps", "ledger"):
-        (run / folder).mkdir(exist_ok=True)
-    for number, commit in enumerate(commits):
-        data = encode_segment(steps_table(commit), "steps", number, number, compacted=False)
-        (run / "tail" / segment_name(number)).write_bytes(data)
+    write_tails(run, commits)
 
 
 def commits() -> list[list[StepRecord]]:

@@ -9,9 +9,8 @@ from evalkit.errors import UsageError
 from evalkit.report.views import VIEWS, Views, open_views
 from evalkit.store.manifest import write_manifest
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import ledger_table, steps_table
-from evalkit.store.segment import encode_segment, segment_name
 from tests.guessing import guess
+from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 
 MANIFEST = a_manifest([an_agent("a", tags=("small",))], [a_suite("s", [4, 5, 6])], 1)
@@ -25,14 +24,7 @@ MONEY = [LedgerRecord(kind="charge", session="x", amount=10**9, agent="a")]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
-    for folder in ("tail", "steps", "ledger"):
-        (tmp_path / folder).mkdir()
-    for number, commit in enumerate([FIRST, OTHERS, AGAIN]):
-        data = encode_segment(steps_table(commit), "steps", number, number, compacted=False)
-        (tmp_path / "tail" / segment_name(number)).write_bytes(data)
-    data = encode_segment(ledger_table(MONEY), "ledger", 0, 0, compacted=False)
-    (tmp_path / "ledger" / segment_name(0)).write_bytes(data)
-    return tmp_path
+    return write_tails(tmp_path, [FIRST, OTHERS, AGAIN], MONEY)
 
 
 def one(views: Views, query: str) -> dict[str, object]:
@@ -81,7 +73,9 @@ def test_a_run_without_rows_has_its_views(tmp_path: Path) -> None:
     write_manifest(tmp_path, MANIFEST)
     views = open_views(tmp_path)
     for name in VIEWS:
-        assert one(views, f"select count(*) n from {name}")["n"] == {"agents": 1, "instances": 3, "cells": 1}.get(name, 0)
+        assert one(views, f"select count(*) n from {name}")["n"] == {"agents": 1, "instances": 3, "cells": 1}.get(
+            name, 0
+        )
 
 
 def test_a_wrong_query_is_refused_in_the_databases_words(run: Path) -> None:
