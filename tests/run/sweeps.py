@@ -17,6 +17,16 @@ instances = ["seed-0", "seed-3", "seed-6", "seed-9"]
 vary = { periods = [5] }
 """
 
+COSTBENCH = """
+[[agents]]
+name = "replanner"
+provider = "simulated"
+model = "replanner"
+[[suites]]
+name = "costbench/basic"
+instances = ["dining-0004"]
+"""
+
 
 def resolved(tmp_path: Path, text: str = TWO_POLICIES, name: str = "mine") -> Resolved:
     """The sweep that a spec's text describes."""

@@ -6,7 +6,7 @@ import pytest
 
 from evalkit.errors import UsageError
 from tests.run.running import go_served, served
-from tests.run.sweeps import resolved
+from tests.run.sweeps import COSTBENCH, resolved
 
 LAB = """
 dialect = "anthropic_messages"
@@ -19,16 +19,6 @@ cached_write = "2"
 output = "4"
 as_of = 2026-11-21
 source = "made up"
-"""
-
-COSTBENCH = """
-[[agents]]
-name = "replanner"
-provider = "simulated"
-model = "replanner"
-[[suites]]
-name = "costbench/basic"
-instances = ["dining-0004"]
 """
 
 THEIRS = """

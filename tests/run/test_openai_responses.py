@@ -6,7 +6,7 @@ import pytest
 
 from evalkit.errors import UsageError
 from tests.run.running import go_served, served
-from tests.run.sweeps import resolved
+from tests.run.sweeps import COSTBENCH, resolved
 
 LAB = """
 dialect = "openai_responses"
@@ -18,16 +18,6 @@ input = "1"
 output = "4"
 as_of = 2026-11-21
 source = "made up"
-"""
-
-COSTBENCH = """
-[[agents]]
-name = "replanner"
-provider = "simulated"
-model = "replanner"
-[[suites]]
-name = "costbench/basic"
-instances = ["dining-0004"]
 """
 
 THEIRS = """

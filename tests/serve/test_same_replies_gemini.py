@@ -1,5 +1,5 @@
 """A policy that is asked in Gemini's format gets the very requests that it gets in this process, and plays the very
-episode, in every environment. The format carries arguments as an object, so those in this process are written compactly.
+episode, in every environment. The format carries arguments as an object: those in this process are written compactly.
 """
 
 from collections.abc import Callable
