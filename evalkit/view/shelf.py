@@ -36,7 +36,7 @@ class _Slot:
     glance: Glance | None = None
     flaw: BaseException | None = None
     """Why the last reading failed."""
-    coming: "Future[Reading] | None" = None
+    coming: "Future[Reading] | Future[Glance] | None" = None
     tried: LogState | None = None
     """The log's state when the last reading was begun."""
     in_front: bool = False
@@ -131,7 +131,7 @@ class Shelf:
             state = log_state(directory)
             if slot.flaw is None or slot.tried != state:
                 slot.tried = state
-                slot.coming = pool.submit(read_run, directory)
+                slot.coming = pool.submit(read_run, directory) if front else pool.submit(_glance, directory)
         elif isinstance(shown, Reading) and not shown.whole and slot.flaw is None:
             slot.coming = pool.submit(completed, shown)
 
@@ -146,6 +146,9 @@ class Shelf:
         if slot.flaw is not None:
             return
         came, before = coming.result(), slot.done
+        if isinstance(came, Glance):
+            slot.glance = came
+            return
         if not came.whole and before is not None:
             came = replace(came, figures=before.figures, quotes=before.quotes)
         slot.done, slot.glance = came, came.glance
@@ -161,6 +164,11 @@ class Shelf:
             if slot is not kept and slot.glance is not None:
                 room += slot.glance.ended
                 slot.done = None
+
+
+def _glance(directory: Path) -> Glance:
+    """A reading's numbers; what waits to be asked for holds no more than these."""
+    return read_run(directory).glance
 
 
 def _stale(done: Reading | Glance) -> bool:
