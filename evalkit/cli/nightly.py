@@ -37,6 +37,8 @@ def nightly(args: argparse.Namespace) -> int:
     hook = split_command(args.on_alarm) if args.on_alarm is not None else None
     if args.date is not None:
         parse_date(args.date)
+    if args.html is not None and not Path(args.html).parent.is_dir():
+        raise UsageError(f"--html: {args.html} cannot be written: there is no folder {Path(args.html).parent}.")
     if args.look or args.rebuild or args.accept:
         return _without_playing(args, resolve(sweep) if args.accept else None, sweep.name, folder, rule)
     resolved = resolve(sweep)
@@ -107,6 +109,11 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
 
 
 def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
+    if nights(folder):
+        raise RunError(
+            f"{folder} has no history, though it holds nights. Make it anew from their logs: "
+            f"{program()} nightly {shlex.quote(args.sweep)} --rebuild"
+        )
     raise RunError(
         f"{folder} holds no night that has been played yet. Play one: {program()} nightly {shlex.quote(args.sweep)}"
     )
@@ -133,7 +140,7 @@ def _tell(
     lines: Sequence[str],
     hook: Sequence[str] | None,
 ) -> bool:
-    """Print the last night, write the page, call the hook; whether there is an alarm."""
+    """Print the last night, call the hook, write the page; whether there is an alarm."""
     from evalkit.nightly.hook import facts, message
 
     last = taken(history[-1], accepted(read_journal(folder)))
@@ -148,15 +155,16 @@ def _tell(
         print_table(trend_table(history), console())
         print()
         print("\n".join([*lines, *(message(about) or ["No alarm."])]))
+    if hook is not None:
+        _call(hook, folder, about)
     if args.html is not None:
         from evalkit.view.nights import nights_page
 
         try:
             Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")
         except OSError as flaw:
-            raise UsageError(f"--html: {args.html} cannot be written: {flaw.strerror}.") from flaw
-    if hook is not None:
-        _call(hook, folder, about)
+            # Said, and no more: the exit code is that of the night.
+            print(f"evalkit: --html: {args.html} cannot be written: {flaw.strerror}.", file=sys.stderr)
     return bool(last.raised)
 
 

@@ -194,7 +194,7 @@ def _cell(
         tokens_in=sum(episode.tokens_in for episode in cell.episodes),
         tokens_out=sum(episode.tokens_out for episode in cell.episodes),
         steps=sum(episode.steps for episode in cell.episodes),
-        latency_s=sum(episode.latency_s for episode in cell.episodes),
+        latency_s=sum((episode.latency_s for episode in cell.episodes), 0.0),
         served=served,
     )
 

@@ -244,3 +244,25 @@ def test_a_killed_night_goes_on_and_a_budget_cut_one_is_as_it_should_be(here: Pa
         nothing = call("nightly", "sweep.toml", "--date", "2026-11-03", "--budget", "0.0001")
         assert nothing.code == 3
         assert "0 of 24 episodes ended" in nothing.out
+
+
+def test_a_night_without_a_reply_is_rebuilt_as_it_was_and_a_lost_history_is_asked_for(call: Call) -> None:
+    assert call("nightly", "mine.toml", "--date", "2026-11-01", "--deadline", "0s").code == 3
+    kept = (NIGHTS / "history.jsonl").read_bytes()
+    (NIGHTS / "history.jsonl").unlink()
+    assert "has no history, though it holds nights" in call("nightly", "mine.toml", "--look").message
+    call("nightly", "mine.toml", "--rebuild")
+    assert (NIGHTS / "history.jsonl").read_bytes() == kept
+
+
+def test_a_page_that_cannot_be_written_hides_no_alarm(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = call("nightly", "mine.toml", "--date", "2026-11-01", "--html", "nowhere/page.html")
+    assert (refused.code, NIGHTS.exists()) == (2, False)
+    assert "there is no folder nowhere" in refused.message
+    two_nights(call)
+    fall(monkeypatch)
+    (here / "page.html").mkdir()
+    said = call("nightly", "mine.toml", "--date", "2026-11-03", "--html", "page.html", "--on-alarm", "touch told")
+    assert said.code == 4
+    assert "--html: page.html cannot be written: Is a directory." in said.err
+    assert (here / "told").exists()
