@@ -12,8 +12,8 @@ from evalkit.report.bootstrap import RESAMPLES
 from evalkit.report.cells import Cell
 
 CHOSEN = (
-    "95 % of the mean over instances, chosen by evalkit.report.intervals.estimate (Wilson, Student's t, bootstrap-t of "
-    f"{RESAMPLES:,} resamples, seed 0), within strata"
+    "95 % of the mean over instances, chosen by evalkit.report.intervals.estimate (Wilson; of bounded "
+    f"values its `bounded`; Student's t, bootstrap-t of {RESAMPLES:,} resamples, seed 0), within strata"
 )
 
 

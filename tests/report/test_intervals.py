@@ -4,7 +4,7 @@ from scipy import stats
 
 from evalkit.report import bootstrap, intervals
 from evalkit.report.bootstrap import Interval
-from evalkit.report.intervals import agreement, bootstrap_t, estimate, student, wilson
+from evalkit.report.intervals import agreement, bootstrap_t, bounded, estimate, student, wilson
 
 PLACE = ("suite", "agent")
 STUDIES = 1500
@@ -68,6 +68,98 @@ def test_an_interval_covers_as_often_as_it_says(few_resamples: None, draw, n: in
     assert least <= held / STUDIES <= most
 
 
+def mostly_optimal(draws: np.random.Generator, n: int) -> np.ndarray:
+    return np.where(draws.random(n) < 0.8, 1.0, draws.random(n))
+
+
+def rarely_off(draws: np.random.Generator, n: int) -> np.ndarray:
+    return np.where(draws.random(n) < 0.95, 1.0, draws.random(n))
+
+
+def small_losses(draws: np.random.Generator, n: int) -> np.ndarray:
+    return np.where(draws.random(n) < 0.8, 1.0, draws.beta(9, 1, n))
+
+
+def losses(draws: np.random.Generator, n: int) -> np.ndarray:
+    return np.maximum(0.0, 1 - draws.exponential(0.2, n))
+
+
+def near_one(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.beta(8, 1, n)
+
+
+def even(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.random(n)
+
+
+def narrow(draws: np.random.Generator, n: int) -> np.ndarray:
+    return draws.normal(0.5, 0.05, n)
+
+
+TRUTHS = {
+    mostly_optimal: 0.9,
+    rarely_off: 0.975,
+    small_losses: 0.98,
+    losses: 1 - 0.2 * (1 - np.exp(-5)),
+    near_one: 8 / 9,
+    even: 0.5,
+    narrow: 0.5,
+}
+
+
+# 1,500 studies have a standard error of 0.6 points; what 6 instances give is stated, not promised.
+@pytest.mark.parametrize("n", [6, 12, 36])
+@pytest.mark.parametrize("draw", TRUTHS, ids=lambda draw: draw.__name__)
+def test_bounded_scores_are_covered_near_the_optimum_too_and_normal_ones_no_wider(draw, n: int) -> None:
+    draws = np.random.Generator(np.random.Philox(11))
+    held, mine, students = 0, 0.0, 0.0
+    for _ in range(studies := 1500):
+        values = draw(draws, n)
+        found = estimate(named(values), place=PLACE, least=0.0, most=1.0)
+        assert found.method == ("bounded" if np.ptp(values) else "Wilson")
+        assert found.interval is not None
+        assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
+        # A sum in another order: 1 is 1.
+        held += found.interval.low - 1e-12 <= TRUTHS[draw] <= found.interval.high
+        plain = student([values])
+        mine += found.interval.high - found.interval.low
+        students += plain.high - plain.low
+    assert held / studies >= (0.93 if n > 6 else 0.925)
+    if draw in (narrow, even):
+        assert mine <= 1.1 * students
+    if draw is narrow and n > 6:
+        assert held / studies <= 0.965
+
+
+def test_the_bounded_interval_is_students_where_values_are_normal_and_far_from_the_bounds() -> None:
+    values = 0.5 + 0.01 * stats.norm.ppf((np.arange(200) + 0.5) / 200)
+    found, want = bounded([values], 0.0, 1.0), student([values])
+    assert (found.low, found.high) == pytest.approx((want.low, want.high), abs=1e-5)
+    # The scale of the values does not matter.
+    far = bounded([values * 200 - 100], -100.0, 100.0)
+    assert ((far.low + 100) / 200, (far.high + 100) / 200) == pytest.approx((found.low, found.high))
+
+
+def test_the_bounded_interval_is_wilsons_where_answers_are_yes_or_no() -> None:
+    found, want = bounded([np.repeat([0.0, 1.0], [60, 140])], 0.0, 1.0), wilson(140, 200)
+    assert (found.low, found.high) == pytest.approx((want.low, want.high), abs=0.002)
+
+
+def test_strata_that_agree_within_themselves_are_left_aside() -> None:
+    high, low = np.full(6, 1.0), np.full(6, 0.4)
+    assert bounded([high, low], 0.0, 1.0) == bounded([np.concatenate([high, low])], 0.0, 1.0)
+    with pytest.raises(ValueError, match="agree"):
+        bounded([high], 0.0, 1.0)
+
+
+def test_no_interval_excludes_its_mean_where_rounding_goes_beyond_the_bound() -> None:
+    for values in ([1.0001] * 12, [1.0001] * 11 + [1.0002], [1.0001] * 23 + [1.0002], list(1 + np.arange(24) / 1e6)):
+        for least in (0.0, -np.inf):
+            found = estimate(named(np.array(values)), place=PLACE, least=least, most=1.0)
+            if found.interval is not None:
+                assert found.interval.low <= found.mean <= found.interval.high
+
+
 @pytest.mark.parametrize("n", [20, 40, 100])
 def test_wilsons_interval_covers_on_average_as_often_as_it_says(n: int) -> None:
     ends = [wilson(yes, n) for yes in range(n + 1)]
@@ -114,23 +206,35 @@ def test_each_figure_gets_what_suits_it() -> None:
     some = np.random.Generator(np.random.Philox(2)).random(24)
     share = np.arange(24) % 3 == 0
     lone = np.where(np.arange(24) == 0, 0.4, 1.0)
-    methods = {
-        name: estimate(named(values * 1.0), place=PLACE, least=0.0, most=1.0).method
-        for name, values in {
-            "few": some[:19],
-            "enough": some,
-            "share": share,
-            "lone": lone,
-            "same": np.full(24, 0.7),
-            "two": some[:2],
-        }.items()
+    figures = {
+        "few": some[:19],
+        "enough": some,
+        "share": share,
+        "lone": lone,
+        "same": np.full(24, 0.7),
+        "two": some[:2],
     }
-    assert methods == {
+
+    def methods(least: float) -> dict[str, str]:
+        return {
+            name: estimate(named(values * 1.0), place=PLACE, least=least, most=1.0).method
+            for name, values in figures.items()
+        }
+
+    assert methods(0.0) == {
+        "few": "bounded",
+        "enough": "bounded",
+        "share": "Wilson",
+        "lone": "bounded",
+        "same": "no difference met",
+        "two": "none",
+    }
+    assert methods(-np.inf) == {
         "few": "t",
         "enough": "bootstrap-t",
-        "share": "Wilson",
+        "share": "bootstrap-t",
         "lone": "bootstrap",
-        "same": "no difference met",
+        "same": "none",
         "two": "none",
     }
 
@@ -138,7 +242,7 @@ def test_each_figure_gets_what_suits_it() -> None:
 def test_replicates_of_an_instance_are_no_draws_of_their_own() -> None:
     values = named(np.arange(24) % 3 == 0)
     again = estimate({name: one * 50 for name, one in values.items()}, place=PLACE, least=0.0, most=1.0)
-    assert (again.method, again.instances, again.values) == ("bootstrap-t", 24, 1200)
+    assert (again.method, again.instances, again.values) == ("bounded", 24, 1200)
     once = estimate(values, place=PLACE, least=0.0, most=1.0)
     assert again.interval is not None
     assert once.interval is not None
