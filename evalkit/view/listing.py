@@ -37,7 +37,7 @@ COLUMNS = (
     Column(key="steps", title="Steps", kind="count"),
     Column(key="cost", title="Cost", kind="usd"),
     Column(key="tokens_in", title="Tokens in", kind="tokens"),
-    Column(key="tokens_out", title="out", kind="tokens"),
+    Column(key="tokens_out", title="Tokens out", kind="tokens"),
     Column(key="latency_s", title="Replies took", kind="seconds"),
 )
 

@@ -212,7 +212,7 @@ async def _home(request: web.Request) -> web.Response:
     page = home(request.app[SHELF])
     frame = Frame(
         title="Runs",
-        links=(replace(SHELF_LINKS[0], active=True), SHELF_LINKS[1]),
+        links=_shelf_links("/"),
         refresh_s=AGAIN_S if page.waiting else 0,
     )
     return _page("home.html", frame, page=page)
@@ -258,8 +258,12 @@ async def _compare(request: web.Request) -> web.Response:
         raise _Computing(asked.first)
     page = await asyncio.to_thread(comparing, asked, first, second, list(runs))
     sections = [Link(title=one.title, href=f"#{one.name}") for one in page.tables]
-    frame = Frame(title=f"Compare {page.heading}", links=SHELF_LINKS, sections=sections)
+    frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"), sections=sections)
     return _page("compare.html", frame, page=page)
+
+
+def _shelf_links(here: str) -> list[Link]:
+    return [replace(link, active=link.href == here) for link in SHELF_LINKS]
 
 
 SHELF_LINKS = (Link(title="Runs", href="/"), Link(title="Compare", href="/compare"))
