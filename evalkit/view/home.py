@@ -118,7 +118,7 @@ def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _row(name: str, directory: Path, glance: Glance | None, flaw: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"run": name, "state": "damaged" if flaw else "computing", "scores": flaw or None}
+    row: dict[str, Any] = {"run": name, "state": "computing"}
     if glance is not None:
         row |= {
             "state": glance.word,
@@ -128,6 +128,8 @@ def _row(name: str, directory: Path, glance: Glance | None, flaw: str) -> dict[s
             "budget": glance.budget,
             "scores": glance.scores or None,
         }
+    if flaw:
+        row |= {"state": "damaged", "scores": flaw}
     try:
         manifest = read_manifest(directory)
     except EvalkitError:

@@ -51,7 +51,7 @@ class Overview:
 
     name: str
     word: str
-    """The run's state."""
+    """The run's state: that of a glance, or `damaged`."""
     began: str
     facts: Sequence[Fact]
     query: str

@@ -167,12 +167,16 @@ class _Computing(Exception):
 
 async def _run(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
-    text = await asyncio.to_thread(_overview, reading, name)  # its figures may be megabytes
+    flaw = request.app[SHELF].flaw(reading.directory)
+    text = await asyncio.to_thread(_overview, reading, name, flaw)  # its figures may be megabytes
     return web.Response(text=text, content_type="text/html")
 
 
-def _overview(reading: Reading, name: str) -> str:
+def _overview(reading: Reading, name: str, flaw: str) -> str:
     page = overview(reading, name)
+    if flaw:
+        words = f"The log has changed since, and cannot be read any more: {flaw} This page shows it as it was."
+        page = replace(page, word="damaged", warnings=[words, *page.warnings])
     return render("run.html", overview_frame(page, name), page=page)
 
 

@@ -145,6 +145,28 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(run: Path, tmp_path: Pa
     assert "damaged" in said[2].text
 
 
+def test_a_log_that_is_damaged_while_it_is_viewed_is_said(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalkit.view.shelf.REST", -1.0)
+    copy = tmp_path / "shown"
+    shutil.copytree(run, copy)
+
+    async def play() -> None:
+        async with client(Shelf([copy])) as (_, get):
+            assert "cannot be read any more" not in (await get("/run/shown/")).text
+            for path in [*(copy / "steps").glob("*.parquet"), *(copy / "tail").glob("*.parquet")]:
+                path.unlink()
+            (copy / "tail" / "000000007.parquet").write_bytes(b"PAR1")
+            said = await get("/run/shown/")
+            while "cannot be read any more" not in said.text:
+                said = await get("/run/shown/")
+            assert "hostile" in said.text
+            assert "damaged" in (await get("/")).text
+
+    asyncio.run(asyncio.wait_for(play(), 20))
+
+
 def test_a_port_that_is_taken_is_said(run: Path) -> None:
     async def play() -> None:
         async with serving(Shelf([run])) as url:
