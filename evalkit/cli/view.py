@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,10 @@ def view(args: argparse.Namespace) -> int:
         raise RunError("There is no folder runs/ here. Say which: evalkit view RUN")
     shelf = Shelf(runs, None if args.runs else FOLDER, sweeps)
     asyncio.run(serve_until_signal(shelf, port=args.port, ready=_tell))
+    if shelf.busy:
+        # The interpreter would wait for the thread that reads, for seconds where a run is long. It only reads, and what
+        # it derives is written whole or not at all.
+        os._exit(0)
     return 0
 
 

@@ -59,6 +59,11 @@ class Shelf:
         for pool in (self._front, self._back):
             pool.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a run is being read at this moment."""
+        return any(slot.coming is not None and not slot.coming.done() for slot in self._slots.values())
+
     def runs(self) -> Mapping[str, Path]:
         """The runs by name, newest first where they are those of a folder; without nights that a sweep has."""
         if self._folder is None:

@@ -1,8 +1,11 @@
+import os
+import signal
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import Call
+from tests.cli.calling import Call, finish, start
 
 
 def test_what_cannot_be_viewed_is_said_before_anything_is_served(call: Call, spec: Path, here: Path) -> None:
@@ -29,3 +32,18 @@ def test_a_report_is_written_as_one_page(call: Call, spec: Path, here: Path, whe
     assert 'id="scores"' in text
     assert "this file holds 4 of the run&#39;s 4 trajectories" in text
     assert 'http-equiv="Content-Security-Policy" content="default-src &#39;none&#39;' in text
+
+
+def test_ctrl_c_does_not_wait_for_what_is_being_read(call: Call, spec: Path, here: Path) -> None:
+    call("run", "mine.toml")
+    events = here / "runs" / "mine" / "events.jsonl"
+    events.unlink()
+    os.mkfifo(events)  # nobody writes to it, so that whoever reads it waits
+    process = start(here, "view", "mine")
+    assert process.stdout is not None
+    url = process.stdout.readline().split()[2]
+    with urllib.request.urlopen(f"{url}/run/mine/") as answer:
+        assert answer.status == 202
+    process.send_signal(signal.SIGINT)
+    said = finish(process, within_s=20)
+    assert (said.code, said.err) == (0, "")
