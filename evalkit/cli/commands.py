@@ -125,7 +125,7 @@ COMMANDS: Mapping[str, Command] = {
     "view": Command(
         "read",
         "pages of runs in the browser, live while they run",
-        ("evalkit view", "evalkit view runs/nightly", "evalkit view runs/monday runs/tuesday --port 8000"),
+        ("evalkit view", "evalkit view nightly", "evalkit view runs/monday runs/tuesday --port 8000"),
         options.view,
     ),
     "verify": Command(
