@@ -123,6 +123,7 @@ def drift_tables(steps: "pa.Table", manifest: Manifest, results: Sequence[Episod
             *drift_notes(found),
             "scores of episodes that one version answered alone, all suites together; described, not tested: versions "
             "served at other times and on other episodes",
+            "all ended episodes count here, those behind a gap too, which other tables leave out",
         ),
         query=_QUERY,
     )

@@ -6,7 +6,7 @@ The numbers are those of the figures of score against behaviour (`figures/behavi
 from collections.abc import Sequence
 
 from evalkit.report.cells import Cell
-from evalkit.report.figures.behaviour import LEAST_AGENTS, behaviour_figures, spearman
+from evalkit.report.figures.behaviour import LEAST_AGENTS, MEASURES, behaviour_figures, spearman
 from evalkit.report.scores import packs_of
 from evalkit.report.tables import Column, Table
 
@@ -19,12 +19,13 @@ def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[
     """
     rows = []
     queries = []
+    titles = {column.key: column.title for table in tables if table.name in MEASURES for column in table.columns}
     for figure in behaviour_figures(agents, {table.name: table for table in tables}, cells):
         for measure in dict.fromkeys(row["measure"] for row in figure.table.rows):
             dots = [row for row in figure.table.rows if row["measure"] == measure]
             ranks = spearman([row["value"] for row in dots], [row["score"] for row in dots])
             if ranks is not None:
-                place = {"environment": figure.name.removeprefix("figure_behaviour_"), "measure": measure}
+                place = {"environment": figure.name.removeprefix("figure_behaviour_"), "measure": titles[measure]}
                 rows.append(place | {"rho": ranks.rho, "low": ranks.low, "high": ranks.high, "agents": ranks.n})
         queries.append(figure.query)
     return Table(

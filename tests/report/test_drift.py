@@ -56,6 +56,7 @@ def test_scores_are_described_where_one_version_answered_alone(steps: pa.Table) 
     assert old["score"] == 100.0 > new["score"]
     assert new["score"] == new["shared_score"]
     assert any("not tested" in note for note in table.notes)
+    assert any("all ended episodes" in note for note in table.notes)
 
 
 def test_a_report_has_the_table_where_somebody_drifted(steps: pa.Table) -> None:

@@ -24,7 +24,7 @@ def ranked(names: Sequence[str]) -> tuple[dict[str, Any], ...]:
 
 
 def test_the_correlation_is_scipys_over_agents() -> None:
-    (row,) = [row for row in ranked(list(SCORES)) if row["measure"] == "exploration_rate"]
+    (row,) = [row for row in ranked(list(SCORES)) if row["measure"] == "Exploration"]
     means = [sum(SCORES[name]) / 2 for name in SCORES]
     assert row["rho"] == pytest.approx(stats.spearmanr(list(RATES.values()), means).statistic)
     assert -1 < row["low"] < row["rho"] < row["high"] < 1
