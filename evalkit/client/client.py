@@ -9,10 +9,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane, Ticket
+from evalkit.client.pauses import too_long, why_ended
 from evalkit.client.remedies import with_remedy
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
@@ -229,9 +231,10 @@ class ModelAsker:
         if verdict.action == "end_episode":
             raise EpisodeRefused(verdict.kind, verdict.message)
         if verdict.action == "end_lane":
-            error = LaneClosed(self._why_closed(verdict))
-            self._lane.end(error)
-            raise error
+            self._close(self._why_closed(verdict))
+        if verdict.wait_s is not None and too_long(verdict.wait_s, self._lane.deadline - self._clock()):
+            said = verdict.message or verdict.kind
+            self._close(why_ended(self._lane.name, verdict.wait_s, time.time(), said))
         if verdict.kind in UNREADABLE:
             self._weigh(asking, verdict)
         return verdict
@@ -239,19 +242,23 @@ class ModelAsker:
     def _weigh(self, asking: _Asking, verdict: Verdict) -> None:
         """An answer that is no reply, and may have been billed: raises where another attempt would be money burnt."""
         if self._lane.unread >= MOST_UNREAD:
-            error = LaneClosed(
+            self._close(
                 f"{self._lane.name}: {MOST_UNREAD} answers in a row could not be read; the last one: "
                 f"{verdict.message or verdict.kind}. What they may have cost is charged. Check the url and the dialect "
                 f"of provider {self._voice.provider!r}, and what stands between here and there."
             )
-            self._lane.end(error)
-            raise error
         asking.unread += 1
         if asking.unread >= MOST_UNREAD_OF_ONE:
             raise EpisodeUnavailable(
                 f"{self._lane.name}: {asking.unread} answers at step {asking.question.step} could not be read "
                 f"({asking.outcomes}); the last one: {verdict.message or verdict.kind}. Run again to take it up."
             )
+
+    def _close(self, why: str) -> NoReturn:
+        """End the lane. Raises LaneClosed."""
+        error = LaneClosed(why)
+        self._lane.end(error)
+        raise error
 
     def _encode(self, question: Question) -> bytes:
         seed = None

@@ -70,6 +70,8 @@ class Lane:
         """Answers in a row that held no reply."""
         self.notice = ""
         """What a user should know of it, in a sentence; empty: nothing."""
+        self.deadline = math.inf
+        """Loop time at which the run ends in any case: no pause is worth waiting for beyond it."""
         self._loop = asyncio.get_running_loop()
         self._window = Window(min(width, limits.in_flight or width))
         self._buckets = open_buckets(limits, self._loop.time())
@@ -380,6 +382,7 @@ class Lane:
             _wake(woken)
         self._hall.open = self._end is not None
         self._hall.usher()
+        self.serve()  # with nobody in line: it leaves the shared limits' lines too
 
 
 def _wake(woken: "asyncio.Future[None]") -> None:

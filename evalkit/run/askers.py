@@ -147,4 +147,7 @@ def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Po
         if one.name not in pools:
             pools[one.name] = Pool(one.name, limits=one.limits)
         shared.append(pools[one.name])
-    return Lane(name, limits=lane_limits(resolved, name), width=resolved.sweep.width, shared=shared, canary=True)
+    lane = Lane(name, limits=lane_limits(resolved, name), width=resolved.sweep.width, shared=shared, canary=True)
+    if resolved.sweep.deadline_s is not None:
+        lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
+    return lane

@@ -6,6 +6,7 @@ from evalkit.client.buckets import PACE
 from evalkit.client.lane import Lane
 from evalkit.client.shared import LONGEST_PAUSE_S, Pool
 from evalkit.dialogue import Usage
+from evalkit.errors import LaneClosed
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 from tests.clock import run_virtual
@@ -148,6 +149,22 @@ def test_headers_lower_the_limit_they_speak_of() -> None:
         one.heed(Allowance(limit=300.0, remaining=0.0, reset_s=60.0), None)
         assert two.try_enter(1, 1) is not None
         assert one.try_enter(1, 1) is None
+
+    run_virtual(main())
+
+
+def test_a_lane_that_ended_stands_in_nobodys_way() -> None:
+    async def main() -> None:
+        one, two = lanes(Limits(in_flight=1))
+        ticket = two.try_enter(1, 1)
+        assert ticket is not None
+        waiting = asyncio.ensure_future(one.enter(1, 1))
+        await asyncio.sleep(0.0)
+        one.end(LaneClosed("over"))
+        two.succeeded(ticket, Usage(input=1, output=1))
+        assert two.try_enter(1, 1) is not None
+        with pytest.raises(LaneClosed, match="over"):
+            await waiting
 
     run_virtual(main())
 

@@ -1,0 +1,29 @@
+"""How long a lane waits because its provider said so. Arithmetic and words only.
+
+Beyond that the lane ends: its episodes are owed, and a later run asks anew.
+"""
+
+from datetime import UTC, datetime
+
+MOST_PAUSE_S = 3600.0
+"""A run does not sleep longer for one provider: nobody looks at it meanwhile."""
+
+
+def too_long(wait_s: float, left_s: float) -> bool:
+    """Whether a wait that a provider asked for is not worth it; `left_s` seconds are left before the deadline."""
+    return wait_s > min(MOST_PAUSE_S, left_s)
+
+
+def why_ended(lane: str, wait_s: float, now: float, said: str) -> str:
+    """Why a lane ends instead of waiting, and when to run again. `now` in Unix seconds; `said`: the failure."""
+    at = datetime.fromtimestamp(now + wait_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    why = "longer than one provider is waited for" if wait_s > MOST_PAUSE_S else "later than the run's deadline"
+    return (
+        f"{lane}: its provider asks to come back in {_length(wait_s)}, {why} ({said.rstrip('.')}). "
+        f"Its episodes are owed: run again at about {at}."
+    )
+
+
+def _length(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
