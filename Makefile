@@ -27,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
 
-run: $(READY) ## play the quickstart sweep against a simulated provider: no key, under a minute
+run: $(READY) ## play the quickstart sweep against a simulated provider: no key, about a minute
 	$(VENV)/bin/evalkit run runs/quickstart.toml
 
 test: $(READY) ## the tests
