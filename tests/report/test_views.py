@@ -72,10 +72,9 @@ def test_money_agents_and_instances_have_views(run: Path) -> None:
 def test_a_run_without_rows_has_its_views(tmp_path: Path) -> None:
     write_manifest(tmp_path, MANIFEST)
     views = open_views(tmp_path)
+    rows = {"agents": 1, "instances": 3, "cells": 1}
     for name in VIEWS:
-        assert one(views, f"select count(*) n from {name}")["n"] == {"agents": 1, "instances": 3, "cells": 1}.get(
-            name, 0
-        )
+        assert one(views, f"select count(*) n from {name}")["n"] == rows.get(name, 0)
 
 
 def test_a_wrong_query_is_refused_in_the_databases_words(run: Path) -> None:
