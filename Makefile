@@ -8,8 +8,8 @@ LOCK := requirements.lock
 # The official SDKs bring many packages along; here the lock's environment stays as it is locked.
 SDKS := .venv-sdks
 
-# One process a core; tests of one file share what they made.
-IN_PARALLEL := -n auto --dist loadfile
+# One process a core and one more, since some tests wait; tests of one file share what they made.
+IN_PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile
 
 # Where golden files and the reference's data lie, for `make conform`.
 GOLDENS ?= ../shared/goldens

@@ -13,6 +13,15 @@ settings.load_profile("evalkit")
 PROJECT = Path(__file__).resolve().parent.parent
 
 
+LONGEST = ("soak/", "conform/test_command", "nightly/", "run/test_plan", "run/test_fairness", "run/test_admission")
+"""Files below `tests/` that take longest, most of it waiting: they begin first, so that none is waited for alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, else the order in which they were found."""
+    items.sort(key=lambda item: not item.path.relative_to(PROJECT / "tests").as_posix().startswith(LONGEST))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with golden data and specifications beside the project; a public clone has none."""
