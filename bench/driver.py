@@ -133,8 +133,11 @@ async def main() -> None:
 
 
 async def _pace(store: Store, lane: Lane) -> None:
+    loop = asyncio.get_running_loop()
     while True:
+        due = loop.time() + 0.25
         await asyncio.sleep(0.25)
+        lane.late(loop.time() - due)
         store.pace(lane.stats().median_latency_s)
 
 

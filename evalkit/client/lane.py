@@ -248,6 +248,10 @@ class Lane:
             self._end, self._shut = error, True
         self._send_away(error)
 
+    def late(self, seconds: float) -> None:
+        """How late this process comes to what is due: so much of what replies take is no provider's doing."""
+        self._window.late_s = seconds
+
     def stats(self) -> LaneStats:
         """The lane at this moment."""
         now = self._loop.time()

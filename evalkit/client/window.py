@@ -48,6 +48,10 @@ DOUBLED = 2.0
 """A median of so many times the best since the way is known cuts: the server has become slower."""
 HELPED = 0.9
 """Such a cut helped if it brought the median below this part of what it was."""
+LATE = 0.1
+LATE_S = 0.01
+"""Of the median reply, and at least in seconds: where our own process comes so late to what is due, replies are slow
+because of us. That says nothing of the server."""
 LEAST_SAMPLES = 32
 """Replies that a median is taken of, once the window grows slowly."""
 
@@ -74,6 +78,7 @@ class Window:
         "_strays",
         "_target",
         "_were_full",
+        "late_s",
         "median_s",
         "most",
         "size",
@@ -85,6 +90,8 @@ class Window:
         self.size = float(min(FIRST, most))
         self.median_s = 0.0
         """Median latency of the last full sample; 0 before the first."""
+        self.late_s = 0.0
+        """How late this process comes to what is due."""
         self._best_s = 0.0
         """Lowest median since the window grew fast, or what it was just before."""
         self._least_s = float("inf")
@@ -159,7 +166,12 @@ class Window:
         width that is too much. A ceiling for each of those would come down to one request at a time, and stay."""
         return 0 < self.median_s < STRAY * patience_s
 
+    def _is_late(self, middle_s: float) -> bool:
+        return self.late_s > max(LATE_S, LATE * middle_s)
+
     def _lets_in(self, latency_s: float) -> bool:
+        if self._is_late(self.median_s) and latency_s < PATIENCE * self._patience_s:
+            return True
         if latency_s > PATIENCE * self._patience_s and latency_s > AS_BEST * self._least_s:
             return False
         if self._best_s and latency_s > DOUBLED * self._best_s:
@@ -181,6 +193,11 @@ class Window:
         speed = len(self._latencies) / max(now - self._looked_at, 1e-9)
         if self._settling:
             self._settling = False
+            return
+        if self._is_late(middle_s):
+            self._before_s = self._cut_median_s = 0.0
+            if full and not self._growing_fast and self._patience_s == float("inf"):
+                self._growing_fast, self._pace = True, AGAIN
             return
         if not self._growing_fast and self._cut_for_latency(middle_s, now):
             return

@@ -282,10 +282,13 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
     """While the lanes play: show the run now and then, to other processes too; set the log's pace by the replies."""
     pace, directory = Pace(), session.options.directory
 
+    loop = asyncio.get_running_loop()
+
     async def watch() -> None:
         for look in count(1):
+            due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
-            _keep_pace(session)
+            _keep_pace(session, loop.time() - due)
             view = view_of(session.jobs, session.desk, session.resolved.sweep, pace, session.spent_before)
             show(view)
             if look % PUBLISH_EVERY == 0:
@@ -300,9 +303,11 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             withdraw(directory)
 
 
-def _keep_pace(session: Session) -> None:
-    """A row may wait for company a tenth of the time that the fastest lane's replies take."""
+def _keep_pace(session: Session, late_s: float) -> None:
+    """A row may wait for company a tenth of the time that the fastest replies take; lanes hear how late we are."""
     assert session.desk is not None
+    for lane in session.desk.lanes.values():
+        lane.late(late_s)
     medians = [lane.stats().median_latency_s for lane in session.desk.lanes.values()]
     known = [median for median in medians if median > 0]
     if known:

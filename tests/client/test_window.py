@@ -153,3 +153,16 @@ def test_after_an_outage_it_goes_on_from_half_or_from_all_where_a_rate_paces_it(
             window.refused(sent_at=now + i, now=now + i)
         window.restart(now + 30.0, paced=paced)
         assert window.size == before * part
+
+
+def test_replies_that_are_slow_because_of_our_own_process_close_nothing() -> None:
+    sizes = {}
+    for late in (0.0, 0.2):
+        window, now = Window(500), 0.0
+        for _ in range(40):
+            latency_s = max(0.05, window.size / 600)  # 600 replies a second, however many are in flight
+            window.late_s = late * latency_s
+            now = round_trip(window, start=now, latency_s=latency_s)
+        sizes[late] = window.size
+    assert sizes[0.0] < 250
+    assert sizes[0.2] == 500
