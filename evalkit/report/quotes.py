@@ -7,6 +7,7 @@ Source: Table 7 and D.2 of the CostBench paper, which have it for four kinds.
 """
 
 import shlex
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,7 +224,11 @@ def _grows(name: str) -> Find:
         from evalkit.env.costbench.score import walked
 
         facts = [move.facts for move in played]
-        return next(((i, 0) for i in range(len(facts)) if getattr(walked(instance, facts[: i + 1]), name)), None)
+        # What a walk counts never falls, so a search by halves finds the place: not a walk for every step.
+        place = bisect_left(
+            range(len(facts)), 1, key=lambda at: int(getattr(walked(instance, facts[: at + 1]), name) > 0)
+        )
+        return (place, 0) if place < len(facts) else None
 
     return find
 

@@ -104,7 +104,7 @@ def _opening(move: Move, system_before: str, most: int) -> Iterator[Part]:
         if message.role == "system" and _system(move) == system_before:
             yield Part(kind="read", title="system", text="(as before)")
         else:
-            yield _message(message, (), most)
+            yield _message(message, {}, most)
     yield Part(kind="read", title="tools", text=bounded(tools, most))
 
 
@@ -131,7 +131,8 @@ def _turn(move: Move, most: int) -> Iterator[Part]:
         yield Part(kind="warning", title="no reply", text="The provider refused this request.")
         return
     yield from _said(move.reply, most)
-    yield from (_message(message, move.reply.calls, most) for message in move.messages)
+    names = _names(move.reply.calls)
+    yield from (_message(message, names, most) for message in move.messages)
     if move.offered_next is not None:
         yield Part(kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most))
     yield Part(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND))
@@ -173,7 +174,12 @@ def _pretty(arguments: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if same and isinstance(value, dict) and value else arguments
 
 
-def _message(message: Message, calls: Sequence[ToolCall], most: int) -> Part:
-    name = next((call.name for call in calls if call.id == message.call_id), "") if message.role == "tool" else ""
+def _names(calls: Sequence[ToolCall]) -> Mapping[str, str]:
+    """The tool that each id calls: the first one, where a model gives an id twice."""
+    return {call.id: call.name for call in reversed(calls)}
+
+
+def _message(message: Message, names: Mapping[str, str], most: int) -> Part:
+    name = names.get(message.call_id, "") if message.role == "tool" else ""
     title = f"{message.role} {bounded(name, 80)}".strip()
     return Part(kind="read", title=title, text=bounded(message.text, most))

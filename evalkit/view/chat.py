@@ -98,14 +98,17 @@ def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
     """(what the chat begins with, its turns). A chat that is begun again is part of the turn before."""
     opening: list[PartView] = []
     turns: list[TurnView] = []
-    into = opening
+    into, used = opening, set[str]()
     for part in parts:
         if part.kind == "turn" and part.move is not None:
             into = []
-            row = part.move.row
+            row, place = part.move.row, f"p{part.move.period}t{part.move.turn}"
+            # A period that was restarted, or a refused request, has the place of an earlier turn.
+            anchor = f"{place}s{row['step']}" if place in used else place
+            used.add(anchor)
             turns.append(
                 TurnView(
-                    anchor=f"p{part.move.period}t{part.move.turn}" + (f"s{row['step']}" if _again(turns, part) else ""),
+                    anchor=anchor,
                     title=f"turn {part.move.turn}",
                     numbers=f"step {row['step']} · {_numbers([row])}",
                     parts=into,
@@ -115,12 +118,6 @@ def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
             folded = part.title in FOLDED and len(part.text) > len("(as before)")
             into.append(PartView(kind=part.kind, title=part.title, text=part.text, folded=folded))
     return opening, turns
-
-
-def _again(turns: Sequence[TurnView], part: Part) -> bool:
-    """Whether a turn has the place of an earlier one: a period that was restarted, or a refused request."""
-    assert part.move is not None
-    return any(turn.anchor == f"p{part.move.period}t{part.move.turn}" for turn in turns)
 
 
 def _numbers(rows: Sequence[Mapping[str, int | float]], *, turns: bool = False) -> str:

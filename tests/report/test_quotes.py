@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from evalkit.env.costbench import score
+from evalkit.env.costbench.score import Walk
 from evalkit.env.environment import outcomes
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.quotes import BOUND, Quote, error_kinds, quotes, quotes_table
+from evalkit.report.moves import Move
+from evalkit.report.quotes import BOUND, KINDS, Quote, error_kinds, quotes, quotes_table
 from evalkit.store.manifest import Manifest, ManifestInstance, ManifestPack, ManifestSuite
 from evalkit.store.replies import encode_reply
 from tests.play import Episode, kit, play, policy
@@ -158,3 +161,19 @@ def test_a_hostile_call_stays_one_bounded_line() -> None:
     assert len(row["said"]) < 2 * BOUND
     assert row["said"].endswith(f"{len(' '.join(said.split())) - BOUND:,} more characters")
     assert row["command"] == "evalkit show 'runs/my run' 0123 --period 2"
+
+
+def test_the_first_repeated_call_of_a_long_episode_is_found_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, first = 1_000, 700
+    walks: list[int] = []
+
+    def walked(_: object, facts: Sequence[object]) -> Walk:
+        walks.append(len(facts))
+        return Walk(repeated=max(0, len(facts) - first))
+
+    monkeypatch.setattr(score, "walked", walked)
+    played = [Move(row={}, period=0, turn=0, opening=(), offered=(), reply=None, facts={}) for _ in range(steps)]
+    kind = next(one for one in KINDS if one.name == "repeated call")
+    assert kind.find(None, played) == (first, 0)
+    assert kind.find(None, played[:first]) is None
+    assert len(walks) < 50

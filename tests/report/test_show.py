@@ -1,14 +1,16 @@
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.report.moves import Move
 from evalkit.report.show import EpisodeKey, find_episode, replayed, trajectory_of
 from evalkit.report.terminal import print_trajectory
-from evalkit.report.trajectory import Trajectory
+from evalkit.report.trajectory import Trajectory, trajectory_parts
 from evalkit.store.reader import ReplayRow
 from evalkit.store.record import StepRecord
 from evalkit.store.schema import steps_table
@@ -189,3 +191,37 @@ def test_arguments_are_shown_as_they_are(arguments: str, text: str) -> None:
 def test_an_empty_reply_is_shown_as_one() -> None:
     found = trajectory(rows(MANIFEST, "gpt", "s", "i1", 0, [say("")]))
     assert texts(found, "said") == [("agent", "(an empty reply, finish stop)")]
+
+
+class Calls(tuple[ToolCall, ...]):
+    """Counts how often it is gone through."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        Calls.looks += 1
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[ToolCall]:
+        Calls.looks += 1
+        return iter(self[::-1])
+
+
+def test_a_reply_of_many_calls_is_not_searched_for_every_answer() -> None:
+    many = 2_000
+    made = Calls(ToolCall(id=f"c{i % (many // 2)}", name=f"tool{i}", arguments="{}") for i in range(many))
+    row = {"step": 0, "period": 0, "turn": 0, "tokens_in": 1, "tokens_out": 1, "cost": 1, "latency_s": 0.1}
+    move = Move(
+        row=row,
+        period=0,
+        turn=0,
+        opening=(),
+        offered=(),
+        reply=Reply(calls=made),
+        facts={},
+        messages=tuple(Message(role="tool", text="x", call_id=call.id) for call in made[: many // 2]),
+    )
+    Calls.looks = 0
+    titles = [part.title for part in trajectory_parts([move]) if part.kind == "read"]
+    assert titles == [f"tool tool{i}" for i in range(many // 2)]
+    assert Calls.looks < 10
