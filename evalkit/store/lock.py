@@ -1,4 +1,9 @@
-"""One writer a run: a lock that the kernel takes back when its holder dies, with a note saying who holds it."""
+"""One writer a run: locks that the kernel takes back when their holder dies, with a note saying who holds them.
+
+Two are taken: of the run's directory itself, which nobody can delete without deleting the run, and of the file `lock`,
+which holds the note. The file's keeps out those who look at nothing else, and is all there is on a file system that
+locks no directories.
+"""
 
 import fcntl
 import os
@@ -6,19 +11,19 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
 
-from evalkit.errors import RunError
+from evalkit.errors import RunError, StorageError
 from evalkit.store.disk import make_directories, storage_errors
 
 FILE = "lock"
 
 _TRIES = 5
 _PAUSE_S = 0.02
-"""Somebody who only looks whether the lock is held (`holder`) holds it for a moment himself."""
+"""Somebody who only looks whether a lock is held (`holder`) holds it for a moment himself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,53 +36,151 @@ class Holder:
     """Wall time, seconds since 1970."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Hold:
+    """A run that is held for writing."""
+
+    run: Path
+    me: Holder
+    _directory: int = field(repr=False)
+    """Descriptor of the run's directory."""
+    _locked: bool = field(repr=False)
+    """Whether the directory itself is locked; if not, the file is all there is."""
+    _file: int = field(repr=False)
+
+    def check(self) -> None:
+        """Make sure that the run is still held: called before each commit, and costs two looks at names.
+
+        A file `lock` that was deleted or replaced is put back where the directory is locked. Raises StorageError where
+        it is not, and where the directory has another name or is gone: then another process may write.
+        """
+        if not _same(self.run, self._directory):
+            raise StorageError(
+                f"{self.run} was moved or deleted while it was being written. Nothing more is written. Put the "
+                "directory back, then start the same command again; what was durable before is valid."
+            )
+        path = self.run / FILE
+        if _same(path, self._file):
+            return
+        if not self._locked:
+            raise StorageError(
+                f"{path} was deleted or replaced while the run was being written, so another process may write it too. "
+                "Nothing more is written. See that no other process does, then start the same command again; what was "
+                "durable before is valid."
+            )
+        with storage_errors(path):
+            fresh = _open(path)
+        os.close(self._file)
+        self._file = fresh
+        if _seize(fresh, path):
+            _sign(fresh, path, self.me)
+
+    def close(self) -> None:
+        """Give the locks back."""
+        os.close(self._file)
+        os.close(self._directory)
+
+
 @contextmanager
-def hold_run(run: Path) -> Iterator[Holder]:
+def hold_run(run: Path) -> Iterator[Hold]:
     """Be the only writer of a run for as long as the context lasts; creates the directory if need be.
 
     Raises RunError naming the other holder's host and pid (nothing is written then), StorageError where the directory
-    cannot be written. The lock of a dead process is no lock. The file stays: deleting it would let two writers in.
+    cannot be written. The lock of a dead process is no lock. Whether somebody deletes or replaces the file `lock` does
+    not matter.
     """
     make_directories(run)
     path = run / FILE
-    with storage_errors(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with storage_errors(run):
+        directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+    opened = [directory]
     try:
-        if not _seize(descriptor, path):
-            raise RunError(_refusal(run, _read(path)))
-        me = Holder(host=socket.gethostname(), pid=os.getpid(), started_at=time.time())
+        locked = _seize_directory(directory)
         with storage_errors(path):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, _note(me), 0)
-        yield me
+            file = _open(path)
+        opened.append(file)
+        if locked is False or not _seize(file, path):
+            raise RunError(_refusal(run, _read(path)))
+        # Between opening and locking it may have been replaced: then somebody else may hold what replaced it.
+        if not locked and not _same(path, file):
+            raise RunError(_refusal(run, None))
+        me = Holder(host=socket.gethostname(), pid=os.getpid(), started_at=time.time())
+        _sign(file, path, me)
+        hold = Hold(run=run, me=me, _directory=directory, _locked=bool(locked), _file=file)
+        opened.clear()
     finally:
-        os.close(descriptor)  # gives the lock back
+        for descriptor in opened:
+            os.close(descriptor)
+    try:
+        yield hold
+    finally:
+        hold.close()
 
 
 def holder(run: Path) -> Holder | None:
     """Who is writing the run at this moment; None if nobody is, or if he has not signed yet."""
     path = run / FILE
+    return _read(path) if _held(run) or _held(path) else None
+
+
+def _held(path: Path) -> bool:
+    """Whether somebody holds the lock of a file or directory."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
-        return None
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return _read(path)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks of this kind
+        return False
     finally:
         os.close(descriptor)
-    return None
+    return False
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def _same(path: Path, descriptor: int) -> bool:
+    """Whether the name still stands for the open file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    mine = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
 
 def _seize(descriptor: int, path: Path) -> bool:
+    with storage_errors(path):
+        return _tried(descriptor)
+
+
+def _seize_directory(descriptor: int) -> bool | None:
+    """Whether the directory's lock could be taken; None on a file system that has none for directories."""
+    try:
+        return _tried(descriptor)
+    except OSError:
+        return None
+
+
+def _tried(descriptor: int) -> bool:
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_PAUSE_S)
-        with storage_errors(path), suppress(BlockingIOError):
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     return False
+
+
+def _sign(descriptor: int, path: Path, me: Holder) -> None:
+    with storage_errors(path):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _note(me), 0)
 
 
 def _note(me: Holder) -> bytes:
@@ -88,7 +191,7 @@ def _read(path: Path) -> Holder | None:
     try:
         value = orjson.loads(path.read_bytes())
         return Holder(host=str(value["host"]), pid=int(value["pid"]), started_at=float(value["started_at"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

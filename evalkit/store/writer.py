@@ -25,7 +25,7 @@ from evalkit.store import disk
 from evalkit.store.commit import Load, commit
 from evalkit.store.compact import Tail, discard, merge_ledger, waiting_tails
 from evalkit.store.compactor import Compactor
-from evalkit.store.lock import hold_run
+from evalkit.store.lock import Hold, hold_run
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
 from evalkit.store.segment import (
@@ -64,7 +64,7 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
     if segments are missing (nothing is changed then), StorageError if the disk refuses; also on leaving, because rows
     that nobody waited for may be lost.
     """
-    with hold_run(run):
+    with hold_run(run) as hold:
         steps, ledger = lay_out(run, "steps"), lay_out(run, "ledger")
         for where, what in (*steps.flaws, *ledger.flaws):
             raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
@@ -75,7 +75,7 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
         discard((*steps.covered, *ledger.covered))
         if len(ledger.segments) > MANY_LEDGERS:
             merge_ledger(run, ledger.segments, steps_segments=steps.next)
-        store = Store(run, session=session, next_steps=steps.next, next_ledger=ledger.next, inline=inline)
+        store = Store(hold, session=session, next_steps=steps.next, next_ledger=ledger.next, inline=inline)
         store.adopt(waiting_tails(steps.segments))
         failing = True
         try:
@@ -109,8 +109,8 @@ class _Group:
 class Store:
     """See `open_store`."""
 
-    def __init__(self, run: Path, *, session: str, next_steps: int, next_ledger: int, inline: bool) -> None:
-        self._run, self._session, self._inline = run, session, inline
+    def __init__(self, hold: Hold, *, session: str, next_steps: int, next_ledger: int, inline: bool) -> None:
+        self._hold, self._run, self._session, self._inline = hold, hold.run, session, inline
         self._next_steps, self._next_ledger = next_steps, next_ledger
         self._loop = asyncio.get_running_loop()
         self._group = _Group()
@@ -125,7 +125,7 @@ class Store:
         self._closed = False
         self._writer = ThreadPoolExecutor(1, "evalkit-writer")
         self._helper = ThreadPoolExecutor(1, "evalkit-compactor")
-        self._compactor = Compactor(run, self._loop, partial(self._start, self._helper), self._fail)
+        self._compactor = Compactor(hold.run, self._loop, partial(self._start, self._helper), self._fail)
         self._compactor.ledger_segments = next_ledger
 
     def append(self, record: StepRecord) -> None:
@@ -218,9 +218,13 @@ class Store:
         group = self._group
         if group.rows or group.entries or group.lines:
             load = self._load(group)
-            commit(self._run, load)
+            self._commit(load)
             self._written(group, load)
         self._compactor.finish()
+
+    def _commit(self, load: Load) -> None:
+        self._hold.check()
+        commit(self._run, load)
 
     def _refuse(self) -> None:
         if self._failure is not None:
@@ -258,7 +262,7 @@ class Store:
         with self._or_fail():
             load = self._load(group)
         self._group, self._timer = _Group(), None
-        job = self._start(self._writer, partial(commit, self._run, load))
+        job = self._start(self._writer, partial(self._commit, load))
         self._writing = group, load, job
         job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settle))
 

@@ -1,15 +1,24 @@
+import asyncio
+import errno
+import fcntl
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from evalkit.errors import RunError
-from evalkit.store.lock import hold_run, holder
+from evalkit.errors import RunError, StorageError
+from evalkit.store.lock import FILE, hold_run, holder
+from evalkit.store.writer import open_store
+from tests.logs import a_step
 
 HOLD = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from evalkit.store.lock import hold_run
 with hold_run(Path(sys.argv[1])):
@@ -46,11 +55,98 @@ def test_the_lock_of_a_killed_process_is_no_lock(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with start_holder(run) as child:
         child.kill()
-    with hold_run(run) as me:
-        assert me.pid == os.getpid()
-        assert holder(run) == me
+    with hold_run(run) as hold:
+        assert hold.me.pid == os.getpid()
+        assert holder(run) == hold.me
 
 
 def test_the_same_process_cannot_write_a_run_twice(tmp_path: Path) -> None:
     with hold_run(tmp_path), pytest.raises(RunError, match=str(os.getpid())), hold_run(tmp_path):
         pass
+
+
+Change = Callable[[Path], None]
+
+
+def delete(lock: Path) -> None:
+    lock.unlink()
+
+
+def replace(lock: Path) -> None:
+    lock.with_name("other").write_bytes(lock.read_bytes())
+    lock.with_name("other").replace(lock)
+
+
+@pytest.mark.parametrize("change", [delete, replace])
+def test_a_second_process_is_refused_although_the_file_is_gone(tmp_path: Path, change: Change) -> None:
+    run = tmp_path / "run"
+    with start_holder(run) as child:
+        change(run / FILE)
+        with pytest.raises(RunError, match="is being written"), hold_run(run):
+            pass
+        assert child.stdin is not None
+        child.stdin.close()
+    with hold_run(run):
+        pass
+
+
+def test_a_writer_puts_its_note_back_at_the_next_commit(tmp_path: Path) -> None:
+    async def go() -> None:
+        with open_store(tmp_path, session="s") as store:
+            (tmp_path / FILE).unlink()
+            store.append(a_step(step=0))
+            await store.durable()
+            found = holder(tmp_path)
+            assert found is not None
+            assert found.pid == os.getpid()
+
+    asyncio.run(go())
+    assert holder(tmp_path) is None
+
+
+def test_a_directory_that_was_moved_is_written_no_more(tmp_path: Path) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+
+    async def go() -> None:
+        with open_store(run, session="s") as store:
+            run.rename(other)
+            run.mkdir()
+            store.append(a_step(step=0))
+            with pytest.raises(StorageError, match="moved or deleted"):
+                await store.durable()
+
+    with pytest.raises(StorageError, match="moved or deleted"):
+        asyncio.run(go())
+    assert list(run.iterdir()) == []
+
+
+@pytest.fixture
+def no_directory_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that locks files alone, as NFS does."""
+    lock = fcntl.flock
+
+    def flock(file: int | IO[bytes], how: int) -> None:
+        if isinstance(file, int) and stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EBADF, "no lock of a directory")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.usefixtures("no_directory_locks")
+@pytest.mark.parametrize("change", [delete, replace])
+def test_where_directories_have_no_locks_a_writer_stops_when_its_file_is_gone(tmp_path: Path, change: Change) -> None:
+    async def go() -> None:
+        with open_store(tmp_path, session="s") as store:
+            with pytest.raises(RunError, match=str(os.getpid())), hold_run(tmp_path):
+                pass
+            store.append(a_step(step=0))
+            await store.durable()
+            change(tmp_path / FILE)
+            store.append(a_step(step=1))
+            with pytest.raises(StorageError, match="deleted or replaced"):
+                await store.durable()
+
+    with pytest.raises(StorageError, match="deleted or replaced"):
+        asyncio.run(go())
+    assert len(list((tmp_path / "tail").glob("*.parquet"))) == 1

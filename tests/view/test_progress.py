@@ -32,9 +32,9 @@ def test_a_writer_is_shown_with_texts_made_safe(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_has_gone_silent_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with hold_run(tmp_path) as me:
-        publish(tmp_path, {**STATE, "at": me.started_at + 1})
-        monkeypatch.setattr(module.time, "time", lambda: me.started_at + 31)
+    with hold_run(tmp_path) as hold:
+        publish(tmp_path, {**STATE, "at": hold.me.started_at + 1})
+        monkeypatch.setattr(module.time, "time", lambda: hold.me.started_at + 31)
         assert progress(tmp_path)["silent_s"] == 30
 
 
