@@ -40,7 +40,27 @@ examples:
 
 def entry() -> NoReturn:
     """The `evalkit` command."""
+    open_missing_descriptors()
     sys.exit(main(sys.argv[1:]))
+
+
+def open_missing_descriptors() -> None:
+    """Open on the null device what of the descriptors 0 to 2 the caller has closed (`evalkit run >&-`).
+
+    Else the next files and sockets that are opened get these numbers, and are taken for standard input and output.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened == number:
+                os.set_inheritable(number, True)
+            else:
+                os.dup2(opened, number)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def main(argv: Sequence[str]) -> int:

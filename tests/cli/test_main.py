@@ -115,3 +115,22 @@ def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> N
     late = f"(sleep 0.3; {sys.executable} -m evalkit {argv}) | true"
     ran = subprocess.run(["bash", "-c", late], capture_output=True, text=True, timeout=60, check=True)
     assert (ran.stdout, ran.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_missing_descriptors_are_the_null_device(here: Path, spec: Path, closed: str) -> None:
+    evalkit = f"{shlex.quote(sys.executable)} -m evalkit"
+    calls = (f"run {spec.name} --dir run", "status run", "sql run 'from cells' --csv")
+    words = " && ".join(f"{evalkit} {one} {closed}" for one in calls)
+    ran = subprocess.run(["sh", "-c", words], cwd=here, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+    assert ("agent" in ran.stdout) is (">&-" not in closed.split())
+    # A file of the run that had got a descriptor's number would hold what was printed.
+    assert subprocess.run([sys.executable, "-m", "evalkit", "verify", "run"], cwd=here, check=False).returncode == 0
+
+
+def test_a_message_that_nobody_can_read_still_has_its_exit_code(here: Path) -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -m evalkit status nowhere 2>&-"], cwd=here, check=False
+    )
+    assert ran.returncode == 2
