@@ -5,6 +5,7 @@ Whoever can reach the loopback can read the pages: they show what the run direct
 
 import asyncio
 import logging
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -51,6 +52,9 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 TYPES = {STYLE: "text/css", **dict.fromkeys((SCRIPT, LIVE, VEGA), "text/javascript")}
+
+_NAMED = re.compile(rf"({re.escape(HOST)}|localhost)(:\d{{1,5}})?", re.ASCII | re.IGNORECASE)
+"""The `Host` of a request for this server: nothing else, such as a user's name in front, belongs there."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -119,8 +123,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
-    name, _, _ = request.host.rpartition(":") if ":" in request.host else (request.host, "", "")
-    if name.lower() not in (HOST, "localhost"):
+    if _NAMED.fullmatch(request.host) is None:
         return _message(403, "Refused", f"This server answers to {HOST} and localhost alone.")
     if request.method not in ("GET", "HEAD"):
         return _message(405, "Refused", "Pages are read, never written.")

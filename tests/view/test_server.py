@@ -84,7 +84,10 @@ def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
     async def play() -> None:
         async with client(Shelf([run])) as (url, get):
             port = url.rpartition(":")[2]
-            for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "[::1]:80", ""):
+            names = ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "[::1]:80", "")
+            users = (f"evil.example@127.0.0.1:{port}", f"a:b@localhost:{port}", "a@localhost", "localhost:80:80")
+            ports = ("localhost:", "localhost:x", "127.0.0.1:80#", "127.0.0.1:80/", "localhost:\u0661")
+            for host in (*names, *users, *ports):
                 said = await get("/run/shown/", Host=host)
                 assert said.status in (400, 403), host
                 assert "scheduling" not in said.text
