@@ -23,7 +23,7 @@ SECONDS = 8.0
 
 def plan(args: argparse.Namespace) -> int:
     """Print the plan; with `--budget`, also what to play for it."""
-    resolved = resolve(sweep_of(args))
+    resolved = _as_frozen(resolve(sweep_of(args)))
     known = _known(args, resolved)
     amount = resolved.sweep.budget if args.budget is not None else None
     if amount is not None:
@@ -49,6 +49,17 @@ def plan(args: argparse.Namespace) -> int:
     else:
         print(f"\nNext: {program()} run {shlex.quote(args.sweep)}")
     return 0
+
+
+def _as_frozen(resolved: Resolved) -> Resolved:
+    """The sweep as the run that it would go on with has frozen it."""
+    own = Path("runs") / resolved.sweep.name
+    if not (own / FILE).exists():
+        return resolved
+    from evalkit.run.keeping import kept
+    from evalkit.store.manifest import read_manifest
+
+    return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
 
 
 def _known(args: argparse.Namespace, resolved: Resolved) -> Known:

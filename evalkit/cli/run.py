@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def announce(lines: Sequence[str]) -> None:
-    """Say on standard error what a repair gives up."""
+    """Say on standard error what a repair gives up, and what the run keeps of its own."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)
 

@@ -113,7 +113,7 @@ def _words(found: Status) -> list[str]:
     lines = [f"{found.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
     if ended < planned:
         lines.append(_finish(found))
-    return lines
+    return [*lines, *found.kept]
 
 
 def _finish(found: Status) -> str:

@@ -116,6 +116,9 @@ class Environment(Generic[InstanceT, StateT]):
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
     """How many tools a request of the instance offers at most: providers bound it."""
+    later_texts: Mapping[str, str] = field(default_factory=dict)
+    """Of `texts`, those that are younger than the environment, each with what a pack says that was frozen without it:
+    such a run goes on byte for byte as it began."""
 
 
 def fill(template: str, **values: object) -> str:

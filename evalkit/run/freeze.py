@@ -20,10 +20,11 @@ from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
 from evalkit.run.distinct import shared
 from evalkit.run.expressible import Offer, check_offer, check_words, marks_of, offer_of
+from evalkit.run.keeping import kept
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, Sweep
-from evalkit.spec.packs import STANDARD, read_pack
+from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import expand, suite_digest
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
 
@@ -135,8 +136,8 @@ def _agent(
         if not _plays(spec, endpoint, name):
             continue
         env: Environment[Any, Any] = ENVIRONMENTS[name]
-        pack = read_pack(spec.prompts, name, variant(spec))
-        packs.setdefault(pack.digest, ManifestPack(name=pack.name, digest=pack.digest, texts=dict(pack.texts)))
+        pack = read_pack(spec.prompts, name, variant(spec.tags))
+        packs.setdefault(pack.digest, _frozen(pack, spec, name))
         chosen[name] = pack.digest
         if pack.name != STANDARD or len(chosen) == 1:  # of a pack that says something of some environments only
             pack_name = pack.name
@@ -168,6 +169,20 @@ def _agent(
         marks=tuple(marks) + (("no price known",) if price is None else ()),
         price=None if price is None else price_fields(price),
         price_source="" if endpoint is None else endpoint.model.price_source,
+    )
+
+
+def _frozen(pack: Pack, spec: AgentSpec, environment: str) -> ManifestPack:
+    own = frozenset[str]()
+    if pack.name != STANDARD:
+        keys = keys_of(spec.prompts, environment)
+        own = keys[""] | keys.get(variant(spec.tags), frozenset())
+    return ManifestPack(
+        name=pack.name,
+        digest=pack.digest,
+        texts=dict(pack.texts),
+        own=tuple(sorted(own)),
+        file=pack.name != STANDARD and is_file(spec.prompts),
     )
 
 
@@ -219,8 +234,9 @@ def price_fields(price: Price) -> dict[str, int]:
 def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
     """The run's manifest extended by what the spec now asks for. Raises RunError naming each conflict.
 
-    Prices stay as they were frozen; agents and suites that the spec no longer names stay in the run.
+    Prices, texts and order stay as they were frozen; agents and suites that the spec no longer names stay in the run.
     """
+    new = kept(old, new)
     differing = conflicts(old, new)
     if differing:
         raise RunError(
@@ -256,7 +272,7 @@ def united(old: Manifest, new: Manifest) -> Manifest:
         replicates=max(old.replicates, new.replicates),
         agents=agents,
         suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
-        packs={**old.packs, **new.packs},
+        packs={**new.packs, **old.packs},
     )
 
 

@@ -32,7 +32,7 @@ class RunOptions:
     launch: Launch | None = None
     """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
     announce: Callable[[Sequence[str]], None] | None = None
-    """Is told what a repair gives up, before anything is changed."""
+    """Is told, in lines, what a repair gives up, before anything is changed, and which words the run keeps."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.run.forecast import Expected, Forecast, Range, alone, make_priors, read_priors
+from evalkit.run.keeping import reworded
 from evalkit.run.money import accounts, spent
 from evalkit.run.resume import Held, Holdings, read_holdings
 from evalkit.run.stand_in import admitted
@@ -71,6 +72,8 @@ class Status:
     """Seconds to finish, by lane, of lanes that owe something and whose rate is known."""
     open_sessions: int
     """Sessions that have neither closed nor been charged for their crash, the present one included."""
+    kept: tuple[str, ...] = ()
+    """What the run keeps of its own though evalkit has changed since it began, in lines."""
 
     @property
     def to_finish(self) -> Range:
@@ -105,6 +108,7 @@ class Status:
             },
             "to_finish_usd": _usd(self.to_finish),
             "seconds_left": self.seconds_left,
+            "kept": list(self.kept),
             "cells": [_cell_json(cell) for cell in self.cells],
         }
 
@@ -158,6 +162,7 @@ def read_status(directory: Path) -> Status:
         spent=spent(holdings.cost, books.values()),
         lane_seconds=lane_seconds,
         open_sessions=sum(not one.closed for one in books.values()),
+        kept=tuple(reworded(manifest)),
     )
 
 

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from evalkit.run.ending import outcome_of
 from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved, merge, worker_name
 from evalkit.run.jobs import make_jobs
+from evalkit.run.keeping import kept, reworded
 from evalkit.run.money import WorstCase, accounts, open_row, settle_crashes, spent_below
 from evalkit.run.outcome import Outcome
 from evalkit.run.resume import order, read_holdings
@@ -50,6 +52,10 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     check_keys(resolved, options.choice)
     old = _existing(directory)
     manifest = resolved.manifest if old is None else merge(old, resolved.manifest, str(directory))
+    if old is not None:
+        resolved = replace(resolved, manifest=kept(old, resolved.manifest))
+        if options.announce is not None:
+            options.announce(reworded(manifest))
     loop = asyncio.get_running_loop()
     name = f"{worker_name()}:{time.time():.3f}"
     repaired = _repair(options) if options.repair and old is not None else ()

@@ -4,7 +4,7 @@ Limits, prices, keys, URLs, width, budget and deadline are no part of it: they m
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -31,9 +31,9 @@ def instance_digest(environment: str, line: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical([environment, defining])).hexdigest()[:32]
 
 
-def variant(agent: AgentSpec) -> str:
+def variant(tags: Collection[str]) -> str:
     """The variant of the prompt pack an agent reads: `reasoning` for agents tagged so, else empty."""
-    return REASONING if REASONING in agent.tags else ""
+    return REASONING if REASONING in tags else ""
 
 
 def agent_identity(agent: AgentSpec) -> str:
@@ -45,7 +45,7 @@ def agent_identity(agent: AgentSpec) -> str:
         "script": agent.script,
         "overrides": dict(agent.overrides),
         "notes": agent.notes,
-        "variant": variant(agent),
+        "variant": variant(agent.tags),
     }
     return hashlib.sha256(canonical(said)).hexdigest()[:32]
 

@@ -56,8 +56,23 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     missing = sorted(ENVIRONMENTS[environment].texts.keys() - texts.keys())
     if missing:
         raise UsageError(f"{path}: {environment} lacks {', '.join(missing)}.")
-    digest = hashlib.sha256(canonical([environment, texts])).hexdigest()[:32]
-    return Pack(name=STANDARD if texts == standard else path.stem, digest=digest, texts=texts)
+    return Pack(name=STANDARD if texts == standard else path.stem, digest=texts_digest(environment, texts), texts=texts)
+
+
+def texts_digest(environment: str, texts: Mapping[str, str]) -> str:
+    """Hex digest of resolved texts: a pack's identity in one environment."""
+    return hashlib.sha256(canonical([environment, texts])).hexdigest()[:32]
+
+
+def is_file(name_or_path: str) -> bool:
+    """Whether it names a user's own file, not one of evalkit's packs."""
+    return name_or_path.endswith(".toml")
+
+
+def keys_of(name_or_path: str, environment: str) -> Mapping[str, frozenset[str]]:
+    """The texts that the pack itself names, by variant (empty: plain); all others are `standard`'s. Raises as
+    `read_pack`."""
+    return {name: frozenset(texts) for name, texts in _texts(_find(name_or_path), environment).items()}
 
 
 def import_reference(repo: Path, wording: str = "") -> str:
@@ -72,7 +87,7 @@ def import_reference(repo: Path, wording: str = "") -> str:
 
 
 def _find(name: str) -> Path:
-    if name.endswith(".toml"):
+    if is_file(name):
         path = Path(name).expanduser()
         if not path.is_file():
             raise UsageError(f"There is no prompt pack {name}: no such file.")

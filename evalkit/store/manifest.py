@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from evalkit.env.environment import Kit, Pack
+from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.disk import make_directories, write_durably
 
@@ -47,6 +48,10 @@ class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     digest: str
     texts: Mapping[str, str]
+    own: tuple[str, ...] = ()
+    """Keys of the texts that the pack itself names; the others are `standard`'s."""
+    file: bool | None = None
+    """Whether it is a user's own file; None: the run began before this was noted."""
 
 
 class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +100,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it."""
         pack = self.packs[agent.packs[environment]]
-        return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=pack.texts), notes=agent.notes)
+        later = ENVIRONMENTS[environment].later_texts
+        texts = {**later, **pack.texts} if later else pack.texts
+        return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=texts), notes=agent.notes)
 
 
 def read_manifest(run: Path) -> Manifest:
