@@ -19,6 +19,7 @@ from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.events import course_of, terms_of, world_of
 from evalkit.env.costbench.ids import show_id
 from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import CHARGED
 from evalkit.env.costbench.score import score, units, walked
 from evalkit.env.costbench.solve import greedy_path
 from evalkit.env.costbench.step import TEXTS
@@ -41,8 +42,12 @@ OUTCOMES: Mapping[str, frozenset[str]] = {
 }
 """The reference's outcomes of a call and ours, where the names are not the same."""
 
+MALFORMED_KINDS = frozenset({"ok", "bad_id", "composite_inner_error"})
+"""What a golden row may call a composite's call with a malformed id, which the reference charges."""
+
 BESIDE = "call-beside-answer"
 AGAIN = "banned-name-of-no-tool"
+MALFORMED = "malformed-id-to-a-composite"
 LEAST_LENGTH = 3
 SEED = 42
 """The global seed, where a row names none."""
@@ -75,6 +80,8 @@ def metrics(row: Row, data: Path | None) -> Verdict:
     found = _calls_part(row, episode.facts, again) or parting(_compared(row), _ours(row, episode))
     if found:
         return differing(found)
+    if any(call.get("malformed") for one in episode.facts for call in one["calls"]):
+        return documented(MALFORMED)
     if again:
         return documented(AGAIN)
     return documented(BESIDE) if episode.beside else EQUAL
@@ -84,6 +91,7 @@ def instance_of(row: Row, data: Path) -> Instance:
     """What a row was played on: the query as it is imported, with the row's length and blocks."""
     block = MODES.get(row["block_mode"], row["block_mode"])
     settings = {"length": row["refinement_level"] + LEAST_LENGTH, "block": block, "blocks": row["block_num"]}
+    settings["malformed_ids"] = CHARGED
     return _load(data, row.get("global_seed", SEED), row["query_id"], tuple(settings.items()))
 
 
@@ -216,9 +224,12 @@ def _calls_part(row: Row, facts: Sequence[Facts], again: frozenset[int]) -> str:
         if len(golden) != len(calls):
             return f"turn {i + 1}: golden answers {len(golden)} calls, ours {len(calls)}"
         for said, call in zip(golden, calls, strict=True):
-            if one["turn"] not in again and call["outcome"] not in OUTCOMES.get(said["kind"], {said["kind"]}):
+            known = OUTCOMES.get(said["kind"], {said["kind"]})
+            # Whoever recorded it may have gone by the message, which names an error, or by what came of it.
+            malformed = call.get("malformed", False) and said["kind"] in MALFORMED_KINDS
+            if one["turn"] not in again and not malformed and call["outcome"] not in known:
                 return f"turn {i + 1}: golden {said['kind']}, ours {call['outcome']}"
-            charged = said["kind"] in ("ok", "banned") and said["cost_text"] is not None
+            charged = (malformed or said["kind"] in ("ok", "banned")) and said["cost_text"] is not None
             cost = round(100 * float(said["cost_text"])) if charged else None
             if call.get("cost") != cost:
                 return f"turn {i + 1}: cost: golden {cost} cents, ours {call.get('cost')}"

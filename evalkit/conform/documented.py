@@ -17,6 +17,11 @@ DOCUMENTED: Mapping[str, str] = {
         "a call in the reply that answers is not carried out and does not count; the reference, which does not carry "
         "it out either, counts it as a valid call of cost 0 and puts it into the agent's path"
     ),
+    "malformed-id-to-a-composite": (
+        "a composite that is called with a malformed id is refused free of charge; the reference, whose result then "
+        "does not begin with `[ERROR]`, charges it, puts it into the path and gives its output type. "
+        'malformed_ids = "charged" plays by that rule, as do the sweeps of the paper\'s tables'
+    ),
     "banned-name-of-no-tool": (
         "a banned name that no tool has is told the same sentence each time; the reference breaks on the second call "
         "and counts what it then says as a success. Path, cost and all other figures are the same"

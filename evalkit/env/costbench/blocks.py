@@ -157,7 +157,9 @@ def planned_blocks(instance: Instance, world: World) -> tuple[Block, ...]:
             f"for fewer, or make the suite with more: `evalkit queries import --alternatives {changes_wanted}`, "
             f"`evalkit generate costbench --block {instance.block} --blocks {changes_wanted}`."
         )
-    ranges = iter(removed_ranges(instance.generator, base, kinds.count("remove_tools"), world.length))
+    # As in the reference, the bound on sizes bounds their range even where it lies beyond the chain.
+    most = instance.max_tool_length if instance.control_tool_length else world.length
+    ranges = iter(removed_ranges(instance.generator, base, kinds.count("remove_tools"), most))
     changes = iter(range(len(kinds)))
     found = []
     for i, kind in enumerate(kinds):

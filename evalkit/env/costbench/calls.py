@@ -2,7 +2,8 @@
 
 Total over whatever a model may write: every call has a typed outcome, and `ok` is the good one. Only the final output
 type of a composite is gained, not what its components make in between. An id that is well formed but wrong passes and
-is carried on, as in the reference; a strict instance refuses wrong ids among those the user gave.
+is carried on, as in the reference; a strict instance refuses wrong ids among those the user gave. A malformed id is
+refused; where the instance says so, a composite that gets one is charged and gives its type, as in the reference.
 
 Numbers: a tool with dimension inputs settles the number of the preference; any other carries on the number of its first
 input that is not held at the start, and where there is none, the number that the current wishes come to.
@@ -18,6 +19,7 @@ from evalkit.env.arguments import Refusal, shown
 from evalkit.env.costbench.costs import show_cost
 from evalkit.env.costbench.ids import combinations, has_context, preference_number, show_id, split_values
 from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import CHARGED
 from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.repair import read_call
 from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type, criterion
@@ -27,6 +29,7 @@ OK = "ok"
 BANNED = "banned"
 FAILED = "failed"
 UNKNOWN_TOOL = "unknown_tool"
+BAD_ID = "bad_id"
 EXTRA_PARALLEL = "extra_parallel"
 NOT_EXECUTED = "not_executed"
 
@@ -81,6 +84,8 @@ class Done:
     """What it was charged; None: nothing."""
     gives: int = 0
     """The type it gave, as a bit."""
+    malformed: bool = False
+    """Whether it was charged and gave its type although an id given to it is malformed."""
 
 
 def make_desk(instance: Instance, world: World, texts: Mapping[str, str]) -> Desk:
@@ -122,6 +127,10 @@ def carry_out(desk: Desk, terms: Terms, have: int, query: Query, call: ToolCall)
     number = _number(desk, tool, have, query, call.arguments)
     if isinstance(number, Refusal):
         text = fill(desk.texts[f"results.{number.outcome}"], tool=tool.name, **number.values)
+        if _is_charged(desk, tool, number):
+            # The reference looks at the id when all components have run: it is then too late to refuse.
+            text = _process(desk, tool) + text + _cost(desk, cents)
+            return Done(outcome=OK, text=text, cents=cents, gives=tool.gives, malformed=True)
         return Done(outcome=number.outcome, text=text + _cost(desk, cents))
     return Done(outcome=OK, text=_made(desk, tool, number) + _cost(desk, cents), cents=cents, gives=tool.gives)
 
@@ -145,9 +154,14 @@ def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str)
         component = desk.specs.get(name, tool)
         number = _component_number(desk, component, {**values}, made, query)
         if isinstance(number, Refusal):
-            return number
+            return (_is_charged(desk, tool, number) and _strictly(desk, tool, values, query)) or number
         made[component.output] = number
     return _strictly(desk, tool, values, query) or number
+
+
+def _is_charged(desk: Desk, tool: ToolSpec, refusal: Refusal) -> bool:
+    """Whether a composite's call is charged and gives its type although an id given to it is malformed."""
+    return refusal.outcome == BAD_ID and tool.size > 1 and desk.instance.malformed_ids == CHARGED
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -186,7 +200,7 @@ def _component_number(
         return made[main]
     digits = [sign for sign in values[main] if sign in _DIGITS]
     if len(digits) != desk.digits:
-        return Refusal("bad_id", {"argument": main, "digits": desk.digits})
+        return Refusal(BAD_ID, {"argument": main, "digits": desk.digits})
     return int("".join(digits))
 
 
@@ -230,15 +244,19 @@ def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Quer
 def _made(desk: Desk, tool: ToolSpec, number: int) -> str:
     """What a call gave, in the pack's words."""
     world, texts = desk.world, desk.texts
-    process = fill(texts["results.process"], components=" -> ".join(tool.components)) if tool.size > 1 else ""
     kind, criteria = _stage(world, tool)
     return fill(
         texts[f"results.{kind}"],
-        process=process,
+        process=_process(desk, tool),
         criteria=criteria,
         type=tool.output,
         id=show_id(world.labels[tool.output], number, desk.digits),
     )
+
+
+def _process(desk: Desk, tool: ToolSpec) -> str:
+    """Which components a composite's call has run."""
+    return fill(desk.texts["results.process"], components=" -> ".join(tool.components)) if tool.size > 1 else ""
 
 
 def _stage(world: World, tool: ToolSpec) -> tuple[str, str]:

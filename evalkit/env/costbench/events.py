@@ -102,7 +102,7 @@ class Course:
 
 def world_of(instance: Instance) -> World:
     """The world an instance is played in."""
-    return make_world(instance.catalogue, instance.task, instance.length, instance.whole)
+    return make_world(instance.catalogue, instance.task, instance.length, instance.whole, instance.longest)
 
 
 def terms_of(instance: Instance) -> Terms:

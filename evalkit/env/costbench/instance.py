@@ -30,6 +30,7 @@ from evalkit.env.costbench.parameters import (
     MOST_EXAMPLE,
     NAME,
     PARAMETERS,
+    REFUSED,
     checked,
     example_by_rule,
     steps_by_rule,
@@ -37,7 +38,7 @@ from evalkit.env.costbench.parameters import (
 from evalkit.env.costbench.query import Query, Source
 from evalkit.env.costbench.search import check_size
 from evalkit.env.costbench.solve import optimum
-from evalkit.env.costbench.world import Terms, World, make_world
+from evalkit.env.costbench.world import MOST_LENGTH, Terms, World, make_world
 from evalkit.errors import UsageError, nearest
 from evalkit.seeds import Stream
 
@@ -62,7 +63,10 @@ _TRIES = 100  # draws of an alternative that wants the same as an earlier query 
 
 _OWN = ("query", "alternatives", "alternatives_seed", "costs", "schedule", "source")
 _STORED = ("id", "environment", "digest", "optimum")
-_PLAIN = ("distribution", "whole", "failures", "strict", "composites", "sequence")  # written where not the default
+_PLAIN = (  # written where not the default
+    *("distribution", "whole", "failures", "strict", "composites", "sequence"),
+    *("malformed_ids", "control_tool_length", "max_tool_length"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,6 +112,11 @@ class Instance:
     """Assistant messages at most."""
     strict: bool = False
     """Whether ids that the reference never checks (constants, context) must be the right ones."""
+    malformed_ids: str = REFUSED
+    """What becomes of a malformed id given to a composite tool: `refused`, or `charged` as in the reference."""
+    control_tool_length: bool = False
+    max_tool_length: int = MOST_EXAMPLE
+    """Composites stand for so many atomic tools at most, where `control_tool_length` says so."""
     example: bool = True
     composites: bool = True
     sequence: bool = True
@@ -117,6 +126,11 @@ class Instance:
     """Of the costs at the start, as the line says; empty: it says nothing."""
     optimum: int | None = None
     """Cents of the static plan, as the line says; None: it says nothing."""
+
+    @property
+    def longest(self) -> int:
+        """Atomic tools that a composite stands for at most."""
+        return self.max_tool_length if self.control_tool_length else MOST_LENGTH
 
 
 def load(line: Mapping[str, Any]) -> Instance:
@@ -137,7 +151,8 @@ def load(line: Mapping[str, Any]) -> Instance:
     task, split = values["task"], values["split"]
     _check_task(catalogue, task, split)
     _check_fit(catalogue, line, values)
-    world = make_world(catalogue, task, values["length"], values["whole"])
+    longest = values["max_tool_length"] if values["control_tool_length"] else MOST_LENGTH
+    world = make_world(catalogue, task, values["length"], values["whole"], longest)
     check_size(world)
     values["length"] = world.length
     values["steps"] = values["steps"] or steps_by_rule(world.length)
@@ -290,11 +305,12 @@ def _line(given: Mapping[str, Any], catalogue: Catalogue, place: int, seed: int)
 
 def _of_chain(catalogue: Catalogue, task: str) -> tuple[str, ...]:
     """Parameters that a task has no use for: a graph has the tools its catalogue says."""
-    return () if catalogue.tasks[task].graph is None else ("length", "whole")
+    none: tuple[str, ...] = ()
+    return none if catalogue.tasks[task].graph is None else ("length", "whole", "control_tool_length")
 
 
 def _world(instance: Instance) -> World:
-    return make_world(instance.catalogue, instance.task, instance.length, instance.whole)
+    return make_world(instance.catalogue, instance.task, instance.length, instance.whole, instance.longest)
 
 
 def _catalogue(value: object) -> tuple[Catalogue, str]:

@@ -22,6 +22,9 @@ LEAST_STEPS = 20
 
 _MOST_COST = 1e6
 
+REFUSED, CHARGED = "refused", "charged"
+"""What becomes of a malformed id that is given to a composite tool."""
+
 PARAMETERS: Mapping[str, Parameter] = {
     "catalogue": Parameter(kind=str, help="domain: a shipped catalogue's name, or a file .toml", default="travel"),
     "task": Parameter(kind=str, help="a task of the catalogue; all in turn where none is given", default=None),
@@ -59,6 +62,23 @@ PARAMETERS: Mapping[str, Parameter] = {
     ),
     "strict": Parameter(
         kind=bool, help="whether ids that the reference never checks must be the right ones", default=False
+    ),
+    "malformed_ids": Parameter(
+        kind=str,
+        help="a malformed id given to a composite tool: refused free of charge, or charged and its type given, as in "
+        "the reference",
+        default=REFUSED,
+        choices=(REFUSED, CHARGED),
+    ),
+    "control_tool_length": Parameter(
+        kind=bool, help="whether composite tools of more than max_tool_length atomic ones are left out", default=False
+    ),
+    "max_tool_length": Parameter(
+        kind=int,
+        help="atomic tools that a composite stands for at most, where control_tool_length says so",
+        default=8,
+        least=1,
+        most=MOST_LENGTH,
     ),
     "example": Parameter(
         kind=bool, help=f"worked example in the instructions; where not said, up to {MOST_EXAMPLE} tools", default=None

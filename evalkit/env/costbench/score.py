@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from evalkit.env.costbench import parameters
 from evalkit.env.costbench.distance import edit_distance, normalised
 from evalkit.env.costbench.events import (
     Course,
@@ -60,6 +61,8 @@ class Walk:
     """Of the conversation: the system's and the user's first, then all that followed."""
     fired: list[tuple[int, str]] = field(default_factory=list)
     """(turn, kind) of events."""
+    malformed: int = 0
+    """Charged calls of composites that were given a malformed id."""
     banned_again: bool = False
     """Whether a ban fell on a name that was banned already."""
     optimal: bool = True
@@ -91,6 +94,7 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
     complete_truth    1 if the truth was planned to its end
     plan_paths, plan_valid   complete paths that the visible plan writes out, and those of them that would do
     paths_possible, paths_whole   ways to cut the chain that tools are offered for, and all 2^(N-1) there are
+    malformed_charged  calls with a malformed id that were charged and gave their type, where the instance says so
     truth_change      normalised distance of the plan before any event and the truth
     """
     course = course_of(instance)
@@ -117,6 +121,8 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
     }
     if static and walk.goal:
         metrics["gap"] = (sum(walk.costs) - sum(course.costs)) / 100
+    if instance.malformed_ids == parameters.CHARGED:
+        metrics["malformed_charged"] = walk.malformed
     if not static:
         metrics["truth_change"] = normalised(course.scenarios[0].path, course.path)
     solved = walk.optimal and walk.goal
@@ -220,6 +226,7 @@ def follow(walk: Walk, at: Place, call: Mapping[str, Any]) -> None:
         return
     walk.path.append(name)
     walk.costs.append(call.get("cost", 0))
+    walk.malformed += bool(call.get("malformed"))
     if place is None or tool is None:
         walk.optimal = False
         return
@@ -287,8 +294,11 @@ def _value(instance: Instance, course: Course, walk: Walk) -> float:
 def _paths_possible(world: World) -> dict[str, float]:
     if not world.chain:
         return {}
-    whole = any(tool.size == world.length for tool in world.tools)
-    return {"paths_possible": 2 ** (world.length - 1) - (not whole), "paths_whole": 2 ** (world.length - 1)}
+    sizes = {tool.size for tool in world.tools}
+    ways = [1]
+    for length in range(1, world.length + 1):
+        ways.append(sum(ways[length - size] for size in sizes if size <= length))
+    return {"paths_possible": ways[-1], "paths_whole": 2 ** (world.length - 1)}
 
 
 def _plan(trajectory: Sequence[Facts]) -> dict[str, float]:

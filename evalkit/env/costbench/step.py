@@ -254,6 +254,8 @@ def _call_facts(state: State, call: ToolCall, done: Done) -> dict[str, Any]:
     facts: dict[str, Any] = {"tool": shown(call.name), "outcome": done.outcome}
     if done.cents is not None:
         facts["cost"] = done.cents
+    if done.malformed:
+        facts["malformed"] = True
     if done.gives & state.desk.world.goal:
         facts["goal"] = True
     return facts

@@ -5,7 +5,7 @@ A state is a set of types, held as the bits of an int; it only grows. In a chain
 gives, nothing in between. Source: specification, sections 1.2 to 1.6; B.2 of the paper.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -89,15 +89,16 @@ class Terms:
     """Places of tools that cannot be used: banned or hidden."""
 
 
-def make_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> World:
+def make_world(catalogue: Catalogue, task: str, length: int, whole: bool, longest: int = MOST_LENGTH) -> World:
     """The world of one task. `whole`: whether the tool that does everything at once is offered (the reference bans it).
+    `longest`: atomic tools that a composite stands for at most.
 
-    In a graph `length` and `whole` play no part. One value for equal arguments. Raises UsageError where the catalogue's
+    In a graph these three play no part. One value for equal arguments. Raises UsageError where the catalogue's
     names, which were compared for shorter chains, are not distinct at this length.
     """
     if catalogue.tasks[task].graph is not None:
         return _graph_world(catalogue, task)
-    return _chain_world(catalogue, task, length, whole)
+    return _chain_world(catalogue, task, length, whole, longest)
 
 
 def registry(catalogue: Catalogue, length: int) -> Iterator[tuple[str, int, int]]:
@@ -109,14 +110,14 @@ def registry(catalogue: Catalogue, length: int) -> Iterator[tuple[str, int, int]
     yield from ((name, length - 1, length - 1) for name in chained)
 
 
-def composite_spans(length: int, whole: bool) -> Iterator[tuple[int, int]]:
+def composite_spans(length: int, whole: bool, longest: int = MOST_LENGTH) -> Iterator[tuple[int, int]]:
     """(first, last) of every composite of one task, by size and then by first position."""
-    for size in range(2, length + 1 if whole else length):
+    for size in range(2, min(length if whole else length - 1, longest) + 1):
         yield from ((i, i + size - 1) for i in range(length - size + 1))
 
 
 @lru_cache(maxsize=256)
-def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> World:
+def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool, longest: int) -> World:
     chain = catalogue.chain
     assert chain is not None
     has_context = bool(catalogue.context) and task != catalogue.context
@@ -129,7 +130,8 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
     shadow = _chain_types(chain, catalogue.context, length)[1:] if has_context else []
     types = (*start, *own, *shadow)
     bit = {name: 1 << i for i, name in enumerate(types)}
-    spans = [*((i, i) for i in range(length)), *composite_spans(length, whole)]
+    composites = tuple(composite_spans(length, whole, longest))
+    spans = [*((i, i) for i in range(length)), *composites]
     tools = tuple(_span_tool(catalogue, task, length, span, bit) for span in spans)
     foreign: tuple[ToolSpec, ...] = ()
     if has_context:
@@ -150,7 +152,7 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
         goal_type=own[-1],
         tools=tools,
         foreign=foreign,
-        order=tuple(_order(catalogue, task, length, whole, place)),
+        order=tuple(_order(catalogue, task, length, composites, place)),
         place=place,
         labels=_labels(catalogue, task, length),
         dimensions=_dimension_keys(catalogue, task),
@@ -158,14 +160,20 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool) -> W
     )
 
 
-def _order(catalogue: Catalogue, task: str, length: int, whole: bool, place: Mapping[str, int]) -> Iterator[int]:
+def _order(
+    catalogue: Catalogue,
+    task: str,
+    length: int,
+    composites: Sequence[tuple[int, int]],
+    place: Mapping[str, int],
+) -> Iterator[int]:
     wanted = [*([catalogue.context] if catalogue.context and catalogue.context != task else []), task]
     chain = catalogue.chain
     assert chain is not None
     spans = [(name, i, j) for name, i, j in registry(catalogue, length) if name in wanted]
     for name in catalogue.tasks:
         if name in wanted:
-            spans += [(name, i, j) for i, j in composite_spans(length, whole)]
+            spans += [(name, i, j) for i, j in composites]
     for name, i, j in spans:
         found = place.get(tool_name(chain, name, length, i, j))
         if found is not None:
