@@ -1,15 +1,17 @@
 """A run as SQL: DuckDB views over its log, and over what is derived of it. Documented in `docs/sql.md`.
 
-`steps`, `log` and `calls` are read from the log's files as they lie there. `episodes` and `scores` are made by folding
-the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`).
+`steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and `scores` are
+made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`).
+A query reads these views and nothing else: it has neither the disk nor the network, and cannot change that.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from evalkit.errors import UsageError
+from evalkit.errors import RunError, UsageError
 from evalkit.report.cells import Cell
 from evalkit.report.rows import agent_table, cell_table, episode_table, instance_table
 from evalkit.store.manifest import read_manifest
@@ -17,6 +19,8 @@ from evalkit.store.manifest import read_manifest
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+    from evalkit.report.log_rows import LogRows
 
 ATTEMPTS = 4
 """How often a query is tried while the run's files move under it."""
@@ -36,7 +40,7 @@ VIEWS: Mapping[str, str] = {
 
 _LOG = """
 create view log as
-select s.*, s.cost / 1e12 as usd, make_timestamp((s.started_at * 1e6)::bigint) as asked_at from {source} s
+select s.*, s.cost / 1e12 as usd, make_timestamp((s.started_at * 1e6)::bigint) as asked_at from log_rows s
 """
 
 _STEPS = "create view steps as select * from log{filter}"
@@ -72,25 +76,26 @@ class Views:
         self._episodes: pa.Table | None = None
 
     def sql(self, query: str) -> "pa.Table":
-        """What a query gives. Raises UsageError with DuckDB's words for a query that it refuses."""
+        """What a query gives. Raises UsageError with DuckDB's words for a query that it refuses, CorruptLogError."""
         import duckdb
 
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                with duckdb.connect() as connection:
-                    self._open(connection, query)
+        for _ in range(ATTEMPTS):
+            with duckdb.connect() as connection, TemporaryDirectory(prefix="evalkit-") as room:
+                log = self._open(connection, query)
+                _shut(connection, room)
+                try:
                     return _answer(connection.sql(query))
-            except duckdb.IOException as flaw:
-                if attempt == ATTEMPTS:
-                    raise UsageError(f"The query could not be answered: {flaw}") from flaw
-            except duckdb.Error as flaw:
-                known = ", ".join(VIEWS)
-                raise UsageError(f"The query could not be answered: {flaw}\nThe views are {known}.") from flaw
-        raise AssertionError("neither answered nor raised")
+                except duckdb.Error as flaw:
+                    if isinstance(log.flaw, FileNotFoundError):
+                        continue  # compaction has moved the file: look again
+                    if log.flaw is not None:
+                        raise log.flaw from flaw
+                    raise UsageError(f"The query could not be answered: {flaw}\n{_hint(flaw)}") from flaw
+        raise RunError(f"{self._run}: its files keep moving while they are read. Ask again.")
 
-    def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> None:
+    def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> "LogRows":
         connection.execute("set timezone = 'UTC'")
-        _make_steps(connection, self._run)
+        log = _make_steps(connection, self._run)
         manifest = read_manifest(self._run)
         if self._episodes is None and _needs_results(query):
             self._episodes = episode_table(self._results(), manifest)
@@ -104,6 +109,7 @@ class Views:
         for name, table in tables.items():
             connection.register(name, table)
         connection.execute(_SCORES)
+        return log
 
 
 def open_views(run: Path) -> Views:
@@ -178,29 +184,43 @@ def _needs_results(query: str) -> bool:
 
 
 def _answer(relation: "duckdb.DuckDBPyRelation | None") -> "pa.Table":
-    """The rows; none of a statement that gives none, as `copy ... to`."""
+    """The rows; none of a statement that gives none, as a comment."""
     import pyarrow as pa
 
     return pa.table({}) if relation is None else relation.to_arrow_table()
 
 
-def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> None:
-    from evalkit.store.reader import step_files, superseded
-    from evalkit.store.schema import steps_table
+def _shut(connection: "duckdb.DuckDBPyConnection", room: str) -> None:
+    """Leave a connection nothing but what it holds; `room`: a folder for what outgrows the memory."""
+    connection.execute("set temp_directory = '{}'".format(room.replace("'", "''")))
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
 
-    files = [str(path) for path in step_files(run)]
+
+def _hint(flaw: Exception) -> str:
+    import duckdb
+
+    if isinstance(flaw, duckdb.PermissionException) or "configuration has been locked" in str(flaw):
+        return (
+            "A query reads the run's views and nothing else: it opens and writes no file, loads nothing and sets "
+            "nothing. To keep an answer, send it to a file: `--csv > FILE` or `--json > FILE`."
+        )
+    return f"The views are {', '.join(VIEWS)}."
+
+
+def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows":
+    from evalkit.report.log_rows import LogRows
+    from evalkit.store.reader import step_segments, superseded
+
+    log = LogRows(step_segments(run))
     gone = superseded(run)
+    connection.register("log_rows", log)
     connection.register("superseded", gone)
-    if files:
-        listed = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-        source = f"read_parquet([{listed}])"
-    else:
-        connection.register("no_steps", steps_table([]))
-        source = "no_steps"
     keep = " anti join superseded using (episode, take, step)" if gone.num_rows else ""
-    connection.execute(_LOG.format(source=source))
+    connection.execute(_LOG)
     connection.execute(_STEPS.format(filter=keep))
     connection.execute(_CALLS)
+    return log
 
 
 def _ledger(run: Path) -> "pa.Table":

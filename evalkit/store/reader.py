@@ -316,15 +316,15 @@ class _Rows(Mapping[str, Sequence[ReplayRow]]):
         return len(self._numbers)
 
 
-def step_files(run: Path) -> list[Path]:
-    """The files whose rows are all steps of a log, each once. While the run is written, one may be gone when it is
-    opened: list them again then. Raises CorruptLogError."""
+def step_segments(run: Path) -> tuple[Segment, ...]:
+    """The files whose rows are all steps of a log, each once, in order. While the run is written, one may be gone when
+    it is opened: list them again then. Raises CorruptLogError."""
     for look in range(_LOOKS):
         if look:
             time.sleep(_PAUSE_S)
         layout = lay_out(run, "steps")
         if not layout.flaws:
-            return [segment.path for segment in layout.segments]
+            return layout.segments
     where, what = layout.flaws[0]
     raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
 

@@ -1,14 +1,18 @@
 """A run as SQL: a log in three commits, in which one episode was played again."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evalkit.env import table
-from evalkit.errors import UsageError
+from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.report import log_rows
 from evalkit.report.views import VIEWS, Views, open_views
 from evalkit.store.manifest import write_manifest
 from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import steps_table
 from tests.guessing import guess
 from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
@@ -81,6 +85,123 @@ def test_a_wrong_query_is_refused_in_the_databases_words(run: Path) -> None:
     with pytest.raises(UsageError, match="nope") as flaw:
         open_views(run).sql("select nope from steps")
     assert "The views are steps, calls" in str(flaw.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "copy (select * from steps) to 'out.csv'",
+        "select 1; copy steps to 'out.parquet'",
+        "export database 'out'",
+        "import database 'out'",
+        "attach 'out.db' as other",
+        "select * from read_csv('{secret}')",
+        "select * from read_text('{secret}')",
+        "select * from '{secret}'",
+        "select * from read_parquet('{run}/tail/*.parquet')",
+        "select * from glob('*')",
+        "install httpfs",
+        "load httpfs",
+        "select * from read_csv('http://localhost:1/x.csv')",
+        "create secret (type s3)",
+        "set enable_external_access = true",
+        "reset enable_external_access",
+        "set temp_directory = 'out'",
+        "set lock_configuration = false",
+        "set home_directory = 'out'",
+        "pragma profiling_output = 'out.json'",
+        "copy (select 1) to '/dev/stdout'",
+    ],
+)
+def test_a_query_has_neither_files_nor_the_network(
+    run: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    here = tmp_path_factory.mktemp("here")
+    secret = here / "secret.csv"
+    secret.write_text("key\nabc\n")
+    monkeypatch.chdir(here)
+    with pytest.raises(UsageError, match="The query could not be answered: ") as flaw:
+        open_views(run).sql(query.format(secret=secret, run=run))
+    assert "abc" not in str(flaw.value)
+    assert "The views are" in str(flaw.value) or "nothing else" in str(flaw.value)
+    assert [path.name for path in here.iterdir()] == ["secret.csv"]
+
+
+def test_a_query_sees_no_names_of_python(run: Path) -> None:
+    table_of_mine = steps_table([])
+    with pytest.raises(UsageError, match="table_of_mine"):
+        open_views(run).sql("select * from table_of_mine")
+    assert table_of_mine.num_rows == 0
+
+
+def test_what_outgrows_the_memory_leaves_nothing_beside_the_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sorted(run.rglob("*"))
+    monkeypatch.chdir(run)
+    (found,) = open_views(run).sql("select current_setting('temp_directory') as room").to_pylist()
+    assert not Path(found["room"]).is_relative_to(run)
+    assert not Path(found["room"]).exists()
+    assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["r*", "r?", "[ab]", "r[0-9]", "it's", 'say "x"', "a;b", "**", "{a,b}", "r\\x", "%41", "new\nline"]
+)
+def test_a_path_means_itself_alone(run: Path, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    """Its neighbours would fit the same pattern."""
+    place = tmp_path_factory.mktemp("runs")
+    for other in (name, "r1", "r2", "a", "b", "ab", "r", "A"):
+        shutil.copytree(run, place / other, dirs_exist_ok=True)
+    found = one(open_views(place / name), "select count(*) n, count(distinct instance) i from steps")
+    assert found == {"n": len(AGAIN) + len(OTHERS), "i": 3}
+    assert open_views(place / name).sql("select step from log").num_rows == len(FIRST) + len(AGAIN) + len(OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("select step from steps where instance = 'i0' and ending <> ''", 1),
+        ("select reply from log where take = 0 and agent in ('a', 'b') and instance = 'i0'", 3),
+        (
+            "select cost from steps where reply like '%guess%' and latency_s >= 0 and raw is null",
+            sum(b"guess" in (row.reply or b"") for row in [*AGAIN, *OTHERS]),
+        ),
+        ("select 1 from steps where step_digest is not null and instance = 'facts'", 0),
+        ("select count(*) from steps", 1),
+    ],
+)
+def test_rows_are_chosen_by_columns_that_are_not_shown(run: Path, query: str, rows: int) -> None:
+    assert open_views(run).sql(query).num_rows == rows
+
+
+def test_damage_is_named_by_its_file(run: Path) -> None:
+    path = run / "tail" / "000000001.parquet"
+    data = bytearray(path.read_bytes())
+    place = data.index(b"i1")
+    data[place + 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptLogError, match=r"tail/000000001\.parquet is damaged"):
+        open_views(run).sql("select instance from steps")
+
+
+def test_files_that_move_while_a_query_runs_are_looked_for_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, moved = log_rows.read_segment, []
+
+    def once_gone(*words: Any) -> Any:
+        if not moved:
+            moved.append(1)
+            raise FileNotFoundError("tail/000000000.parquet")
+        return read(*words)
+
+    monkeypatch.setattr(log_rows, "read_segment", once_gone)
+    assert open_views(run).sql("select step from log").num_rows == len(FIRST) + len(AGAIN) + len(OTHERS)
+    moved.clear()
+
+    def always_gone(*words: Any) -> Any:
+        raise FileNotFoundError("tail/000000000.parquet")
+
+    monkeypatch.setattr(log_rows, "read_segment", always_gone)
+    with pytest.raises(RunError, match="keep moving"):
+        open_views(run).sql("select step from log")
 
 
 def test_a_view_is_derived_only_where_it_is_named(run: Path) -> None:
