@@ -3,6 +3,7 @@
 Total over whatever a model may write. Every answer has a typed outcome; `ok` is the good one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
@@ -11,7 +12,7 @@ from evalkit.dialogue import Message, ToolCall
 from evalkit.env.arguments import Refusal, read_arguments, shown, text_argument, whole_argument
 from evalkit.env.environment import fill
 from evalkit.env.literals import read_mapping
-from evalkit.env.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, Setting, State, WorldT
+from evalkit.env.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, Setting, State, WorldT, repeat_key
 
 OK = "ok"
 
@@ -34,11 +35,13 @@ RESTARTING = frozenset(
         "unhashable",
         "not_mapping",
         "future_notes",
+        "negative_notes",
     }
 )
 """Outcomes that throw the chat away under the reference's restarts.
 
-Chosen: also those by which the reference itself dies (a number for an assignment, a key that is a list).
+Chosen: also those by which the reference itself dies (a number for an assignment, a key that is a list, notes of
+further back than there are).
 """
 
 
@@ -113,10 +116,19 @@ def offered(state: State[Any]) -> tuple[Any, ...]:
 
 def _get(state: State[WorldT], getter: Getter[WorldT], call: ToolCall) -> tuple[State[WorldT], Answer[WorldT]]:
     if getter.name in state.read:
-        refused = _refused(state, Refusal("repeat_access"), call)
-        return state, replace(refused, text=_styled(state.setting, getter.key, refused.text))
+        return state, _repeated(state, getter, call)
     answer: Answer[WorldT] = Answer(outcome=OK, text=_styled(state.setting, getter.key, getter.read(state)))
     return (replace(state, read=state.read | {getter.name}) if getter.once else state), answer
+
+
+def _repeated(state: State[WorldT], getter: Getter[WorldT], call: ToolCall) -> Answer[WorldT]:
+    """A tool that answers once a chat was asked again. A text of the tool's own is shown as it stands, in any style:
+    the reference's notices are not all wrapped, and not all under the key of what they stand for."""
+    refused = _refused(state, Refusal("repeat_access"), call)
+    own = state.setting.texts[repeat_key(getter.name)]
+    if own:
+        return replace(refused, text=fill(own, tool=getter.name))
+    return replace(refused, text=_styled(state.setting, getter.key, refused.text))
 
 
 def _styled(setting: Setting[Any], key: str, value: object) -> str:
@@ -140,6 +152,8 @@ def _write_notes(
 
 def _read_notes(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> Answer[WorldT]:
     period = whole_argument(arguments, "attempt_number")
+    if state.setting.restarts:
+        period = _as_index(arguments.get("attempt_number"), state.period, period)
     if isinstance(period, int) and not 0 <= period <= state.period:
         period = Refusal("future_notes" if period > 0 else "negative_notes", {"attempt": state.period})
     if isinstance(period, Refusal):
@@ -148,11 +162,27 @@ def _read_notes(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCa
     return Answer(outcome=OK, text=_styled(state.setting, "notes", notes))
 
 
+def _as_index(value: object, current: int, period: int | Refusal) -> int | Refusal:
+    """`period` as the reference reads it: truncated towards 0, a truth value as 0 or 1, and counted from the current
+    attempt backwards where it is below 0.
+
+    Source: specification of the reference, section C.3 and the addenda.
+    """
+    if isinstance(value, bool | float) and math.isfinite(value):
+        period = int(value)
+    return period + current + 1 if isinstance(period, int) and period < 0 else period
+
+
 def _act(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> Answer[WorldT]:
     rules = state.setting.rules
     if rules.argument not in arguments:
         return _refused(state, Refusal("missing", {"argument": rules.argument}), call)
-    mapping = read_mapping(arguments[rules.argument])
+    value = arguments[rules.argument]
+    if state.setting.restarts and rules.bare_number and isinstance(value, int | float):
+        refused = _refused(state, Refusal("wrong_type", {"argument": rules.argument, "type": "string"}), call)
+        own = state.setting.texts[f"results.{rules.bare_number}"]
+        return replace(refused, outcome=rules.bare_number, text=own or refused.text)
+    mapping = read_mapping(value)
     if isinstance(mapping, Refusal):
         return _refused(state, Refusal(mapping.outcome, {"argument": rules.argument, **mapping.values}), call)
     done = rules.act(state, mapping.value)

@@ -117,8 +117,8 @@ class Environment(Generic[InstanceT, StateT]):
     offers: Callable[[InstanceT], int]
     """How many tools a request of the instance offers at most: providers bound it."""
     later_texts: Mapping[str, str] = field(default_factory=dict)
-    """Of `texts`, those that are younger than the environment, each with what a pack says that was frozen without it:
-    such a run goes on byte for byte as it began."""
+    """Of `texts`, those that a pack may lack, each with what it then says: texts that are younger than the environment,
+    so that a run whose pack was frozen without them goes on byte for byte as it began; and optional ones, empty."""
 
 
 def fill(template: str, **values: object) -> str:

@@ -69,6 +69,9 @@ class Rules(Generic[WorldT]):
     """Fields of the opening's text that say something of the state, beside `notes`."""
     last_opening: bool = True
     """Whether the last period opens with a text of its own, `opening_last`."""
+    bare_number: str = ""
+    """The outcome of a bare number in the mapping's place that lets the chat go on even where misuse restarts the
+    period; empty: it is misuse like any other."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -168,6 +171,17 @@ _LOOP_TEXTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def repeat_key(tool: str) -> str:
+    """The key of the text that one tool alone answers with when a chat asks it again."""
+    return f"results.repeat_{tool}"
+
+
+def optional_texts(rules: Rules[Any]) -> dict[str, str]:
+    """The keys of the texts that a pack may leave out, with what they say then: nothing."""
+    own = {repeat_key(getter.name): "" for getter in rules.getters if getter.once}
+    return own | ({f"results.{rules.bare_number}": ""} if rules.bare_number else {})
+
+
 def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
     """The keys of all texts that the loop shows under these rules, with the fields each may use in braces."""
     texts = {key: frozenset(fields) for key, fields in _LOOP_TEXTS.items()}
@@ -176,6 +190,9 @@ def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
     texts |= {key: texts[key] | rules.told.keys() for key in ("opening", "opening_last") if key in texts}
     texts |= {f"tools.{name}.description": frozenset() for name in rules.tools}
     texts[f"tools.{rules.action}.{rules.argument}"] = frozenset()
+    texts |= {repeat_key(getter.name): texts["results.repeat_access"] for getter in rules.getters if getter.once}
+    if rules.bare_number:
+        texts[f"results.{rules.bare_number}"] = texts["results.wrong_type"]
     return texts | {f"results.{outcome}": fields for outcome, fields in rules.refusals.items()}
 
 
@@ -183,7 +200,7 @@ def make_setting(
     rules: Rules[WorldT], kit: Kit, wanted: Mapping[str, frozenset[str]], *, periods: int, queries: int, restarts: bool
 ) -> Setting[WorldT]:
     """The setting of one episode. Raises UsageError where the kit's pack lacks one of the `wanted` texts."""
-    texts = kit.pack.texts
+    texts = {**optional_texts(rules), **kit.pack.texts}
     missing = sorted(wanted.keys() - texts.keys())
     if missing:
         raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {', '.join(missing)}.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
@@ -64,9 +65,10 @@ def write_pack(repo: Path, wording: str = "") -> str:
         folder = repo / ROOT / source.folder
         if environment in ENVIRONMENTS and (folder / "prompts.py").is_file():
             plain, variant = _prompts(folder / "prompts.py", environment, source, wording)
-            known = ENVIRONMENTS[environment].texts
+            env: Environment[Any, Any] = ENVIRONMENTS[environment]
+            known = env.texts
             plain |= {key: text for key, text in source.results(partial(_read_code, folder)).items() if key in known}
-            absent = sorted(ENVIRONMENTS[environment].texts.keys() - plain.keys())
+            absent = sorted(known.keys() - env.later_texts.keys() - plain.keys())
             tables.append(f"# Not found there, hence in evalkit's wording: {', '.join(absent) or 'nothing'}.")
             tables.append(_table(f"{environment}", plain))
             if variant:
@@ -197,7 +199,7 @@ def _part_hint(texts: Texts) -> Texts:
     if len(naming) > 1 or naming[0] == 0:
         raise UsageError(f"pricing's opening has {BOUND} elsewhere than in one paragraph behind the first.")
     place = naming[0]
-    said = (GAP + paragraphs[place]).replace(BOUND, "{price}")
+    said = (GAP + paragraphs[place]).replace(BOUND, "{price_short}")
     return {
         **texts,
         "opening": GAP.join(paragraphs[:place]) + GAP.join(["{hint}", *paragraphs[place + 1 :]]),

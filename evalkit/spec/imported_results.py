@@ -6,6 +6,9 @@ Each looks for the one way in which it knows a text to be written, and leaves ou
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from evalkit.env.pricing.prices import BARE_NUMBER
+from evalkit.env.rules import repeat_key
+
 Texts = dict[str, str]
 
 Read = Callable[[str], ast.Module | None]
@@ -46,9 +49,9 @@ _DEAL = {
 _PRICES = {
     "i": "{attempt}",
     "product_ids[j]": "{product}",
-    "prices_list[i][product_ids[j]]": "{price}",
-    "quantities_list[i][product_ids[j]]": "{quantity}",
-    "profits_list[i][product_ids[j]]": "{profit}",
+    "prices_list[i][product_ids[j]]": "{price_signed}",
+    "quantities_list[i][product_ids[j]]": "{quantity_signed}",
+    "profits_list[i][product_ids[j]]": "{profit_signed}",
     "costs[product_ids[j]]": "{cost}",
 }
 _REASONS = {
@@ -172,9 +175,13 @@ def _template(node: ast.expr, fields: Mapping[str, str]) -> str | None:
 
 
 def _notices(code: ast.Module) -> Texts:
-    """What is said when notes were written, and when the history is asked for twice."""
+    """What is said when notes were written, and when a tool is asked twice, each as its own branch shows it."""
     found: Texts = {}
     for tool, branch in _branches(code):
+        for statement in branch:
+            again = _shown_again(statement)
+            if again is not None:
+                found.setdefault(repeat_key(tool), again)
         for node in (inner for statement in branch for inner in ast.walk(statement)):
             match node:
                 case ast.Return(value=ast.Tuple(elts=[ast.Constant(value="SUCCESS"), ast.Constant(value=str(text))])):
@@ -184,6 +191,24 @@ def _notices(code: ast.Module) -> Texts:
                     if key.startswith("previous_"):
                         found.setdefault("results.repeat_access", text)
     return found
+
+
+def _shown_again(statement: ast.stmt) -> str | None:
+    """The text that a branch shows at once where a flag of the agent is set: a constant, or the repr of a mapping of
+    constants; None where it is something else."""
+    match statement:
+        case ast.If(
+            test=ast.Attribute(value=ast.Name(id="self")),
+            body=[ast.Return(value=ast.Tuple(elts=[ast.Constant(value="SUCCESS"), shown]))],
+        ):
+            if isinstance(shown, ast.Call) and ast.unparse(shown.func) == "str" and len(shown.args) == 1:
+                shown = shown.args[0]
+            try:
+                value = ast.literal_eval(shown)
+            except ValueError:
+                return None
+            return str(value) if isinstance(value, str | dict) else None
+    return None
 
 
 def _branches(code: ast.Module) -> Iterator[tuple[str, list[ast.stmt]]]:
@@ -226,10 +251,16 @@ def _reasons(code: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _price_refusals(code: ast.Module) -> Texts:
-    """Why prices are refused: formatted strings that end in the offending ids, which are shown as a set."""
+    """Why prices are refused: a text for a bare number, and formatted strings that end in the offending ids, which are
+    shown as a set."""
     found: Texts = {}
     for node in ast.walk(code):
         match node:
+            case ast.If(
+                test=test,
+                body=[ast.Return(value=ast.Tuple(elts=[ast.Constant(), ast.Constant(value=str(text))]))],
+            ) if "isinstance" in ast.unparse(test):
+                found.setdefault(f"results.{BARE_NUMBER}", text)
             case ast.JoinedStr(values=[ast.Constant(value=str(text)), ast.FormattedValue(value=ast.Name(id=name))]) if (
                 name in _REASONS
             ):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.environment import Pack
+from evalkit.env.environment import Environment, Pack
 from evalkit.env.rules import STYLES
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
@@ -53,7 +53,8 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
         found = _texts(source, environment)
         texts = {**texts, **found[""], **found.get(variant, {})}
         standard = standard or texts
-    missing = sorted(ENVIRONMENTS[environment].texts.keys() - texts.keys())
+    env: Environment[Any, Any] = ENVIRONMENTS[environment]
+    missing = sorted(env.texts.keys() - env.later_texts.keys() - texts.keys())
     if missing:
         raise UsageError(f"{path}: {environment} lacks {', '.join(missing)}.")
     return Pack(name=STANDARD if texts == standard else path.stem, digest=texts_digest(environment, texts), texts=texts)

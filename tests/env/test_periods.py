@@ -21,6 +21,7 @@ from evalkit.env.rules import (
     history_getter,
     loop_texts,
     make_setting,
+    optional_texts,
 )
 from evalkit.errors import UsageError
 from tests.periods import replying
@@ -49,7 +50,11 @@ RULES: Rules[str] = Rules(
     restarting=frozenset({"wordless"}),
 )
 TEXTS = loop_texts(RULES)
-WORDS = {key: f"[{key} {' '.join(f'{{{name}}}' for name in sorted(fields))}]" for key, fields in TEXTS.items()}
+WORDS = {
+    key: f"[{key} {' '.join(f'{{{name}}}' for name in sorted(fields))}]"
+    for key, fields in TEXTS.items()
+    if key not in optional_texts(RULES)
+}
 WORDS["results.style"] = "plain"
 PACK = Pack(name="words", digest="d", texts=WORDS)
 
@@ -274,6 +279,45 @@ def test_notes_can_be_read_up_to_the_current_period(number: object, outcome: str
     talk.say(("write_notes", {"notes": "first"}), told("a"))
     assert talk.texts(("read_notes", {"attempt_number": number}))[0] == text
     assert talk.outcomes == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome", "text"),
+    [
+        (0.7, "ok", "first"),
+        (False, "ok", "first"),
+        (True, "ok", "second"),
+        (1.9, "ok", "second"),
+        (-1, "ok", "third"),
+        ("-1", "ok", "third"),
+        (-3, "ok", "first"),
+        (-1.5, "ok", "third"),
+        (-0.5, "ok", "first"),
+        (2, "ok", "third"),
+        (-4, "negative_notes", ""),
+        (3, "future_notes", ""),
+        (1e300, "future_notes", ""),
+        ("0.7", "wrong_type", ""),
+        (None, "wrong_type", ""),
+    ],
+)
+def test_the_reference_s_restarts_come_with_its_reading_of_attempt_numbers(
+    number: object, outcome: str, text: str
+) -> None:
+    talk = Talk(restarts=True)
+    talk.say(("write_notes", {"notes": "first"}), told("a"))
+    talk.say(("write_notes", {"notes": "second"}), told("b"))
+    talk.say(("write_notes", {"notes": "third"}))
+    said = talk.texts(("read_notes", {"attempt_number": number}))
+    assert talk.outcomes == [outcome]
+    assert said[:1] == ([text] if text else [])  # what the reference dies of restarts the period
+    assert talk.facts[-1].get("period_end", "") == ("" if text else "restart")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), [], {}, "", "x" * 10_000, "9" * 5_000])
+def test_an_attempt_number_that_is_none_restarts_and_never_raises(number: object) -> None:
+    talk = Talk(restarts=True)
+    assert talk.say(("read_notes", {"attempt_number": number})).facts["period_end"] == "restart"
 
 
 def test_notes_of_one_period_are_bounded() -> None:

@@ -157,7 +157,11 @@ def test_a_text_that_is_younger_than_the_run_says_what_is_defined_for_it(
     grown = replace(
         scheduling.SCHEDULING,
         texts={**scheduling.TEXTS, "farewell": frozenset()},
-        later_texts={"farewell": "", "reply": "Never used, for the run has its own."},
+        later_texts={
+            **scheduling.SCHEDULING.later_texts,
+            "farewell": "",
+            "reply": "Never used, for the run has its own.",
+        },
     )
     before = manifest.kit_of(manifest.agents["knuth"], "scheduling")
     monkeypatch.setattr(scheduling, "SCHEDULING", grown)

@@ -12,6 +12,7 @@ from evalkit.env.procurement.menu import menu_text
 from evalkit.env.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.spec.packs import import_reference, read_pack
+from tests.periods import replying
 
 NOTES = """
     {"name": "write_notes", "description": "Write.",
@@ -60,7 +61,9 @@ class Agent:
                 return ("SUCCESS", str({"previous_attempts_data": "Seen."}))
             return "SUCCESS", str({"previous_purchase_data": text})
         elif name == "get_equipment_information":
-            return "SUCCESS", str("Menu seen.")
+            if self.menu_seen:
+                return "SUCCESS", str("Menu seen.")
+            return "SUCCESS", menu.to_str()
         elif name == "write_notes":
             if "notes" in input:
                 return "SUCCESS", "Noted."
@@ -147,6 +150,8 @@ class Agent:
         elif name == "write_notes":
             return "SUCCESS", "Noted."
         elif name == "set_prices":
+            if isinstance(prices, float) or isinstance(prices, int):
+                return ("RETRY_ERROR", "Not {'a': 1} but a number.")
             if unpriced_products:
                 return ("RETRY_ERROR", f"Lacking: {unpriced_products}")
             if extra_products:
@@ -232,11 +237,13 @@ def test_pricing_s_prompts_and_results_are_imported(repository: Path) -> None:
     texts, thinking = (imported(repository, "pricing", variant).texts for variant in ("", "reasoning"))
     assert texts.keys() == PRICING.texts.keys()
     assert (texts["system"], thinking["system"]) == ("Sell with thought.", "Sell.")
-    assert (texts["opening"], texts["hint"]) == ("Start.{hint}", "\n\nNever above {price}.")
+    assert (texts["opening"], texts["hint"]) == ("Start.{hint}", "\n\nNever above {price_short}.")
     assert (texts["tools.write_notes.notes"], thinking["tools.write_notes.notes"]) == ("Thoughts.", "Plans.")
     assert texts["tools.get_previous_pricing_data.description"] == "Look."
     assert texts["results.history_attempt"] == "No. {attempt}\n{products}--\n"
-    assert texts["results.history_product"] == "{product}: {price}, {quantity}, {profit}, {cost}\n"
+    assert texts["results.history_product"] == (
+        "{product}: {price_signed}, {quantity_signed}, {profit_signed}, {cost}\n"
+    )
     assert texts["results.missing_products"] == "Lacking: {{ids}}"
     assert texts["results.unknown_products"] == "Unknown: {{ids}}"
     assert texts["results.repeat_access"] == "Seen."
@@ -251,6 +258,63 @@ def test_pricing_opens_with_the_hint_where_there_is_one(repository: Path) -> Non
     ]
     assert re.fullmatch(r"Start\.\n\nNever above [0-9.]+\.", said[0])
     assert said[1] == "Start."
+
+
+@pytest.mark.parametrize("no_action", ["keep", "restart"])
+def test_what_a_chat_asks_for_twice_is_refused_in_each_tool_s_own_words(repository: Path, no_action: str) -> None:
+    [line] = PROCUREMENT.generate({"no_action": no_action}, 1, 5)
+    state = PROCUREMENT.start(PROCUREMENT.load(line), Kit(pack=imported(repository, "procurement")))
+    twice = [("get_previous_purchase_data", {}), ("get_equipment_information", {})] * 2
+    _, seen = PROCUREMENT.step(state, replying(*twice))
+    assert [message.text for message in seen.messages[2:4]] == ["{'previous_attempts_data': 'Seen.'}", "Menu seen."]
+
+
+def test_pricing_prints_numbers_as_the_reference_does(repository: Path) -> None:
+    kit = Kit(pack=imported(repository, "pricing"))
+    lines = PRICING.generate({"products": 1}, 400, 5)
+    states = [PRICING.start(PRICING.load(line), kit) for line in lines]
+    hints = [PRICING.opening(state).messages[-1].text.split()[-1][:-1] for state in states]
+    assert all(hint == str(float(hint)) for hint in hints)
+    assert any(re.fullmatch(r"\d+\.\d", hint) for hint in hints)  # 77.2 where two decimals would be 77.20
+    after, _ = PRICING.step(states[0], replying(("set_prices", {"prices_dict_str": "{'Product_1': -0.001}"})))
+    assert "Product_1: -0.00, " in after.history
+    plain = Kit(pack=read_pack("standard", "pricing"))
+    [line] = PRICING.generate({"products": 1}, 1, 5)
+    bare = PRICING.start(PRICING.load(line), plain)
+    after, _ = PRICING.step(bare, replying(("set_prices", {"prices_dict_str": "{'Product_1': -0.001}"})))
+    assert "-0.00" not in after.history
+    assert re.search(r"\d+\.\d\d\b", PRICING.opening(bare).messages[-1].text)
+
+
+def test_a_bare_number_as_price_is_answered_under_the_reference_s_restarts(repository: Path) -> None:
+    for pack, said in (
+        (imported(repository, "pricing"), "Not {'a': 1} but a number."),
+        (read_pack("standard", "pricing"), None),
+    ):
+        outcomes = {}
+        for no_action in ("keep", "restart"):
+            [line] = PRICING.generate({"no_action": no_action}, 1, 5)
+            state = PRICING.start(PRICING.load(line), Kit(pack=pack))
+            _, seen = PRICING.step(state, replying(("set_prices", {"prices_dict_str": 12.5})))
+            outcomes[no_action] = seen.facts["calls"][0]["outcome"]
+            assert not seen.new_chat
+            assert seen.messages[0].text
+            if no_action == "restart" and said is not None:
+                assert seen.messages[0].text == said
+        assert outcomes == {"keep": "wrong_type", "restart": "bare_number"}
+        _, seen = PRICING.step(state, replying(("set_prices", {"prices_dict_str": "12.5"})))
+        assert seen.facts["period_end"] == "restart"
+
+
+def test_a_pack_without_the_optional_texts_reads_as_before(repository: Path) -> None:
+    pack = imported(repository, "procurement")
+    older = {key: text for key, text in pack.texts.items() if key not in PROCUREMENT.later_texts}
+    assert older.keys() < pack.texts.keys()
+    [line] = PROCUREMENT.generate({}, 1, 5)
+    kit = Kit(pack=Pack(name="older", digest="d", texts=older))
+    twice = [("get_previous_purchase_data", {}), ("get_equipment_information", {})] * 2
+    _, seen = PROCUREMENT.step(PROCUREMENT.start(PROCUREMENT.load(line), kit), replying(*twice))
+    assert [message.text for message in seen.messages[2:4]] == ["{'previous_purchase_data': 'Seen.'}", "Seen."]
 
 
 def test_what_is_not_found_stays_in_our_wording_and_is_named(repository: Path) -> None:

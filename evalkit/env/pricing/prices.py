@@ -6,8 +6,7 @@ as they were given.
 Source: specification of the reference, sections B.5 and B.6.
 Differs: the reference dies of prices that are texts or not finite; here they are refused, with a text to the agent, and
 so is `True`, which it takes for 1. Any finite price is accepted, below 0 too; one beyond `MOST_PRICE` counts as that.
-Differs: where restarts are asked for, a bare number in place of the mapping restarts the period as all other misuse of
-the argument does; the reference answers that one.
+A bare number in place of the mapping is answered, and the chat goes on, also where other misuse restarts the period.
 """
 
 import math
@@ -35,10 +34,19 @@ REFUSALS = {
 
 TEXTS = {
     "results.history_attempt": frozenset({"attempt", "products"}),
-    "results.history_product": frozenset({"product", "price", "quantity", "profit", "cost"}),
-    "hint": frozenset({"price"}),
+    "results.history_product": frozenset(
+        {"product", "price", "quantity", "profit", "cost", "price_signed", "quantity_signed", "profit_signed"}
+    ),
+    "hint": frozenset({"price", "price_short"}),
 }
-"""What the history says of one attempt and of one product in it; and what the opening says of high prices."""
+"""What the history says of one attempt and of one product in it; and what the opening says of high prices.
+
+`price` has two decimals; `price_short` only those it needs (77.2), as the reference writes it. `price_signed` and its
+like keep the minus before a zero that was below it before it was rounded, as the reference does.
+"""
+
+BARE_NUMBER = "bare_number"
+"""The outcome of a number where the mapping should be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +72,8 @@ def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] |
         return prices
     alphas = market.drift.alphas(state.period)
     sold = quantities(market, alphas, prices)
-    earned = _rounded(profits(market, alphas, prices, sold))
-    sold, shown = _rounded(sold), _rounded(prices)
+    exact = prices, sold, profits(market, alphas, prices, sold)
+    shown, sold, earned = (_rounded(values) for values in exact)
     return Accepted(
         world=replace(state.world, seen=state.world.seen.put(shown, True)),
         facts={
@@ -74,7 +82,7 @@ def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] |
             "profits": list(earned),
             "repeat": state.world.seen.get(shown) is not None,
         },
-        history=_history(state, shown, sold, earned),
+        history=_history(state, exact),
     )
 
 
@@ -103,7 +111,7 @@ def told_hint(state: State[World]) -> str:
     if not state.world.hinted:
         return ""
     price = hint(state.world.market, state.period, state.setting.periods)
-    return fill(state.setting.texts["hint"], price=_shown(price))
+    return fill(state.setting.texts["hint"], price=_shown(price), price_short=price)
 
 
 def _rounded(values: Sequence[float]) -> tuple[float, ...]:
@@ -114,20 +122,22 @@ def _shown(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _history(state: State[World], prices: Sequence[float], sold: Sequence[float], earned: Sequence[float]) -> str:
-    """What the history tool appends: product by product, without a total."""
+_FIGURES = ("price", "quantity", "profit")
+
+
+def _history(state: State[World], exact: Sequence[Sequence[float]]) -> str:
+    """What the history tool appends: product by product, without a total. `exact`: prices, quantities and profits."""
     texts, market = state.setting.texts, state.world.market
-    lines = [
-        fill(
-            texts["results.history_product"],
-            product=product,
-            price=_shown(price),
-            quantity=_shown(quantity),
-            profit=_shown(profit),
-            cost=_shown(cost),
+    lines = []
+    for product, cost, *values in zip(market.products, market.costs, *exact, strict=True):
+        figures = dict(zip(_FIGURES, values, strict=True))
+        lines.append(
+            fill(
+                texts["results.history_product"],
+                product=product,
+                cost=_shown(cost),
+                **{name: _shown(value) for name, value in zip(_FIGURES, _rounded(values), strict=True)},
+                **{f"{name}_signed": _shown(round(value, 2)) for name, value in figures.items()},
+            )
         )
-        for product, price, quantity, profit, cost in zip(
-            market.products, prices, sold, earned, market.costs, strict=True
-        )
-    ]
     return fill(texts["results.history_attempt"], attempt=state.period, products="".join(lines))

@@ -9,7 +9,16 @@ from evalkit.env.environment import Environment, Kit
 from evalkit.env.pricing import instance, prices, score
 from evalkit.env.pricing.instance import Instance
 from evalkit.env.pricing.prices import World
-from evalkit.env.rules import Getter, Rules, State, attempt_getter, history_getter, loop_texts, make_setting
+from evalkit.env.rules import (
+    Getter,
+    Rules,
+    State,
+    attempt_getter,
+    history_getter,
+    loop_texts,
+    make_setting,
+    optional_texts,
+)
 
 ACTION = "set_prices"
 HISTORY = "get_previous_pricing_data"
@@ -25,6 +34,7 @@ RULES: Rules[World] = Rules(
     act=prices.submit,
     refusals=prices.REFUSALS,
     told={"hint": prices.told_hint},
+    bare_number=prices.BARE_NUMBER,
     last_opening=False,
 )
 
@@ -63,4 +73,5 @@ PRICING: Environment[Instance, State[World]] = Environment(
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    later_texts=optional_texts(RULES),
 )

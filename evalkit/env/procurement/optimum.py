@@ -6,8 +6,9 @@ the optimum 0, which the empty plan attains.
 
 Small markets take the loops as they are, big ones compiled. Both find the same plan in the same number of steps.
 Source: specification of the reference, section D.1; math.md, section 3.
-Differs: the reference asks a commercial solver, whose objective is off by up to 4.5e-7, truncates what it finds, and
-breaks off where the best plan costs exactly the budget and floats add up to more.
+Differs: the reference asks a commercial solver, which stops within its default gap: of 40 deals and 5 items its plan
+supported up to 0.09 % fewer workers than the proven optimum. Its objective is off by up to 4.5e-7 besides. It truncates
+what it finds, and breaks off where the best plan costs exactly the budget and floats add up to more.
 """
 
 import math

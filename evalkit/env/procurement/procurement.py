@@ -12,7 +12,16 @@ from evalkit.env.procurement import instance, menu, plan, score
 from evalkit.env.procurement.instance import Instance
 from evalkit.env.procurement.menu import menu_text
 from evalkit.env.procurement.plan import World
-from evalkit.env.rules import Getter, Rules, State, attempt_getter, history_getter, loop_texts, make_setting
+from evalkit.env.rules import (
+    Getter,
+    Rules,
+    State,
+    attempt_getter,
+    history_getter,
+    loop_texts,
+    make_setting,
+    optional_texts,
+)
 
 ACTION = "submit_purchase_plan"
 HISTORY = "get_previous_purchase_data"
@@ -78,4 +87,5 @@ PROCUREMENT: Environment[Instance, State[World]] = Environment(
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    later_texts=optional_texts(RULES),
 )

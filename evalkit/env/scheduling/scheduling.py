@@ -6,7 +6,16 @@ Source: EconAgentBench, section on scheduling and appendices D and F.2; the loop
 from evalkit.dialogue import Sampling
 from evalkit.env import periods
 from evalkit.env.environment import Environment, Kit
-from evalkit.env.rules import Getter, Rules, State, attempt_getter, history_getter, loop_texts, make_setting
+from evalkit.env.rules import (
+    Getter,
+    Rules,
+    State,
+    attempt_getter,
+    history_getter,
+    loop_texts,
+    make_setting,
+    optional_texts,
+)
 from evalkit.env.scheduling import assignment, instance, score
 from evalkit.env.scheduling.assignment import World
 from evalkit.env.scheduling.instance import Instance
@@ -62,4 +71,5 @@ SCHEDULING: Environment[Instance, State[World]] = Environment(
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    later_texts=optional_texts(RULES),
 )
