@@ -33,6 +33,10 @@ DOCUMENTED: Mapping[str, str] = {
     "budget-in-cents": (
         "a plan that costs exactly the budget can be bought; the reference adds up floats, which may come out above it"
     ),
+    "solver-gap": (
+        "the reference's solver stops within its default gap and may miss the best plan; evalkit's is proven, can be "
+        "bought by the reference's own rule, and supports more workers by it"
+    ),
     "exploration-by-what-is-bought": (
         "two plans are the same if they buy the same; the reference compares how they are written, order of deals and "
         "zeros included. Its figure is the metric exploration_rate_text"

@@ -9,13 +9,14 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalkit.conform.procurement import level
+from evalkit.conform.procurement import level, reference_judgement
 from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 from evalkit.env.procurement.generate import reference_market
 from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product, product_of, totals, workers
 from evalkit.env.procurement.optimum import Optimum, solve
 
 EXACT_BUDGET = "budget-in-cents"
+SOLVER_GAP = "solver-gap"
 
 _RELATIVE = 1e-12
 """Workers are powers of totals: optimal plans may differ in them, and methods in the order of factors."""
@@ -44,6 +45,8 @@ def gurobi(row: Row, data: Path | None) -> Verdict:
         return differing(f"opt_cost: golden {row['opt_cost']!r}, ours {plan_cost(market, theirs)} cents")
     if not _close(row["opt_workers"], workers(market, theirs)):
         return differing(f"opt_workers: golden {row['opt_workers']!r}, ours {workers(market, theirs)!r} for its plan")
+    if _beaten(market, theirs, row["opt_workers"]):
+        return documented(SOLVER_GAP)
     found = _compared(market, theirs, 0.0)
     if found != EQUAL or row["feasible"]:
         return found
@@ -115,6 +118,22 @@ def _compared(market: Market, theirs: tuple[int, ...], gap: float) -> Verdict:
     if more > most:
         return differing(f"product: golden {golden}, ours {ours}: its logarithm is greater by {more:.3g} > {most:.3g}")
     return EQUAL
+
+
+def _beaten(market: Market, theirs: tuple[int, ...], golden: float) -> bool:
+    """Whether the solver's plan can be bought, and the proven optimum is a better one by the reference's own rule."""
+    found = _proven(market)
+    if not is_feasible(market, theirs) or found.product <= product(market, theirs):
+        return False
+    plan = {deal.id: units for deal, units in zip(market.deals, found.quantities, strict=True) if units}
+    by_reference = reference_judgement(market, plan)
+    supported = by_reference["workers"]
+    return (
+        by_reference["feasible"]
+        and isinstance(supported, float)
+        and supported > golden
+        and not _close(golden, supported)
+    )
 
 
 def _close(golden: float, ours: float) -> bool:

@@ -8,7 +8,7 @@ from evalkit.conform.documented import DOCUMENTED
 from evalkit.conform.procurement_optima import anchor, exact, gurobi, sensitivity
 from evalkit.conform.verdict import EQUAL, documented
 from evalkit.env.procurement.generate import DIFFICULTIES, reference_market
-from evalkit.env.procurement.market import workers
+from evalkit.env.procurement.market import plan_cost, workers
 from evalkit.env.procurement.optimum import solve
 
 
@@ -48,6 +48,24 @@ def test_a_plan_that_is_not_the_best_is_told(goldens: Path) -> None:
     found = exact(more, None)
     assert found.status == "differing"
     assert "is greater by" in found.detail
+
+
+def test_a_solver_s_plan_that_a_proven_one_beats_is_a_documented_difference(goldens: Path) -> None:
+    row = rows(goldens / "procurement_opt_gurobi_basic.jsonl")[0]
+    market = reference_market(DIFFICULTIES["basic"], 0, budget=round(row["budget"] * 100)).market
+    less = {name: units for name, units in row["opt_alloc"].items() if units}
+    dearest = max(less, key=lambda name: next(deal.price for deal in market.deals if deal.id == name))
+    less[dearest] -= 1
+    plan = tuple(less.get(deal.id, 0) for deal in market.deals)
+    worse = {**row, "opt_alloc": less, "opt_cost": plan_cost(market, plan) / 100, "opt_workers": workers(market, plan)}
+    assert gurobi(worse, None) == documented("solver-gap")
+    assert "solver-gap" in DOCUMENTED
+    # Nothing hides behind it: figures that are not the plan's, or a plan that cannot be bought.
+    assert gurobi({**worse, "opt_workers": worse["opt_workers"] * 1.001}, None).status == "differing"
+    dear = {**worse, "opt_alloc": {**less, dearest: 99}}
+    plan = tuple(dear["opt_alloc"].get(deal.id, 0) for deal in market.deals)
+    dear |= {"opt_cost": plan_cost(market, plan) / 100, "opt_workers": workers(market, plan)}
+    assert gurobi(dear, None).status == "differing"
 
 
 def test_what_the_licence_refused_is_out_of_scope(goldens: Path) -> None:
