@@ -4,7 +4,7 @@ Everything here is a frozen value without behaviour beyond its own bytes. Nothin
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -61,6 +61,8 @@ class Usage:
     """Part of `input` that was written to the provider's prompt cache."""
     reasoning: int = 0
     """Part of `output` that was hidden reasoning."""
+    unknown: tuple[str, ...] = field(default=(), compare=False)
+    """Names of the figures above that the provider did not state, or not as numbers of tokens: they are 0 here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,26 @@ class Price:
             + usage.output * self.output
         )
 
+    def most(self, usage: Usage, *, input_tokens: int, output_tokens: int) -> PicoUsd:
+        """An upper bound of one reply some of whose figures are unknown, each by itself: input and output stand at
+        these bounds, cached tokens at the dearest rate that they may have."""
+        if "input" in usage.unknown:
+            written = output_tokens if "output" in usage.unknown else usage.output
+            return self.worst(input_tokens=input_tokens, output_tokens=written)
+        long = self.over and usage.input > self.over
+        rates = {
+            "": self.over_input if long else self.input,
+            "cached_read": self.over_cached_read if long else self.cached_read,
+            "cached_write": self.over_cached_write if long else self.cached_write,
+        }
+        # What no known figure says to be cached may have been, where a figure is unknown.
+        dearest = max(rate for name, rate in rates.items() if not name or name in usage.unknown)
+        plain = usage.input - usage.cached_read - usage.cached_write
+        extra = output_tokens if "output" in usage.unknown else 0
+        return PicoUsd(
+            self.of(usage) + plain * (dearest - rates[""]) + extra * (self.over_output if long else self.output)
+        )
+
     def worst(self, *, input_tokens: int, output_tokens: int) -> PicoUsd:
         """An upper bound of a request whose tokens are bounded so, however the provider caches."""
         rate, reply_rate = max(self.input, self.cached_read, self.cached_write), self.output

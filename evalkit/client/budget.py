@@ -18,6 +18,7 @@ from evalkit.client.purse import Ceiling, Purse
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.record import LedgerRecord
+from evalkit.store.unmetered import Unmetered
 
 
 class Ledger(Protocol):
@@ -45,6 +46,8 @@ class BudgetStats:
     left: int | None
     waiting: int
     """Requests that wait for others to come back cheaper than their bound."""
+    unmetered: Unmetered
+    """This session's replies without usage."""
 
 
 class _Waiter:
@@ -118,6 +121,7 @@ class _Till:
         """Leases that were handed to the ledger and are not known to be durable."""
         self.refilling = False
         self.end: EvalkitError | None = None
+        self.unmetered = Unmetered()
 
     def waiters(self) -> Iterator[_Waiter]:
         """All who wait, lane by lane."""
@@ -290,6 +294,12 @@ class Budget:
         for one in self._ceilings.values():
             one.settle(reserved, cost)
 
+    def note_unmetered(self, cost: int, guess: int | None) -> None:
+        """Count a reply without usage that costs so much at worst; `guess`: by an estimate of its tokens."""
+        self._till.unmetered += Unmetered(
+            replies=1, cost=cost, estimated=int(guess is not None), guess=0 if guess is None else guess
+        )
+
     def book_charge(
         self, amount: int, *, lane: str, agent: str, episode: str, step: int, attempt: int, reason: str
     ) -> None:
@@ -333,6 +343,7 @@ class Budget:
             reserved=purse.reserved,
             left=purse.left,
             waiting=till.waiting,
+            unmetered=till.unmetered,
         )
 
     def ceilings(self) -> Mapping[tuple[str, str], Ceiling]:

@@ -7,8 +7,8 @@ the caller, who records it, nothing is awaited.
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from evalkit.client.ask import Answer, Question
@@ -18,13 +18,15 @@ from evalkit.client.pauses import too_long, why_ended
 from evalkit.client.remedies import with_remedy
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
-from evalkit.dialogue import Message, Sampling, Tool, Usage
+from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, Price, show_usd
+from evalkit.store.record import ESTIMATED, OK, UNMETERED
+from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
-from evalkit.wire.tokens import output_tokens
+from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
 from evalkit.wire.verdicts import UNREADABLE, unreadable
 
 MOST_UNREAD = 8
@@ -50,6 +52,10 @@ class Voice:
     """Whether they name their episode, so that those of one find the same prompt cache."""
     key_env: str
     """The variable that holds the key: for messages."""
+    billed: Mapping[str, bool] = field(default_factory=dict)
+    """By outcome without a reply: whether the provider bills it, where that is not as for all (`wire/billed.py`)."""
+    estimates: bool = False
+    """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
 
     def head(self) -> bytes:
         """The part that all its bodies share."""
@@ -159,7 +165,7 @@ class ModelAsker:
         finally:
             if response is None:
                 lane.abandon(ticket)
-                self._charge(asking, attempt, "cancelled")
+                self._book_failure(asking, attempt, "cancelled", "cancelled")
         verdict = self._judge(response)
         if verdict.action == "accept":
             try:
@@ -195,18 +201,19 @@ class ModelAsker:
         """A 200 body as an answer, settled. Raises MalformedReplyError where it holds none; nothing is settled then."""
         value, lenient = loads_lenient(response.body)
         reply = self._read(value)
-        usage, bound = reply.usage, asking.bound
-        # No prompt has no tokens: a provider that counts none did not count. Then the bound stands for its bill, and
-        # the reply's length for its tokens, since the provider's limits hold all the same.
-        counted = usage.input > 0
-        latency_s = self._lane.succeeded(ticket, usage if counted else Usage(output=output_tokens(reply)))
+        usage, outcome = reply.usage, OK
+        cost = self._voice.price.of(usage)
+        if usage.unknown:
+            reply, cost, outcome = self._without_usage(asking, reply)
+            usage = reply.usage
+        # What the provider did not count is taken by the reply's length: its limits hold all the same.
+        told = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
+        latency_s = self._lane.succeeded(ticket, told)
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
             self._lane.heed(requests, tokens)
-        cost = self._voice.price.of(usage) if counted else PicoUsd(bound)
-        if not self._budget.settle(bound, cost):
+        if not self._budget.settle(asking.bound, cost):
             self._lane.end(LaneClosed(self._why_over(asking, cost)))
-        outcome = "ok" if counted else "unmetered"
         return Answer(
             reply=reply,
             cost=cost,
@@ -217,17 +224,34 @@ class ModelAsker:
             raw=response.body if lenient else None,
         )
 
+    def _without_usage(self, asking: _Asking, reply: Reply) -> tuple[Reply, PicoUsd, str]:
+        """A reply some of whose figures its provider did not state: (the reply, with estimates in their place where the
+        provider's file asks for them; what to charge; the last word of its attempts)."""
+        voice, usage, bound = self._voice, reply.usage, self._max_tokens
+        if not voice.quirks.unseen_tokens and (voice.dialect.verbatim_calls or not reply.calls):
+            shown = most_output_tokens(reply)
+            bound = bound if shown is None else min(bound, shown)
+        most_input = len(asking.body) + voice.dialect.overhead_tokens
+        cost = voice.price.most(usage, input_tokens=most_input, output_tokens=bound)
+        if not {"input", "output"} & set(usage.unknown) and cost == voice.price.of(usage):
+            return reply, cost, OK  # what is missing has no price of its own
+        guess: PicoUsd | None = None
+        if voice.estimates:
+            read = input_tokens(len(asking.body)) if "input" in usage.unknown else usage.input
+            written = min(output_tokens(reply), bound) if "output" in usage.unknown else usage.output
+            usage = replace(usage, input=read, output=written, unknown=())
+            reply, guess = replace(reply, usage=usage), voice.price.of(usage)
+        self._budget.note_unmetered(cost, guess)
+        return reply, cost, UNMETERED if guess is None else ESTIMATED
+
     async def _refuse(self, asking: _Asking, ticket: Ticket, verdict: Verdict, attempt: int) -> Verdict:
         """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""
         asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
         assert asking.tries is not None
         asking.tries.counted += not ticket.probe
         self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=verdict.message)
-        if verdict.billable:
-            self._charge(asking, attempt, verdict.kind)
+        if self._book_failure(asking, attempt, verdict.outcome, verdict.kind):
             await self._budget.durable()
-        else:
-            self._budget.settle(asking.bound, 0)
         if verdict.action == "end_episode":
             raise EpisodeRefused(verdict.kind, verdict.message)
         if verdict.action == "end_lane":
@@ -275,7 +299,11 @@ class ModelAsker:
         input_tokens = body_bytes + voice.dialect.overhead_tokens
         return voice.price.worst(input_tokens=input_tokens, output_tokens=self._max_tokens)
 
-    def _charge(self, asking: _Asking, attempt: int, reason: str) -> None:
+    def _book_failure(self, asking: _Asking, attempt: int, outcome: str, reason: str) -> bool:
+        """Charge an attempt whose outcome counts as billed, and return True; for any other give the money back."""
+        if not counts_as_billed(outcome, self._voice.billed):
+            self._budget.settle(asking.bound, 0)
+            return False
         self._budget.book_charge(
             asking.bound,
             lane=self._lane.name,
@@ -285,6 +313,7 @@ class ModelAsker:
             attempt=attempt,
             reason=reason,
         )
+        return True
 
     def _why_closed(self, verdict: Verdict) -> str:
         voice = self._voice

@@ -58,5 +58,7 @@ def open_asker(
         seeded=provider.seed,
         cache_key=provider.cache_key,
         key_env=provider.key_env,
+        billed=provider.billed,
+        estimates=provider.estimates_usage,
     )
     return ModelAsker(voice, lane=lane, budget=budget, transport=transport)

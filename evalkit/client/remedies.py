@@ -10,6 +10,7 @@ _REMEDIES: Mapping[str, str] = {
     "no_credit": "The account of provider {provider!r} has no credit left; top it up and run again.",
     "quota": "The quota of provider {provider!r} is used up for today; run again once it is renewed, or raise it.",
     "tls": "The certificate of provider {provider!r} was not accepted; check its url and this machine's CA settings.",
+    "proxy": "Check the environment's proxy and its credentials (https_proxy, http_proxy).",
     "redirect": "Correct the url of provider {provider!r}.",
     "not_supported": "Check the url and the dialect of provider {provider!r}.",
     "connect": "Check the url of provider {provider!r}, and this machine's network and proxy.",

@@ -109,6 +109,9 @@ class HttpTransport:
                 allow_redirects=False,
                 proxy=self._proxy,
             )
+        except aiohttp.ClientHttpProxyError as flaw:
+            # The proxy opened no way to the provider: nothing was sent there.
+            return _failed("connect", self._words(flaw), status=407 if flaw.status == 407 else 0)
         except (aiohttp.ClientError, OSError, TimeoutError) as flaw:
             return _failed(_kind_of(flaw), self._words(flaw))
         try:
@@ -248,5 +251,5 @@ def _kind_of(flaw: BaseException) -> Failure:
     return "timeout" if isinstance(flaw, TimeoutError) else "reset"
 
 
-def _failed(failure: Failure, detail: str) -> HttpResponse:
-    return HttpResponse(headers=_NO_HEADERS, failure=failure, detail=detail)
+def _failed(failure: Failure, detail: str, status: int = 0) -> HttpResponse:
+    return HttpResponse(status=status, headers=_NO_HEADERS, failure=failure, detail=detail)

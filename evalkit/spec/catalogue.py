@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
 from evalkit.spec.reading import read_toml
+from evalkit.wire.billed import BILLED, NEVER_SENT
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 
@@ -73,6 +74,14 @@ class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
     over: LongPromptFile | None = None
 
 
+class BilledFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Which outcomes without a reply a provider bills, where that is not as for all."""
+
+    outcomes: dict[str, bool]
+    as_of: datetime.date
+    source: str
+
+
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     """One model of a provider's file."""
 
@@ -82,6 +91,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitsFile | None = None
     max_tokens_field: str | None = None
     refuses: tuple[str, ...] | None = None
+    unseen_tokens: bool | None = None
 
     def over(self, wider: "ModelFile | None") -> "ModelFile":
         """This table, with what it leaves out taken from one that holds for more names."""
@@ -98,6 +108,8 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 600.0
     seed: bool = True
     cache_key: bool = False
+    usage: Literal["reported", "estimate"] = "reported"
+    billed: BilledFile | None = None
     any_model: bool = False
     most_tools: int | None = None
     limits: LimitsFile = LimitsFile()
@@ -214,6 +226,9 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         seed=file.seed,
         cache_key=file.cache_key,
         most_tools=file.most_tools,
+        billed=_billed(file.billed, f"{where}: billed"),
+        billed_source=_source(file.billed),
+        estimates_usage=file.usage == "estimate",
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),
         genai_prices=file.genai_prices,
@@ -257,14 +272,35 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> M
         price=_price(file.usd_per_mtok, f"{where}.usd_per_mtok"),
         limits=provider_limits if file.limits is None else file.limits.checked(f"{where}.limits"),
         context_tokens=file.context_tokens,
-        quirks=Quirks(max_tokens_field=file.max_tokens_field or "max_tokens", refuses=frozenset(refuses)),
+        quirks=Quirks(
+            max_tokens_field=file.max_tokens_field or "max_tokens",
+            refuses=frozenset(refuses),
+            unseen_tokens=file.unseen_tokens is not False,
+        ),
         price_source=_source(file.usd_per_mtok),
         price_as=file.price_as or "",
     )
 
 
-def _source(price: PriceFile | None) -> str:
-    return f"{price.source}, {price.as_of}" if price else ""
+def _source(file: PriceFile | BilledFile | None) -> str:
+    return f"{file.source}, {file.as_of}" if file else ""
+
+
+def _billed(file: BilledFile | None, where: str) -> Mapping[str, bool]:
+    if file is None:
+        return {}
+    for outcome, billed in file.outcomes.items():
+        if outcome not in BILLED and not _STATUS.fullmatch(outcome):
+            raise UsageError(
+                f"{where}.outcomes: {outcome!r} is no outcome. Write an HTTP status from 300 to 599, or one of "
+                f"{', '.join(BILLED)}.{nearest(outcome, BILLED)}"
+            )
+        if billed and outcome in NEVER_SENT:
+            raise UsageError(f"{where}.outcomes: {outcome!r} cannot be billed: nothing was sent. Leave it out.")
+    return dict(file.outcomes)
+
+
+_STATUS = re.compile(r"[345]\d\d")
 
 
 def _price(file: PriceFile | None, where: str) -> Price | None:

@@ -81,6 +81,12 @@ class Provider:
     """Whether requests carry a `seed`."""
     cache_key: bool = False
     """Whether requests name their episode, so that the provider looks for its prompt where it left it."""
+    billed: Mapping[str, bool] = field(default_factory=dict)
+    """By outcome without a reply (`wire/billed.py`): whether the provider bills it, where that is not as for all."""
+    billed_source: str = ""
+    """Where that is said, with its date."""
+    estimates_usage: bool = False
+    """Whether tokens of replies without usage are estimated from their text."""
     default_price: Price | None = None
     """For models that the file does not list."""
     default_source: str = ""

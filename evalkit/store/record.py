@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from evalkit.money import PicoUsd
 
+OK, UNMETERED, ESTIMATED = "ok", "unmetered", "estimated"
+"""The last word of `StepRecord.attempts` where a reply came: at the usage that it stated; without one, or with figures
+that are none, charged at their bound; likewise, with tokens that were estimated from the text."""
+ANSWERED = (OK, UNMETERED, ESTIMATED)
+
 
 # Not frozen, alone among the records: with so many fields that costs 3 us, as much as turning the row into columns.
 @dataclass(slots=True, kw_only=True)

@@ -27,9 +27,10 @@ from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
 from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, append_turn
+from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import judge
 
 VERSION = "2023-06-01"
@@ -52,8 +53,6 @@ _FINISHES = {
     "model_context_window_exceeded": "length",
 }
 """Stop reasons in our words; `refusal`, `pause_turn` and unknown ones stay as they are."""
-
-_MOST_TOKENS = 2**31 - 1
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -141,25 +140,26 @@ def _read(value: Any) -> Reply:
         text=text,
         calls=calls,
         finish=_FINISHES.get(reason, reason) or ("tool_calls" if calls else "stop"),
-        usage=_read_usage(value.get("usage")),
+        usage=_read_usage(object_of(value, "usage"), bool(text or calls or opaque)),
         model=text_of(value, "model"),
         response_id=text_of(value, "id"),
         opaque=opaque,
     )
 
 
-def _read_usage(raw: Any) -> Usage:
-    if not isinstance(raw, dict):
-        return Usage()
-    read, written = count_of(raw, "cache_read_input_tokens"), count_of(raw, "cache_creation_input_tokens")
-    total = min(count_of(raw, "input_tokens") + read + written, _MOST_TOKENS)
-    said = count_of(raw, "output_tokens")
-    return Usage(
-        input=total,
-        output=said,
+def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
+    """What the provider counted. `input` is the sum of three figures, so it is unknown where one of them is."""
+    plain, read, written = (
+        stated(raw, name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    whole = None if plain is None or read is None or written is None else plain + read + written
+    return usage_of(
+        tokens_in=whole,
+        tokens_out=stated(raw, "output_tokens"),
         cached_read=read,
-        cached_write=min(written, total - read),
-        reasoning=min(count_of(object_of(raw, "output_tokens_details"), "thinking_tokens"), said),
+        cached_write=written,
+        reasoning=stated(object_of(raw, "output_tokens_details"), "thinking_tokens"),
+        says=says,
     )
 
 
@@ -220,6 +220,7 @@ ANTHROPIC_MESSAGES = Dialect(
     judge=judge,
     allowances=_allowances,
     objections=_objections,
+    verbatim_calls=False,
     lacks=frozenset({"seed"}),
     decode_request=decode_request,
     encode_reply=encode_reply,

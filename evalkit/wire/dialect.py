@@ -25,6 +25,8 @@ class Quirks:
     refuses: frozenset[str] = frozenset()
     """Fields of `Sampling` (and `seed`) that the model's API answers with an error; never sent. `encrypted_reasoning`:
     the model has none to send (`openai_responses`)."""
+    unseen_tokens: bool = True
+    """Whether it may write tokens that its replies do not show, as reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Dialect:
     lacks: frozenset[str] = frozenset()
     """Fields of `Sampling` that the format has no place for: an environment's default is left out, with a mark, and an
     agent that asks for one is refused."""
+    verbatim_calls: bool = True
+    """Whether a call's arguments come as the very text that the model wrote."""
     cache_key: str = ""
     """The field of a body, beside those of `head`, that has requests of one name find the same prompt cache; empty: the
     format has none."""

@@ -14,17 +14,6 @@ from evalkit.wire.lenient import dumps_any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _RULE = "letters, digits, _ and - only, at most 64"
-_MOST_TOKENS = 2**31 - 1
-
-
-def count_of(raw: Mapping[str, Any], name: str) -> int:
-    """A field as a number of tokens: never negative, rounded up; 0 where it is no number."""
-    value = raw.get(name)
-    if type(value) is int:
-        return min(max(value, 0), _MOST_TOKENS)
-    if isinstance(value, float) and math.isfinite(value):
-        return min(max(math.ceil(value), 0), _MOST_TOKENS)
-    return 0
 
 
 def text_of(raw: Mapping[str, Any], name: str) -> str:

@@ -24,11 +24,12 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import count_of, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
 from evalkit.wire.gemini_served import decode_request, encode_error, encode_reply
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, append_turn
+from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import judge
 
 _OURS = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "cachedContent", "serviceTier"})
@@ -44,7 +45,6 @@ _RULE = "a letter or _, then letters, digits and _ . : - only, at most 64"
 _KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _BUDGET = re.compile(r"-1|[0-9]{1,9}")
 _LEVEL = re.compile(r"[a-zA-Z_]+")
-_MOST_TOKENS = 2**31 - 1
 
 
 def _head(_model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -133,23 +133,44 @@ def _read(value: Any) -> Reply:
         text=text,
         calls=calls,
         finish=_FINISHES.get(reason, reason),
-        usage=_read_usage(object_of(raw, "usageMetadata")),
+        usage=_read_usage(object_of(raw, "usageMetadata"), bool(text or calls or opaque)),
         model=text_of(raw, "modelVersion"),
         response_id=text_of(raw, "responseId"),
         opaque=opaque,
     )
 
 
-def _read_usage(raw: Mapping[str, Any]) -> Usage:
-    """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
-    read = min(count_of(raw, "promptTokenCount") + count_of(raw, "toolUsePromptTokenCount"), _MOST_TOKENS)
-    thought = count_of(raw, "thoughtsTokenCount")
-    return Usage(
-        input=read,
-        output=min(count_of(raw, "candidatesTokenCount") + thought, _MOST_TOKENS),
-        cached_read=min(count_of(raw, "cachedContentTokenCount"), read),
-        reasoning=thought,
+def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
+    """What the provider counted.
+
+    The API's JSON leaves out what is 0 (thoughts of a model that does not think, an empty answer), so an absent part
+    of the output is known only through the stated total: total less input. Of the prompt's tools and of the cache an
+    absent figure means 0: no request of ours asks for such tools, and the cache makes nothing dearer.
+    """
+    prompt, used = stated(raw, "promptTokenCount"), _stated_or_absent(raw, "toolUsePromptTokenCount")
+    read = None if prompt is None or used is None else prompt + used
+    shown, thought, total = (
+        stated(raw, name) for name in ("candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount")
     )
+    written, known = None, (shown or 0) + (thought or 0)
+    if shown is not None and thought is not None:
+        written = known
+    elif read and total is not None and total - read >= known:
+        written = total - read
+        thought = written - (shown or 0) if thought is None and shown is not None else thought
+    return usage_of(
+        tokens_in=read,
+        tokens_out=written,
+        cached_read=_stated_or_absent(raw, "cachedContentTokenCount"),
+        cached_write=0,
+        reasoning=thought,
+        says=says,
+    )
+
+
+def _stated_or_absent(raw: Mapping[str, Any], name: str) -> int | None:
+    """As `stated`; 0 where there is no such field."""
+    return stated(raw, name) if name in raw else 0
 
 
 def _allowances(_headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
@@ -196,6 +217,7 @@ GEMINI = Dialect(
     judge=judge,
     allowances=_allowances,
     objections=_objections,
+    verbatim_calls=False,
     lacks=frozenset({"parallel_calls"}),
     decode_request=decode_request,
     encode_reply=encode_reply,

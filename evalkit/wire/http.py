@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from evalkit.wire.billed import counts_as_billed
+
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect"]
 Action = Literal["accept", "retry", "end_episode", "end_lane"]
 
@@ -36,5 +38,10 @@ class Verdict:
     wait_s: float | None = None
     """The server's own word on when to come back, if it gave one."""
     message: str = ""
-    billable: bool = False
-    """Whether the provider may have billed the attempt although its usage is unknown."""
+    outcome: str = ""
+    """What came back in the words of `billed.py`, where it was no reply."""
+
+    @property
+    def billable(self) -> bool:
+        """Whether the provider may have billed the attempt although its usage is unknown, by the table for all."""
+        return bool(self.outcome) and counts_as_billed(self.outcome, {})

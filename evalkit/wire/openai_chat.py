@@ -17,10 +17,11 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import call_ids, count_of, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
+from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
@@ -117,7 +118,7 @@ def _read(value: Any) -> Reply:
         text=text,
         calls=calls,
         finish="tool_calls" if finish == "function_call" else finish,
-        usage=_read_usage(value.get("usage")),
+        usage=_read_usage(object_of(value, "usage"), bool(text or calls or opaque)),
         model=text_of(value, "model"),
         fingerprint=text_of(value, "system_fingerprint"),
         response_id=text_of(value, "id"),
@@ -151,22 +152,17 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes
     return tuple(calls), dumps_any({"message": kept, "calls": kept_calls})
 
 
-def _read_usage(raw: Any) -> Usage:
-    """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
-    if not isinstance(raw, dict):
-        return Usage()
-    read, written = count_of(raw, "prompt_tokens"), count_of(raw, "completion_tokens")
-    inner, outer = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
-    # DeepSeek counts cached tokens beside the others instead of within the details.
-    cached = count_of(inner, "cached_tokens") if isinstance(inner, dict) else count_of(raw, "prompt_cache_hit_tokens")
-    reasoning = count_of(outer, "reasoning_tokens") if isinstance(outer, dict) else 0
-    cached = min(cached, read)
-    return Usage(
-        input=read,
-        output=written,
-        cached_read=cached,
-        cached_write=min(count_of(inner, "cache_write_tokens"), read - cached) if isinstance(inner, dict) else 0,
-        reasoning=min(reasoning, written),
+def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
+    """What the provider counted. DeepSeek counts cached tokens beside the others instead of within the details."""
+    within = isinstance(raw.get("prompt_tokens_details"), dict)
+    inner, outer = object_of(raw, "prompt_tokens_details"), object_of(raw, "completion_tokens_details")
+    return usage_of(
+        tokens_in=stated(raw, "prompt_tokens"),
+        tokens_out=stated(raw, "completion_tokens"),
+        cached_read=stated(inner, "cached_tokens") if within else stated(raw, "prompt_cache_hit_tokens"),
+        cached_write=stated(inner, "cache_write_tokens"),
+        reasoning=stated(outer, "reasoning_tokens"),
+        says=says,
     )
 
 
@@ -186,7 +182,7 @@ def _judge(response: HttpResponse) -> Verdict:
         return judge(response)
     code = error.get("code")
     status = code if type(code) is int and 400 <= code < 600 else 500
-    return judge_error(response, error, status, billable=begun or status >= 500 or status == 408)
+    return judge_error(response, error, status, begun=begun)
 
 
 def _error_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

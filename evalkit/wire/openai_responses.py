@@ -22,11 +22,12 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.fields import call_ids, count_of, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 from evalkit.wire.openai_chat_served import encode_error
 from evalkit.wire.openai_responses_served import LEAST_TOKENS, decode_request, encode_reply
+from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _OURS = frozenset(
@@ -121,14 +122,15 @@ def _read(value: Any) -> Reply:
     items = [item for item in output if isinstance(item, dict)]
     text, refusal = _read_text(items)
     calls, items = _read_calls(items)
+    opaque = _keep(items)
     return Reply(
         text=text or refusal,
         calls=calls,
         finish="refusal" if refusal else _finish(value, calls),
-        usage=_read_usage(object_of(value, "usage")),
+        usage=_read_usage(object_of(value, "usage"), bool(text or refusal or calls or opaque)),
         model=text_of(value, "model"),
         response_id=text_of(value, "id"),
-        opaque=_keep(items),
+        opaque=opaque,
     )
 
 
@@ -208,17 +210,16 @@ def _without_status(item: dict[str, Any]) -> dict[str, Any]:
     return {"summary": [], **{name: value for name, value in item.items() if name != "status"}}
 
 
-def _read_usage(raw: Mapping[str, Any]) -> Usage:
-    """What the provider counted, made consistent: no negative counts, no part greater than its whole."""
-    read, written = count_of(raw, "input_tokens"), count_of(raw, "output_tokens")
+def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
+    """What the provider counted."""
     inner, outer = object_of(raw, "input_tokens_details"), object_of(raw, "output_tokens_details")
-    cached = min(count_of(inner, "cached_tokens"), read)
-    return Usage(
-        input=read,
-        output=written,
-        cached_read=cached,
-        cached_write=min(count_of(inner, "cache_write_tokens"), read - cached),
-        reasoning=min(count_of(outer, "reasoning_tokens"), written),
+    return usage_of(
+        tokens_in=stated(raw, "input_tokens"),
+        tokens_out=stated(raw, "output_tokens"),
+        cached_read=stated(inner, "cached_tokens"),
+        cached_write=stated(inner, "cache_write_tokens"),
+        reasoning=stated(outer, "reasoning_tokens"),
+        says=says,
     )
 
 
@@ -229,7 +230,7 @@ def _judge(response: HttpResponse) -> Verdict:
         return judge(response)
     error = object_of(value, "error") or {"message": "The response failed, and no error says why."}
     status = _FAILED_STATUSES.get(text_of(error, "code"), 400)
-    return judge_error(response, error, status, billable=True)  # the model had begun
+    return judge_error(response, error, status, begun=True)
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

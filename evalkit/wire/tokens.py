@@ -26,6 +26,25 @@ def output_tokens(reply: Reply) -> int:
     return max(1, -(-size // BYTES_PER_TOKEN))
 
 
+def most_output_tokens(reply: Reply) -> int | None:
+    """An upper bound of the output tokens of a reply that shows everything its model wrote; None where it may not: it
+    was cut or stopped, and what was under way may have been dropped.
+
+    Proof: every token that a model writes is at least one byte of what it wrote in UTF-8, or one of the marks that its
+    template puts around a message and around a call. The bytes are here; of marks there are fewer than a mark's
+    allowance below. Nothing follows of models that reason unseen, nor where arguments have been parsed and written
+    anew, since blanks are then lost: whether a model and a dialect are such is for the caller to know.
+    """
+    if reply.finish not in ("stop", "tool_calls"):
+        return None
+    calls = sum(_bytes(call.name) + _bytes(call.arguments) + _CALL_MARKS for call in reply.calls)
+    return _bytes(reply.text) + calls + _MESSAGE_MARKS
+
+
+_MESSAGE_MARKS, _CALL_MARKS = 16, 64
+"""Tokens around a message, and around a call."""
+
+
 def cut(reply: Reply, max_tokens: int) -> Reply:
     """The reply as a provider that stops after `max_tokens` output tokens would have sent it.
 

@@ -78,14 +78,13 @@ _MODEL_TEXTS = (
 )
 
 _FAILURES: Mapping[str, Verdict] = {
-    "reset": Verdict(action="retry", kind="reset", billable=True),
-    "timeout": Verdict(action="retry", kind="timeout", billable=True),
-    "truncated": Verdict(action="retry", kind="truncated", billable=True),
-    "oversize": Verdict(action="retry", kind="oversize", billable=True),
-    "connect": Verdict(action="retry", kind="connect"),
-    "tls": Verdict(action="end_lane", kind="tls"),
+    "reset": Verdict(action="retry", kind="reset", outcome="reset"),
+    "timeout": Verdict(action="retry", kind="timeout", outcome="timeout"),
+    "truncated": Verdict(action="retry", kind="truncated", outcome="truncated"),
+    "oversize": Verdict(action="retry", kind="oversize", outcome="oversize"),
+    "connect": Verdict(action="retry", kind="connect", outcome="connect"),
+    "tls": Verdict(action="end_lane", kind="tls", outcome="tls"),
 }
-"""Nothing was sent where no connection came about; in every other case the provider may have billed the attempt."""
 
 
 def judge(response: HttpResponse) -> Verdict:
@@ -109,16 +108,17 @@ def accepted_with(response: HttpResponse, mark: bytes) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def judge_error(response: HttpResponse, error: Mapping[str, Any], status: int, *, billable: bool) -> Verdict:
-    """The verdict on an error that came in a body of status 200, as if it had come with a status of its own."""
+def judge_error(response: HttpResponse, error: Mapping[str, Any], status: int, *, begun: bool) -> Verdict:
+    """The verdict on an error that came in a body of status 200, as if it had come with a status of its own. `begun`:
+    whether it broke a reply off."""
     found = judge(replace(response, status=status, body=dumps_any({"error": error})))
-    return replace(found, billable=billable)
+    return replace(found, outcome="broken_off") if begun else found
 
 
 def unreadable(response: HttpResponse) -> Verdict:
     """The verdict on a whole response that should hold a reply and does not."""
     words = f"status {response.status} with {describe(response.body)} instead of a reply"
-    return Verdict(action="retry", kind="unreadable", message=words, billable=True)
+    return Verdict(action="retry", kind="unreadable", message=words, outcome="unreadable")
 
 
 def describe(body: bytes) -> str:
@@ -197,7 +197,7 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
         return ACCEPT
     if status == 0:
         return _say(_FAILURES["reset"], None, text)
-    return _of_status(status, words, text, response.headers)
+    return replace(_of_status(status, words, text, response.headers), outcome=str(status))
 
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
@@ -223,6 +223,8 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
 def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
     """3xx and the rest of 4xx: asking again with the same body would bring the same."""
     low = words.message.lower()
+    if status == 407:
+        return Verdict(action="end_lane", kind="proxy", message=_short(text))
     if status == 401 or (status == 400 and _has(words.code, _KEY_CODES)):
         return Verdict(action="end_lane", kind="bad_key", message=_short(text))
     if _has(words.code, _FILTER_CODES) or (status in (400, 403) and _has(low, _FILTER_TEXTS)):
@@ -282,4 +284,4 @@ def _short(text: str) -> str:
 
 
 def _say(base: Verdict, wait_s: float | None, text: str) -> Verdict:
-    return Verdict(action=base.action, kind=base.kind, wait_s=wait_s, message=_short(text), billable=base.billable)
+    return Verdict(action=base.action, kind=base.kind, wait_s=wait_s, message=_short(text), outcome=base.outcome)

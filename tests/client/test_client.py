@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -17,6 +17,7 @@ from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, La
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.spec.model import Limits
 from evalkit.store.record import LedgerRecord
+from evalkit.store.unmetered import Unmetered
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
@@ -87,6 +88,8 @@ class Scene:
         quirks: Quirks | None = None,
         sampling: Sampling = SAMPLING,
         cache_key: bool = False,
+        billed: Mapping[str, bool] | None = None,
+        estimates: bool = False,
     ) -> None:
         self.disk = Disk()
         self.script = Script(responses, self.disk)
@@ -104,6 +107,8 @@ class Scene:
             seeded=True,
             cache_key=cache_key,
             key_env="ACME_KEY",
+            billed=billed or {},
+            estimates=estimates,
         )
         self.asker = ModelAsker(voice, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
@@ -176,7 +181,7 @@ def test_an_attempt_of_unknown_usage_is_durably_charged_before_the_next_one_leav
     played(play)
 
 
-@pytest.mark.parametrize("response", [refused(429), refused(500), refused(503), failed("connect")])
+@pytest.mark.parametrize("response", [refused(429), refused(409), refused(503), failed("connect")])
 def test_a_refusal_costs_nothing_and_is_asked_again(response: HttpResponse) -> None:
     async def play() -> None:
         scene = Scene(response, OK)
@@ -231,6 +236,121 @@ def test_a_reply_without_usage_is_settled_at_its_bound_and_marked() -> None:
         assert scene.budget.stats().spent == scene.bound
         # The provider's limit on tokens holds all the same: they are counted by the reply's length.
         assert scene.lane.stats().output_tokens == 100
+
+    played(play)
+
+
+def counted(text: str, **usage: object) -> HttpResponse:
+    """A reply whose usage is just this."""
+    value = orjson.loads(OPENAI_CHAT.encode_reply(Reply(text=text)))
+    return HttpResponse(status=200, headers={}, body=orjson.dumps({**value, "usage": usage}))
+
+
+NO_CACHE = {"cached_tokens": 0, "cache_write_tokens": 0}
+
+
+@pytest.mark.parametrize("said", [None, -3, "7", True, 7.5, 2**31, 0])
+def test_missing_output_usage_is_charged_at_its_bound_beside_the_input_that_is_stated(said: object) -> None:
+    usage = {"prompt_tokens": 30, "prompt_tokens_details": NO_CACHE, "completion_tokens": said}
+
+    async def play() -> None:
+        scene = Scene(counted("42", **usage))
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.cost, answer.attempts) == (30 * 10 + 50 * 100, "unmetered")
+        assert (answer.reply.usage.input, answer.reply.usage.output) == (30, 0)
+        stats = scene.budget.stats()
+        assert (stats.spent, stats.reserved) == (answer.cost, 0)
+        assert stats.unmetered == Unmetered(replies=1, cost=answer.cost)
+        assert scene.lane.stats().output_tokens == 1
+
+    played(play)
+
+
+def test_missing_input_usage_is_charged_at_its_bound_beside_the_output_that_is_stated() -> None:
+    async def play() -> None:
+        scene = Scene(counted("42", completion_tokens=7))
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.cost, answer.attempts) == (scene.bound - 50 * 100 + 7 * 100, "unmetered")
+
+    played(play)
+
+
+def test_a_missing_figure_that_makes_nothing_dearer_is_no_missing_usage() -> None:
+    async def play() -> None:
+        scene = Scene(counted("42", prompt_tokens=30, completion_tokens=7))
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.cost, answer.attempts) == (COST, "ok")
+        dear = Scene(
+            counted("42", prompt_tokens=30, completion_tokens=7),
+            price=Price(input=10, output=100, cached_read=1, cached_write=12),
+        )
+        answer = await dear.asker.ask(dear.question)
+        assert (answer.cost, answer.attempts) == (30 * 12 + 7 * 100, "unmetered")
+
+    played(play)
+
+
+def test_a_model_that_writes_nothing_unseen_is_charged_no_more_than_its_reply_proves() -> None:
+    roomy, shown = Sampling(max_tokens=5000), Quirks(unseen_tokens=False)
+    usage = {"prompt_tokens": 30, "prompt_tokens_details": NO_CACHE}
+
+    async def play() -> None:
+        for quirks, most in ((Quirks(), 5000), (shown, 2 + 16)):
+            scene = Scene(counted("42", **usage), sampling=roomy, quirks=quirks)
+            answer = await scene.asker.ask(scene.question)
+            assert (answer.cost, answer.attempts) == (300 + most * 100, "unmetered")
+
+    played(play)
+
+
+def test_a_provider_may_say_that_tokens_are_estimated_and_the_bound_is_charged_all_the_same() -> None:
+    async def play() -> None:
+        scene = Scene(counted("42" * 8), estimates=True)
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.cost, answer.attempts) == (scene.bound, "estimated")
+        body = scene.script.sent[0][2]
+        assert (answer.reply.usage.input, answer.reply.usage.output) == (-(-len(body) // 4), 4)
+        guess = PRICE.of(answer.reply.usage)
+        assert scene.budget.stats().unmetered == Unmetered(replies=1, cost=scene.bound, estimated=1, guess=guess)
+
+    played(play)
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 504, 520, 524])
+def test_a_failure_that_may_have_been_billed_is_charged_before_it_is_tried_again(status: int) -> None:
+    async def play() -> None:
+        scene = Scene(refused(status), OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts == "server_error,ok"
+        assert scene.script.durable_charges == [0, 1]
+        assert scene.budget.stats().spent == scene.bound + COST
+
+    played(play)
+
+
+def test_a_provider_overrides_what_counts_as_billed() -> None:
+    async def play() -> None:
+        for response, billed, charged in (
+            (refused(500), {"500": False}, False),
+            (refused(500), {"5xx": False}, False),
+            (refused(503), {"503": True}, True),
+            (failed("timeout"), {"timeout": False}, False),
+        ):
+            scene = Scene(response, OK, billed=billed)
+            await scene.asker.ask(scene.question)
+            assert bool(scene.disk.of("charge")) == charged
+            assert scene.budget.stats().spent == COST + charged * scene.bound
+
+    played(play)
+
+
+def test_a_proxy_that_wants_credentials_ends_the_lane_and_costs_nothing() -> None:
+    async def play() -> None:
+        scene = Scene(failed("connect", 407))
+        with pytest.raises(LaneClosed, match="https_proxy"):
+            await scene.asker.ask(scene.question)
+        assert (scene.budget.stats().spent, scene.budget.stats().reserved) == (0, 0)
+        assert not scene.disk.of("charge")
 
     played(play)
 

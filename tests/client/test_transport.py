@@ -14,6 +14,7 @@ from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.errors import UsageError
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
+from evalkit.wire.verdicts import judge
 
 KEY = "sk-planted-0123456789"
 
@@ -301,6 +302,29 @@ def test_a_proxy_that_is_none_is_refused_without_its_password(proxy: str, monkey
     with pytest.raises(UsageError, match="correct https_proxy") as flaw:
         HttpTransport("https://x.example/", headers={}, key="", timeout_s=5)
     assert "secret" not in str(flaw.value)
+
+
+@pytest.mark.parametrize(("status", "kind", "action"), [(407, "proxy", "end_lane"), (502, "connect", "retry")])
+def test_a_proxy_that_opens_no_way_costs_nothing(
+    status: int, kind: str, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider behind it was never reached."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert (await reader.readline()).startswith(b"CONNECT x.example:443")
+        writer.write(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status)
+        await writer.drain()
+        writer.close()
+
+    async def main() -> HttpResponse:
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            monkeypatch.delenv("no_proxy", raising=False)
+            async with HttpTransport("https://x.example/", headers={}, key=KEY, timeout_s=5) as transport:
+                return await transport.send(b"{}", "e/0/0")
+
+    verdict = judge(asyncio.run(main()))
+    assert (verdict.kind, verdict.action, verdict.billable) == (kind, action, False)
 
 
 def test_the_key_is_blacked_out_of_whatever_comes_back() -> None:

@@ -97,6 +97,37 @@ def test_a_price_may_rise_with_the_length_of_the_prompt(folder: Path) -> None:
     )
 
 
+BILLED = '\n[billed]\noutcomes = { "500" = false, timeout = false }\nas_of = 2026-01-02\nsource = "a page"\n'
+
+
+def test_a_file_says_what_a_provider_bills_and_whether_tokens_are_estimated(folder: Path) -> None:
+    (folder / "plain.toml").write_text(GOOD)
+    plain = read_provider("plain")
+    assert (plain.billed, plain.billed_source, plain.estimates_usage) == ({}, "", False)
+    assert find_model(plain, "small").quirks.unseen_tokens
+    text = 'usage = "estimate"\n' + GOOD.replace("[models.small]", "[models.small]\nunseen_tokens = false") + BILLED
+    (folder / "mine.toml").write_text(text)
+    mine = read_provider("mine")
+    assert mine.billed == {"500": False, "timeout": False}
+    assert (mine.billed_source, mine.estimates_usage) == ("a page, 2026-01-02", True)
+    assert not find_model(mine, "small").quirks.unseen_tokens
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("timeout", "timeouts"), "'timeouts' is no outcome.*timeout"),
+        (('"500"', '"200"'), "'200' is no outcome"),
+        (("timeout = false", "connect = true"), "'connect' cannot be billed: nothing was sent"),
+        (('source = "a page"\n', ""), "source"),
+    ],
+)
+def test_a_bad_word_on_what_is_billed_is_refused(folder: Path, change: tuple[str, str], says: str) -> None:
+    (folder / "mine.toml").write_text(GOOD + BILLED.replace(*change))
+    with pytest.raises(UsageError, match=says):
+        read_provider("mine")
+
+
 def test_unknown_providers_and_models_are_named_with_the_nearest(folder: Path) -> None:
     (folder / "mine.toml").write_text(GOOD)
     with pytest.raises(UsageError, match=r"no provider 'mien'.*Did you mean 'mine'"):

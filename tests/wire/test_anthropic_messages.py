@@ -297,14 +297,15 @@ def test_stop_reasons_are_put_in_our_words(reason: object, finish: str) -> None:
         (None, Usage()),
         ({"input_tokens": -5, "output_tokens": "many"}, Usage()),
         (
-            {"input_tokens": 5, "cache_read_input_tokens": 9, "cache_creation_input_tokens": None, "output_tokens": 2},
+            {"input_tokens": 5, "cache_read_input_tokens": 9, "cache_creation_input_tokens": 0, "output_tokens": 2},
             Usage(input=14, output=2, cached_read=9),
         ),
-        ({"output_tokens": 2, "output_tokens_details": {"thinking_tokens": 9}}, Usage(output=2, reasoning=2)),
+        ({"output_tokens": 2, "output_tokens_details": {"thinking_tokens": 2}}, Usage(output=2, reasoning=2)),
+        ({"output_tokens": 2, "output_tokens_details": {"thinking_tokens": 9}}, Usage()),
         ({"output_tokens": 2, "output_tokens_details": 9}, Usage(output=2)),
         (
-            {"input_tokens": 2**40, "cache_read_input_tokens": 2**31 - 1, "cache_creation_input_tokens": 9},
-            Usage(input=2**31 - 1, cached_read=2**31 - 1),
+            {"input_tokens": 9, "cache_read_input_tokens": 2**31 - 1, "cache_creation_input_tokens": 9},
+            Usage(),
         ),
     ],
 )

@@ -45,6 +45,7 @@ def error(message: str = "", code: str = "", kind: str = "") -> str:
         (403, error("forbidden"), "end_lane", "bad_key"),
         (404, error("gone", "model_not_found"), "end_lane", "unknown_model"),
         (405, "", "end_lane", "not_supported"),
+        (407, "<html>", "end_lane", "proxy"),
         (408, "", "retry", "server_error"),
         (409, "", "retry", "server_error"),
         (413, "", "end_episode", "bad_request"),
@@ -60,7 +61,7 @@ def error(message: str = "", code: str = "", kind: str = "") -> str:
 )
 def test_a_status_has_its_verdict(status: int, body: str, action: str, kind: str) -> None:
     verdict = judged(status, body)
-    assert (verdict.action, verdict.kind, verdict.billable) == (action, kind, False)
+    assert (verdict.action, verdict.kind, verdict.billable) == (action, kind, status in (408, 500))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,8 @@ def test_a_status_has_its_verdict(status: int, body: str, action: str, kind: str
         ("oversize", 200, "retry", "oversize", True),
         ("tls", 0, "end_lane", "tls", False),
         ("truncated", 401, "end_lane", "bad_key", False),
-        ("truncated", 500, "retry", "server_error", False),
+        ("truncated", 500, "retry", "server_error", True),
+        ("connect", 407, "end_lane", "proxy", False),
         ("", 0, "retry", "reset", True),
     ],
 )

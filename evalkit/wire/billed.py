@@ -1,0 +1,75 @@
+"""Which outcomes that bring no reply count as billed: one table, which a provider's file may override with its source.
+
+An attempt that counts as billed is charged at its bound, since nobody knows its usage; any other is free. Nothing was
+sent where no connection came about. An answer that turns the request away before a model saw it costs nothing; one that
+tells of a failure behind the door may come after the work was done, and so may silence.
+"""
+
+from collections.abc import Mapping
+
+BILLED: Mapping[str, bool] = {
+    "timeout": True,
+    "reset": True,
+    "truncated": True,
+    "oversize": True,
+    "unreadable": True,
+    "broken_off": True,
+    "cancelled": True,
+    "connect": False,
+    "tls": False,
+    "408": True,
+    "429": False,
+    "500": True,
+    "501": False,
+    "502": True,
+    "503": False,
+    "504": True,
+    "505": False,
+    "524": True,
+    "529": False,
+    "3xx": False,
+    "4xx": False,
+    "5xx": True,
+}
+"""By outcome, in the words of `MEANING`. A class (`4xx`) holds for the statuses of it that are not named."""
+
+MEANING: Mapping[str, str] = {
+    "timeout": "no whole reply in time, or a body that stalled",
+    "reset": "the connection broke after the request was sent",
+    "truncated": "the body was cut off, or was no HTTP",
+    "oversize": "a body too large to be read",
+    "unreadable": "an answer with a good status that holds no reply",
+    "broken_off": "an error in place of a reply that had begun",
+    "cancelled": "given up by evalkit itself (a second Ctrl-C) while it was under way",
+    "connect": "no connection came about (DNS, refused, the proxy): nothing was sent",
+    "tls": "the certificate was not accepted: nothing was sent",
+    "408": "the server stopped waiting",
+    "429": "turned away by a limit",
+    "500": "an error of the server",
+    "501": "not supported",
+    "502": "a gateway got no good answer from the server behind it",
+    "503": "unavailable",
+    "504": "a gateway waited in vain for the server behind it",
+    "505": "not supported",
+    "524": "a proxy waited in vain for the server behind it",
+    "529": "overloaded",
+    "3xx": "a redirect, which is not followed",
+    "4xx": "any other refusal, a proxy's 407 too",
+    "5xx": "any other error of a server",
+}
+"""What each outcome is, for the documentation."""
+
+NEVER_SENT = frozenset({"connect", "tls"})
+"""Outcomes that no file can declare billed."""
+
+
+def counts_as_billed(outcome: str, overrides: Mapping[str, bool]) -> bool:
+    """Whether an outcome counts as billed. `overrides` are a provider's own: its word on a class of statuses too goes
+    before the table's on one of them. A status outside of all classes is taken to be of the nearest. Raises
+    KeyError for a word that is no outcome."""
+    wide = f"{min(max(int(outcome) // 100, 3), 5)}xx" if outcome.isdigit() else outcome
+    for table in (overrides, BILLED):
+        for name in (outcome, wide):
+            if name in table:
+                return table[name]
+    raise KeyError(outcome)

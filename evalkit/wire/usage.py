@@ -1,0 +1,63 @@
+"""What a reply says of its own tokens, each figure judged by itself: stated, or not.
+
+A figure is stated where it is a whole number of tokens that can be believed. One that is absent, negative, a text, a
+truth value, a fraction or beyond `MOST_TOKENS`, a part that is greater than its whole, no input at all and no output
+beside a reply that says something are not: `Usage.unknown` names them, and they are charged at their bound.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalkit.dialogue import Usage
+
+MOST_TOKENS = 2**31 - 1
+"""Greater figures are no numbers of tokens."""
+
+
+def stated(raw: Mapping[str, Any], name: str) -> int | None:
+    """A field as a number of tokens; None where it states none."""
+    value = raw.get(name)
+    if type(value) is float and value.is_integer():  # some servers write 12.0
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+
+def usage_of(
+    *,
+    tokens_in: int | None,
+    tokens_out: int | None,
+    cached_read: int | None,
+    cached_write: int | None,
+    reasoning: int | None,
+    says: bool,
+) -> Usage:
+    """The figures of a reply, None for those that are not stated, as its usage.
+
+    `cached_read` and `cached_write` are parts of `tokens_in`, `reasoning` is one of `tokens_out`. `says`: whether the
+    reply has text, calls or thoughts. Of a figure that is unknown the usage holds 0.
+    """
+    unknown: list[str] = []
+    if not tokens_in or tokens_in > MOST_TOKENS:  # no prompt has no tokens
+        unknown.append("input")
+        tokens_in = cached_read = cached_write = 0
+    if cached_read is None or cached_read > tokens_in:
+        unknown.append("cached_read")
+        cached_read = 0
+    if cached_write is None or cached_write > tokens_in:
+        unknown.append("cached_write")
+        cached_write = 0
+    if cached_read + cached_write > tokens_in:
+        unknown += ["cached_read", "cached_write"]
+        cached_read = cached_write = 0
+    silent = says and not tokens_out
+    if tokens_out is None or tokens_out > MOST_TOKENS or silent or (reasoning or 0) > tokens_out:
+        unknown.append("output")
+        tokens_out = reasoning = 0
+    return Usage(
+        input=tokens_in,
+        output=tokens_out,
+        cached_read=cached_read,
+        cached_write=cached_write,
+        reasoning=reasoning or 0,  # it has no price of its own
+        unknown=tuple(unknown),
+    )

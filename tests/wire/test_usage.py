@@ -1,0 +1,175 @@
+"""Each figure of a reply's usage is judged by itself, in every dialect, and what is missing is bounded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.dialogue import Reply, ToolCall, Usage
+from evalkit.money import Price
+from evalkit.wire.lenient import loads_lenient
+from evalkit.wire.table import DIALECTS
+from evalkit.wire.tokens import most_output_tokens, output_tokens
+
+SAID = Reply(
+    text="The answer is 42.",
+    calls=(ToolCall(id="c", name="f", arguments='{"k":1}'),),
+    finish="tool_calls",
+    usage=Usage(input=900, output=300, cached_read=200, cached_write=100, reasoning=20),
+)
+FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "openai_chat": {
+        "input": ("usage", "prompt_tokens"),
+        "output": ("usage", "completion_tokens"),
+        "cached_read": ("usage", "prompt_tokens_details", "cached_tokens"),
+        "cached_write": ("usage", "prompt_tokens_details", "cache_write_tokens"),
+        "reasoning": ("usage", "completion_tokens_details", "reasoning_tokens"),
+    },
+    "openai_responses": {
+        "input": ("usage", "input_tokens"),
+        "output": ("usage", "output_tokens"),
+        "cached_read": ("usage", "input_tokens_details", "cached_tokens"),
+        "cached_write": ("usage", "input_tokens_details", "cache_write_tokens"),
+        "reasoning": ("usage", "output_tokens_details", "reasoning_tokens"),
+    },
+    "anthropic_messages": {
+        "input": ("usage", "input_tokens"),
+        "output": ("usage", "output_tokens"),
+        "cached_read": ("usage", "cache_read_input_tokens"),
+        "cached_write": ("usage", "cache_creation_input_tokens"),
+        "reasoning": ("usage", "output_tokens_details", "thinking_tokens"),
+    },
+    "gemini": {
+        "input": ("usageMetadata", "promptTokenCount"),
+        "output": ("usageMetadata", "candidatesTokenCount"),
+        "cached_read": ("usageMetadata", "cachedContentTokenCount"),
+        "reasoning": ("usageMetadata", "thoughtsTokenCount"),
+    },
+}
+"""By dialect, where each figure stands in a body."""
+WRONG = (b"null", b"-7", b'"12"', b"true", b"7.5", b"1e999", b"1" + b"0" * 30, b"[3]", b"{}", b"NaN")
+ABSENT = b""
+WHOLE = {"anthropic_messages": {"cached_read": "input", "cached_write": "input"}, "gemini": {"reasoning": "output"}}
+"""Figures that are summands of another, which is unknown where they are."""
+PLACES = [(dialect, figure) for dialect, figures in FIELDS.items() for figure in figures]
+PRICE = Price(input=10, output=100, cached_read=3, cached_write=25)
+BOUND = {"input_tokens": 2000, "output_tokens": 800}
+
+
+def body_with(dialect: str, figure: str, value: bytes, *, total: bool = False) -> bytes:
+    """A reply's body with other JSON in one figure's place; `total`: with the sum that some formats have."""
+    said = SAID if dialect != "gemini" else Reply(text=SAID.text, usage=Usage(input=900, output=300, reasoning=20))
+    whole = orjson.loads(DIALECTS[dialect].encode_reply(said))
+    *path, name = FIELDS[dialect][figure]
+    place = whole
+    for key in path:
+        place = place[key]
+    place.pop(name)
+    if not total:
+        whole[path[0]].pop("totalTokenCount", None)
+    if value:
+        place[name] = "@"
+    return orjson.dumps(whole).replace(b'"@"', value)
+
+
+def read(dialect: str, body: bytes) -> Usage:
+    return DIALECTS[dialect].read(loads_lenient(body)[0]).usage
+
+
+@pytest.mark.parametrize("value", [ABSENT, *WRONG], ids=lambda value: value.decode()[:6] or "absent")
+@pytest.mark.parametrize(("dialect", "figure"), PLACES)
+def test_a_figure_that_is_none_is_unknown_and_the_others_stand(dialect: str, figure: str, value: bytes) -> None:
+    good = read(dialect, body_with(dialect, figure, str(getattr(SAID.usage, figure)).encode()))
+    found = read(dialect, body_with(dialect, figure, value))
+    lost = WHOLE.get(dialect, {}).get(figure, figure)
+    if dialect == "gemini" and figure == "cached_read" and value == ABSENT:
+        assert (found.unknown, found) == ((), replace(good, cached_read=0))  # the format leaves out what is 0
+        return
+    assert lost in found.unknown or lost == "reasoning"
+    assert getattr(found, lost) == 0
+    kept = {"input", "output"} - {lost}
+    assert all(getattr(found, name) == getattr(good, name) for name in kept)
+
+
+@pytest.mark.parametrize("value", [ABSENT, *WRONG, b"0"], ids=lambda value: value.decode()[:6] or "absent")
+@pytest.mark.parametrize(("dialect", "figure"), PLACES)
+def test_whatever_is_missing_the_charge_covers_what_any_usage_below_the_bound_costs(
+    dialect: str, figure: str, value: bytes
+) -> None:
+    found = read(dialect, body_with(dialect, figure, value))
+    charged = PRICE.most(found, **BOUND)
+    for read_part in (0, 0.5, 1):
+        for written_part in (0, 0.5, 1):
+            tokens = BOUND["input_tokens"] if "input" in found.unknown else found.input
+            free = tokens - found.cached_read - found.cached_write
+            more_read = int(free * read_part) if {"input", "cached_read"} & set(found.unknown) else 0
+            more_write = int((free - more_read) * written_part) if {"input", "cached_write"} & set(found.unknown) else 0
+            true = Usage(
+                input=tokens,
+                output=BOUND["output_tokens"] if "output" in found.unknown else found.output,
+                cached_read=found.cached_read + more_read,
+                cached_write=found.cached_write + more_write,
+            )
+            assert PRICE.of(true) <= charged
+    assert charged <= PRICE.worst(**BOUND)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_output_beside_a_reply_that_says_something_is_unknown(dialect: str) -> None:
+    silent = DIALECTS[dialect].encode_reply(Reply(usage=Usage(input=3), finish="content_filter"))
+    assert read(dialect, silent).unknown == ()
+    spoken = DIALECTS[dialect].encode_reply(Reply(text="42", usage=Usage(input=3)))
+    assert read(dialect, spoken).unknown == ("output",)
+
+
+def test_a_part_that_is_greater_than_its_whole_is_no_figure() -> None:
+    for figure, lost in (("cached_read", "cached_read"), ("cached_write", "cached_write"), ("reasoning", "output")):
+        for dialect in ("openai_chat", "openai_responses"):
+            assert read(dialect, body_with(dialect, figure, b"1000")).unknown == (lost,)
+    assert "output" in read("anthropic_messages", body_with("anthropic_messages", "reasoning", b"1000")).unknown
+    together = body_with("openai_chat", "cached_read", b"850")
+    assert read("openai_chat", together).unknown == ("cached_read", "cached_write")
+
+
+def test_gemini_leaves_out_what_is_zero_and_its_total_proves_it() -> None:
+    def usage(**counts: object) -> Usage:
+        value = {"candidates": [{"content": {"parts": [{"text": "x"}]}}], "usageMetadata": counts}
+        return DIALECTS["gemini"].read(value).usage
+
+    known = usage(promptTokenCount=9, candidatesTokenCount=5, totalTokenCount=14)
+    assert (known, known.unknown) == (Usage(input=9, output=5), ())
+    thought = usage(promptTokenCount=9, candidatesTokenCount=5, totalTokenCount=44)
+    assert (thought, thought.unknown) == (Usage(input=9, output=35, reasoning=30), ())
+    cut = usage(promptTokenCount=9, thoughtsTokenCount=30, totalTokenCount=39)
+    assert (cut, cut.unknown) == (Usage(input=9, output=30, reasoning=30), ())
+    assert usage(promptTokenCount=9, candidatesTokenCount=5, totalTokenCount=13).unknown == ("output",)
+    assert usage(promptTokenCount=9, candidatesTokenCount=5).unknown == ("output",)
+    assert usage(candidatesTokenCount=5, thoughtsTokenCount=0, totalTokenCount=14).unknown == ("input",)
+
+
+@given(st.text(max_size=60), st.lists(st.tuples(st.text(max_size=9), st.text(max_size=60)), max_size=4))
+def test_a_reply_that_shows_everything_bounds_its_tokens(text: str, calls: Sequence[tuple[str, str]]) -> None:
+    made = tuple(ToolCall(id="c", name=name, arguments=arguments) for name, arguments in calls)
+    reply = Reply(text=text, calls=made)
+    bound = most_output_tokens(reply)
+    assert bound is not None
+    # A tokenizer without any merges: a token a byte, and marks around the message and each call.
+    byte_by_byte = len(text.encode()) + 2 + sum(len((name + arguments).encode()) + 8 for name, arguments in calls)
+    assert max(byte_by_byte, output_tokens(reply)) <= bound
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter", "refusal", "incomplete", "MALFORMED_FUNCTION_CALL"])
+def test_a_reply_that_was_cut_proves_nothing(finish: str) -> None:
+    assert most_output_tokens(Reply(text="x", finish=finish)) is None
+
+
+def test_long_prompts_are_bounded_at_their_own_rates() -> None:
+    steps: dict[str, Any] = {"over": 500, "over_input": 20, "over_output": 150, "over_cached_write": 50}
+    price = Price(input=10, output=100, cached_read=3, cached_write=10, over_cached_read=6, **steps)
+    usage = Usage(input=600, output=7, unknown=("cached_write", "output"))
+    assert price.most(usage, input_tokens=9, output_tokens=11) == 600 * 50 + 7 * 150 + 11 * 150
+    assert price.most(Usage(input=400, output=7), input_tokens=9, output_tokens=11) == 400 * 10 + 7 * 100
