@@ -200,7 +200,9 @@ def test_a_page_of_a_gateway_is_waited_for_and_then_named(tmp_path: Path) -> Non
     page = b"<html><head><title>502 Bad Gateway</title></head></html>"
     found = failed(tmp_path, says(502, page))
     check(found, "502 Bad Gateway", "no answer for", "Run again when the provider is back")
-    assert found.charges == []
+    # The server behind the gateway may have done the work: every one of the few that were sent is charged.
+    assert found.charges == ["server_error"] * found.requests
+    assert found.requests < 20
 
 
 def test_an_unreachable_host_is_named(tmp_path: Path) -> None:
