@@ -1,8 +1,9 @@
 """A run as SQL: DuckDB views over its log, and over what is derived of it. Documented in `docs/sql.md`.
 
 `steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and `scores` are
-made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`).
-A query reads these views and nothing else: it has neither the disk nor the network, and cannot change that.
+made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`);
+`periods` is made anew (`periods.py`). A query reads these views and nothing else: it has neither the disk nor the
+network, and cannot change that.
 """
 
 import re
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.errors import RunError, UsageError
 from evalkit.report.cells import Cell
+from evalkit.report.periods import VIEW as PERIODS
+from evalkit.report.periods import period_scores
 from evalkit.report.rows import agent_table, cell_table, episode_table, instance_table
 from evalkit.store.manifest import read_manifest
 
@@ -32,6 +35,7 @@ VIEWS: Mapping[str, str] = {
     "cells": "one row an agent and suite, with how many episodes are planned",
     "episodes": "one row an episode that the log knows: how it ended, its score and metrics, what it took",
     "scores": "one row an episode and metric",
+    "periods": "one row an episode and period, with score, regret, cost and calls",
     "ledger": "one row a movement of money that is no step",
     "agents": "one row an agent of the manifest, with its tags and prices",
     "instances": "one row an instance of the manifest, with the suite's line as JSON",
@@ -73,7 +77,9 @@ class Views:
         """`results`: makes the cells of the run as it is now; called once, by the first query that needs them."""
         self._run = run
         self._results = results
+        self._cells: Sequence[Cell] | None = None
         self._episodes: pa.Table | None = None
+        self._periods: pa.Table | None = None
 
     def sql(self, query: str) -> "pa.Table":
         """What a query gives. Raises UsageError with DuckDB's words for a query that it refuses, CorruptLogError."""
@@ -95,20 +101,26 @@ class Views:
 
     def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> "LogRows":
         connection.execute("set timezone = 'UTC'")
+        periods = _names_periods(connection, query)
         log = _make_steps(connection, self._run)
         manifest = read_manifest(self._run)
-        if self._episodes is None and _needs_results(query):
-            self._episodes = episode_table(self._results(), manifest)
+        if self._episodes is None and (periods or _needs_results(query)):
+            self._cells = self._results()
+            self._episodes = episode_table(self._cells, manifest)
+        if self._periods is None and periods:
+            self._periods = period_scores(self.sql, self._cells or ())
         tables = {
             "ledger": _ledger(self._run),
             "agents": agent_table(manifest),
             "instances": instance_table(manifest),
             "cells": cell_table(manifest),
             "episodes": episode_table((), manifest) if self._episodes is None else self._episodes,
+            "period_scores": period_scores(self.sql, ()) if self._periods is None else self._periods,
         }
         for name, table in tables.items():
             connection.register(name, table)
         connection.execute(_SCORES)
+        connection.execute(PERIODS)
         return log
 
 
@@ -125,6 +137,20 @@ def open_views(run: Path) -> Views:
 
 
 _DERIVED = re.compile(r"\b(episodes|scores)\b", re.IGNORECASE)
+_PERIODS_WORD = re.compile(r"\bperiods\b", re.IGNORECASE)
+
+
+def _names_periods(connection: "duckdb.DuckDBPyConnection", query: str) -> bool:
+    """Whether a query reads the view `periods`, whose name is that of a column too. `connection`: without views yet."""
+    import duckdb
+
+    if not _PERIODS_WORD.search(query) or query.lstrip().lower().startswith("describe"):
+        return False
+    try:
+        return any(name.lower() == "periods" for name in connection.get_table_names(query))
+    except duckdb.Error:
+        # Not a single statement that DuckDB can take apart; answering says what is wrong with it.
+        return True
 
 
 def rows_of(answer: "pa.Table") -> list[dict[str, Any]]:

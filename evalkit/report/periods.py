@@ -1,0 +1,198 @@
+"""What every period of an episode came to: the environments' scores, period by period, as figures and SQL see them.
+
+    procurement   a period's plan, if it is feasible; what stands is the best so far
+    scheduling    a period's assignment; what stands is the last one
+    pricing       a period's profit; what stands is that alone
+    others        one period: the episode's score
+
+1 is the optimum. What stands is 0 before anything does, and where a period of pricing brings no prices.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from evalkit.report.cells import Cell
+    from evalkit.report.episodes import EpisodeResult
+
+    Values = npt.NDArray[np.float64]
+
+Action = tuple[int, Mapping[str, Any]]
+"""(period, what the log says of the action)."""
+
+ACTIONS = """
+select episode, period, facts->'$.action' as action
+from steps where contains(facts, '"action":'){among} order by episode, step
+"""
+
+VIEW = """
+create view periods as
+select e.episode, e.environment, e.suite, e.base, e.axes, e.instance, e.stratum, e.agent, e.prompts, e.replicate,
+    e.used, w.period, w.score, w.standing, 1 - w.standing as regret,
+    sum(1 - w.standing) over (partition by e.episode order by w.period) as cumulative_regret,
+    coalesce(s.steps, 0) as steps, coalesce(s.calls, 0) as calls,
+    coalesce(s.cost, 0) as cost, coalesce(s.cost, 0) / 1e12 as usd,
+    coalesce(s.tokens_in, 0) as tokens_in, coalesce(s.tokens_out, 0) as tokens_out,
+    coalesce(s.latency_s, 0) as latency_s
+from period_scores w join episodes e using (episode) left join (
+    select episode, period, count(*) as steps, sum(cost)::bigint as cost, sum(tokens_in)::bigint as tokens_in,
+        sum(tokens_out)::bigint as tokens_out, sum(latency_s) as latency_s,
+        sum(coalesce(json_array_length(facts, '$.calls'), 0))::bigint as calls
+    from steps group by all
+) s on s.episode = w.episode and s.period = w.period
+"""
+"""The view `periods`, over the table that `period_scores` makes."""
+
+
+def plan_values(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
+    """Procurement: the value of each period's plan; 0 if it is not feasible, NaN without one."""
+    from evalkit.env.procurement.instance import optimum_of
+    from evalkit.env.procurement.score import value_of
+
+    best = optimum_of(instance)
+
+    def worth(action: Mapping[str, Any]) -> float:
+        return value_of(int(action["product"]), len(action["totals"]), best) if action["feasible"] else 0.0
+
+    return _by_period(actions, periods, worth)
+
+
+def assignment_values(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
+    """Scheduling: the value of each period's assignment; 0 is as good as random, NaN without one."""
+    from evalkit.env.scheduling.instance import expected_of
+    from evalkit.env.scheduling.score import value_of
+
+    expected = expected_of(instance)
+    return _by_period(actions, periods, lambda action: value_of(action["blocking"], expected))
+
+
+def profit_shares(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
+    """Pricing: each period's profit over that of the best prices; NaN without prices."""
+    from evalkit.env.pricing.instance import optimum_of
+
+    best = optimum_of(instance).profit
+    return _by_period(actions, periods, lambda action: sum(action["profits"]) / best)
+
+
+def price_ratios(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
+    """Pricing: price over the best price of the period, as the geometric mean over products; NaN without prices."""
+    from evalkit.env.pricing.instance import market_of
+    from evalkit.env.pricing.optimum import solve
+
+    market = market_of(instance)
+    costs, markup = np.array(market.costs), solve(market).markup
+    values = np.full(periods, np.nan)
+    for period, action in actions:
+        prices = np.array(action["prices"])
+        if period < periods and (prices > 0).all():
+            best = np.array(market.drift.alphas(period)) * (costs + markup)
+            values[period] = float(np.exp(np.log(prices / best).mean()))
+    return values
+
+
+def _by_period(actions: Iterable[Action], periods: int, worth: Callable[[Mapping[str, Any]], float]) -> "Values":
+    values = np.full(periods, np.nan)
+    for period, action in actions:
+        if period < periods:
+            values[period] = worth(action)
+    return values
+
+
+def best_so_far(values: "Values") -> "Values":
+    """The greatest value up to each period; 0 before there is one."""
+    known: Values = np.maximum.accumulate(np.fmax(values, 0.0))
+    return known
+
+
+def last_so_far(values: "Values") -> "Values":
+    """The last value up to each period; 0 before there is one."""
+    at = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
+    return np.where(at < 0, 0.0, values[at])
+
+
+def alone(values: "Values") -> "Values":
+    """Each period's value; 0 where there is none."""
+    return np.nan_to_num(values, nan=0.0)
+
+
+SCORES: "Mapping[str, tuple[Callable[[Any, Sequence[Action], int], Values], Callable[[Values], Values]]]" = {
+    "procurement": (plan_values, best_so_far),
+    "scheduling": (assignment_values, last_so_far),
+    "pricing": (profit_shares, alone),
+}
+"""By environment: (instance, actions in order, periods) -> each period's value; those values -> what stands."""
+
+
+def standing(environment: str, instance: Any, actions: Sequence[Action], periods: int) -> "Values":
+    """What stands at each period's end."""
+    values, held = SCORES[environment]
+    return held(values(instance, actions, periods))
+
+
+def logged_actions(answer: "pa.Table") -> Iterator[tuple[str, list[Action]]]:
+    """(episode, its actions in order) of the rows that `ACTIONS` gives."""
+    columns = (answer.column(name).to_pylist() for name in ("episode", "period", "action"))
+    rows = ((episode, period, text) for episode, period, text in zip(*columns, strict=True) if text is not None)
+    for episode, mine in groupby(rows, key=lambda row: row[0]):
+        yield episode, [(period, orjson.loads(text)) for _, period, text in mine]
+
+
+def _only(episode: "EpisodeResult") -> "Values":
+    return np.array([np.nan if episode.score is None else episode.score])
+
+
+def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[Values, Values]]":
+    """(episode of the cell, its actions) -> each period's value, and what stands."""
+    from evalkit.env.table import ENVIRONMENTS
+
+    environment = cell.suite.environment
+    if environment not in SCORES:
+        return lambda episode, _: (_only(episode), _only(episode))
+    lines = {one.id: one.line for one in cell.suite.instances}
+    load = cache(lambda name: ENVIRONMENTS[environment].load(lines[name]))
+    worth, hold = SCORES[environment]
+
+    def by_period(episode: "EpisodeResult", actions: Sequence[Action]) -> "tuple[Values, Values]":
+        instance = load(episode.instance)
+        values = worth(instance, actions, instance.periods if episode.finished else episode.periods)
+        return values, hold(values)
+
+    return by_period
+
+
+def period_scores(ask: "Callable[[str], pa.Table]", cells: Iterable["Cell"]) -> "pa.Table":
+    """One row an episode and period: `episode`, `period`, `score` (of what was done in it alone; null without) and
+    `standing`. A finished episode has all its periods, one that goes on those that have begun.
+
+    `ask`: answers a query over the view `steps`.
+    """
+    import pyarrow as pa
+
+    found = list(cells)
+    logged = logged_actions(ask(ACTIONS.format(among=""))) if found else ()
+    actions = dict(logged)
+    names, own, held = [], [np.empty(0)], [np.empty(0)]
+    for cell in found:
+        judge = _judge(cell)
+        for episode in (*cell.episodes, *(one for one, _ in cell.voided)):
+            values, stands = judge(episode, actions.get(episode.id, ()))
+            names.append(episode.id)
+            own.append(values)
+            held.append(stands)
+    sizes = [len(values) for values in own[1:]]
+    return pa.table(
+        {
+            "episode": pa.array(np.repeat(np.array(names, dtype=object), sizes), pa.string()),
+            "period": pa.array(np.concatenate([np.empty(0, np.int32), *map(np.arange, sizes)]), pa.int32()),
+            "score": pa.array(np.concatenate(own), pa.float64(), from_pandas=True),
+            "standing": pa.array(np.concatenate(held), pa.float64(), from_pandas=True),
+        }
+    )
