@@ -79,9 +79,10 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
 
         tables += grouped_tables(run.manifest, run.tables, args.by)
     if args.ranks:
+        from evalkit.report.cells import uninformed
         from evalkit.report.ranks import ranks_table
 
-        tables.append(ranks_table(tuple(run.manifest.agents), run.tables, run.cells))
+        tables.append(ranks_table(tuple(run.manifest.agents), run.tables, uninformed(run.manifest, run.cells)))
     if args.quotes:
         from evalkit.report.quotes import quotes_table, run_quotes
 

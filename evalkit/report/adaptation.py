@@ -13,7 +13,7 @@ from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.planning_cells import digest_notes, is_blocked, is_reference, reached
+from evalkit.report.planning_cells import digest_notes, is_blocked, is_reference, reached, share_interval
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
 from evalkit.report.tables import Column, Table
 
@@ -44,7 +44,8 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             Column(key="without", title="Without blocks"),
             Column(key="truth_change", title="Truth", kind="fine", unit="0 to 1"),
             Column(key="truth_instances", title="Instances", kind="count"),
-            Column(key="ned", title="Agent", kind="fine", unit="0 to 1"),
+            Column(key="ned", title="Agent's", kind="fine", unit="0 to 1"),
+            Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3),
             Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
             Column(key="same", title="Same path", kind="percent", unit="% of pairs"),
             Column(key="pairs", title="Pairs", kind="count"),
@@ -67,7 +68,7 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             where=[queries.suites(blocked)],
             methods={
                 "without": "the suite without blocks that holds most of the same instances",
-                "ned, edit_distance, same, pairs": (
+                "ned, ned_interval, edit_distance, same, pairs": (
                     "evalkit.env.costbench.distance over `path` of the runs on the same instance without and with "
                     "blocks: select agent, suite, instance, replicate, path from episodes where used"
                 ),
@@ -115,6 +116,7 @@ def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
         "truth_change": mean_of_instances(before) if before else None,
         "truth_instances": len(before),
         "ned": mean_of_instances(shares) if shares else None,
+        "ned_interval": share_interval(cell, "change", shares, 1.0),
         "edit_distance": mean_of_instances(distances) if distances else None,
         "same": 100 * mean_of_instances(same) if same else None,
         "pairs": len(after),

@@ -11,10 +11,13 @@ from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.planning_cells import counted, digest_notes, is_blocked
+from evalkit.report.planning_cells import counted, digest_notes, is_blocked, share_interval
 from evalkit.report.planning_queries import COUNTED
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
 from evalkit.report.tables import Column, Table
+
+_Shares = dict[str, list[float]]
+"""Shares by instance."""
 
 
 def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[Table, ...]:
@@ -24,7 +27,10 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
         return ()
     counts = ("planned", "silent", "judged") if judged else ("planned", "silent")
     titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs"}
-    share = Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)")
+    share = (
+        Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)"),
+        Column(key="judged_coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
+    )
     table = Table(
         name="coverage",
         title="Coverage of the visible plan",
@@ -32,9 +38,10 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
             *where(static),
             AGENT,
             Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
+            Column(key="coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
             Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
             Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
-            *([share] if judged else []),
+            *(share if judged else ()),
             *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
         ),
         rows=tuple(_coverage_row(cell, judged) for cell in static),
@@ -53,7 +60,11 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
 def _query(cells: Sequence[Cell], judged: Mapping[str, int]) -> str:
     talked = f"{COUNTED} and metrics['paths_whole'] is not null"
     planned = f"{talked} and metrics['plan_paths'] is not null"
-    methods = {"judged_coverage, judged_runs": "a judge's counts, of the run that --judged names"} if judged else {}
+    methods = {"coverage_interval": queries.CHOSEN}
+    if judged:
+        methods["judged_coverage, judged_coverage_interval, judged_runs"] = (
+            "a judge's counts, of the run that --judged names"
+        )
     return queries.by_instances(
         queries.place(cells),
         (
@@ -76,17 +87,23 @@ def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
     talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
     planned = [one for one in talked if "plan_paths" in one.metrics]
 
-    def share(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> float | None:
-        values = by_instance((one, above(one) / one.metrics[below]) for one in episodes)
+    def shares(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> _Shares:
+        return by_instance((one, above(one) / one.metrics[below]) for one in episodes)
+
+    def mean(values: _Shares) -> float | None:
         return 100 * mean_of_instances(values) if values else None
 
     read = [one for one in talked if one.id in judged]
+    whole = shares(planned, lambda one: one.metrics["plan_paths"], "paths_whole")
+    counted_by_judge = shares(read, lambda one: judged[one.id], "paths_whole")
     return {
         **place(cell),
-        "coverage": share(planned, lambda one: one.metrics["plan_paths"], "paths_whole"),
-        "coverage_possible": share(planned, lambda one: one.metrics["plan_paths"], "paths_possible"),
-        "coverage_valid": share(planned, lambda one: one.metrics["plan_valid"], "paths_possible"),
-        "judged_coverage": share(read, lambda one: judged[one.id], "paths_whole"),
+        "coverage": mean(whole),
+        "coverage_interval": share_interval(cell, "coverage", whole),
+        "coverage_possible": mean(shares(planned, lambda one: one.metrics["plan_paths"], "paths_possible")),
+        "coverage_valid": mean(shares(planned, lambda one: one.metrics["plan_valid"], "paths_possible")),
+        "judged_coverage": mean(counted_by_judge),
+        "judged_coverage_interval": share_interval(cell, "judged_coverage", counted_by_judge),
         "planned_runs": len(planned),
         "silent_runs": len(talked) - len(planned),
         "judged_runs": len(read),

@@ -63,12 +63,18 @@ def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
 
 def interval(cell: Cell, name: str, keep: Keep) -> tuple[float, float] | None:
     """The 95 % interval of such a mean of a share, in percent."""
-    values = _values(cell, name, keep)
+    return share_interval(cell, name, _values(cell, name, keep))
+
+
+def share_interval(
+    cell: Cell, name: str, values: Mapping[str, list[float]], scale: float = 100.0
+) -> tuple[float, float] | None:
+    """`scale` times the 95 % interval of the mean of shares by instance; `name`: what they are, for the draws."""
     if not values:
         return None
     drawn_at = (cell.suite.name, cell.agent, name)
     found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0).interval
-    return None if found is None else (100 * found.low, 100 * found.high)
+    return None if found is None else (scale * found.low, scale * found.high)
 
 
 def size(cell: Cell, keep: Keep) -> int:

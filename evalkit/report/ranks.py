@@ -6,7 +6,7 @@ The numbers are those of the figures of score against behaviour (`figures/behavi
 from collections.abc import Sequence
 
 from evalkit.report.cells import Cell
-from evalkit.report.figures.behaviour import LEAST_AGENTS, MEASURES, behaviour_figures, spearman
+from evalkit.report.figures.behaviour import LEAST_RANKED, MEASURES, behaviour_figures, spearman
 from evalkit.report.scores import packs_of
 from evalkit.report.tables import Column, Table
 
@@ -16,6 +16,7 @@ def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[
 
     agents  all of the run, in the manifest's order
     tables  the report's, made of the same cells
+    cells   as of `behaviour_figures`
     """
     rows = []
     queries = []
@@ -42,7 +43,8 @@ def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            f"from {LEAST_AGENTS} agents on, over the suites that all agents of the environment played",
+            f"from {LEAST_RANKED} agents on, over the suites that all agents of the environment played",
+            "an oracle is left out: it sees what is hidden",
             "95 %: Fisher's interval with the error of Bonett and Wright, rough with a dozen agents; none where ranks "
             "agree wholly",
             "agents are no random sample: a correlation describes these agents",

@@ -34,6 +34,8 @@ class Column:
     title: str
     kind: Kind = "text"
     unit: str = ""
+    digits: int | None = None
+    """Decimals of scores, shares, intervals and numbers; None: the kind's own."""
     group: bool = False
     """Whether a value that repeats the row above is left blank in the terminal."""
 
@@ -88,9 +90,9 @@ def shown(column: Column, value: Any) -> str:
         return MISSING
     match column.kind:
         case "score" | "percent":
-            return _hundred(value)
+            return _hundred(value, column.digits)
         case "interval":
-            return f"{_hundred(value[0])} – {_hundred(value[1])}"
+            return " – ".join(_hundred(end, column.digits) for end in value)
         case "count":
             return f"{value:,}"
         case "tokens":
@@ -111,12 +113,13 @@ def shown(column: Column, value: Any) -> str:
             return visible(str(value))
 
 
-def _hundred(value: float) -> str:
+def _hundred(value: float, digits: int | None) -> str:
+    digits = 1 if digits is None else digits
+    text = f"{value:.{digits}f}"
     # What is not 100 must not read as 100: a single unsolved instance among many matters.
-    text = f"{value:.1f}"
-    if text == "100.0" and value != 100:
-        return "99.9" if value < 100 else text
-    return "0.0" if text == "-0.0" else text
+    if value < 100 and float(text) == 100:
+        return f"{100 - 10**-digits:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
 
 
 def _tokens(value: int) -> str:

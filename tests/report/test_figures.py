@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_every_episode_is_drawn_as_sql_counts_it(run: Path, made: dict[str, Figu
 
 def test_curves_end_where_scores_are(run: Path, made: dict[str, Figure]) -> None:
     scores = {(row["axis:periods"], row["agent"]): row["score"] for row in report(run).table("scores").rows[:3]}
-    last = {row["agent"]: row["value"] for row in made["figure_periods_scheduling"].table.rows if row["period"] == 4}
+    last = {row["agent"]: row["mean"] for row in made["figure_periods_scheduling"].table.rows if row["period"] == 4}
     assert last == pytest.approx({agent: score for (_, agent), score in scores.items()})
     prices = [row["value"] for row in made["figure_prices"].table.rows if row["agent"] == "oracle"]
     assert prices == pytest.approx([1.0] * 4, abs=0.02)  # prices are set in cents
@@ -211,7 +212,7 @@ def test_the_bundle_loads_nothing_and_ends_no_script() -> None:
     assert "window.vegaEmbed" in bundle()
 
 
-def test_pictures_are_twice_as_large_and_change_with_the_theme(made: dict[str, Figure]) -> None:
+def test_pictures_are_made_for_print_and_change_with_the_theme(made: dict[str, Figure]) -> None:
     figure = made["figure_scores"]
     light, dark = svg(figure), svg(figure, dark=True)
     assert config()["background"] in light
@@ -221,7 +222,10 @@ def test_pictures_are_twice_as_large_and_change_with_the_theme(made: dict[str, F
     width = float(re.search(r'width="([\d.]+)"', light)[1])  # type: ignore[index]
     image = png(figure)
     assert image[:8] == b"\x89PNG\r\n\x1a\n"
-    assert int.from_bytes(image[16:20]) == pytest.approx(2 * width, abs=2)
+    # 96 pixels of a page are an inch, and so are 300 of a printed picture.
+    assert int.from_bytes(image[16:20]) == pytest.approx(width * 300 / 96, abs=2)
+    density = image[image.index(b"pHYs") + 4 :][:9]
+    assert struct.unpack(">IIB", density) == (11811, 11811, 1)  # pixels a metre
 
 
 def test_report_writes_files_of_each_figure(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,17 +277,73 @@ def test_many_cells_are_thinned_and_say_so() -> None:
 
 def test_absurd_prices_leave_the_others_readable(made: dict[str, Figure]) -> None:
     found = [
-        {"suite": "s", "agent": "a", "period": period, "value": value, "low": 0.0, "high": 2 * value, "episodes": 3}
+        {"suite": "s", "agent": "a", "period": period, "value": value, "low": 0.0, "high": 2 * value, "mean": value}
         for period, value in enumerate([1.0, 1e13, 1.2, 1e300])
     ]
     spec = spec_of(curves._chart(["a"], curves.CURVES[3], found), "Prices")
-    domains = [
-        layer["encoding"]["y"]["scale"]["domain"]
-        for layer in spec["spec"]["layer"]
-        if "scale" in layer["encoding"]["y"]
-    ]
-    assert domains == [[0, 4]]
+    ((low, high),) = domains_of(spec)
+    assert (low, high) == (pytest.approx(-0.2), pytest.approx(4.2))
     assert png(replace(made["figure_prices"], spec=spec))
+    filters = [one["filter"] for layer in layers_of(spec) for one in layer.get("transform", []) if "filter" in one]
+    assert filters == [f"datum.low < {low}", f"datum.high > {high}"]  # a triangle where a band goes on
+
+
+def layers_of(spec: Any) -> Iterator[dict[str, Any]]:
+    """Every layer of a spec, wherever it stands."""
+    if isinstance(spec, Mapping):
+        if "mark" in spec:
+            yield dict(spec)
+        for key in ("layer", "spec", "vconcat", "hconcat"):
+            yield from layers_of(spec.get(key))
+    elif isinstance(spec, list):
+        for one in spec:
+            yield from layers_of(one)
+
+
+def domains_of(spec: Any) -> set[tuple[float, float]]:
+    """The ends of its axes of values."""
+    axes = [layer["encoding"].get("y", {}).get("scale", {}).get("domain") for layer in layers_of(spec)]
+    return {tuple(one) for one in axes if one is not None}
+
+
+CURVE_NAMES = ("figure_periods_procurement", "figure_periods_scheduling", "figure_periods_pricing", "figure_prices")
+
+
+@pytest.mark.parametrize("name", CURVE_NAMES)
+def test_every_agent_has_a_panel_and_its_band_holds_its_line(made: dict[str, Figure], name: str) -> None:
+    figure = made[name]
+    blocks = figure.spec["vconcat"]
+    assert [block["facet"]["field"] for block in blocks] == ["agent"] * len(blocks)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in figure.table.rows)
+    ((low, high),) = domains_of(figure.spec)
+    curve = next(one for one in curves.CURVES if one.name == name)
+    for row in marks(figure):
+        # Within the plot with room to spare, so that no line is cut lengthwise; but for what is absurd.
+        assert low < max(row["low"], curve.most[0])
+        assert min(row["high"], curve.most[1]) < high
+
+
+def test_a_band_holds_the_line_of_skewed_episodes(run: Path) -> None:
+    cell = next(one for one in report(run).cells if one.suite.environment == "pricing" and one.agent == "random")
+    one_absurd = {episode.id: [(0, {"profits": [10.0**9 * (i == 0)]})] for i, episode in enumerate(cell.prefix)}
+    first = next(curves._rows(curves.CURVES[2], cell, one_absurd, 100))
+    assert first["low"] <= first["value"] <= first["high"] < first["mean"]
+
+
+def test_intervals_stand_where_means_do(made: dict[str, Figure]) -> None:
+    for name in ("figure_coverage", "figure_adaptation"):
+        drawn = marks(made[name])
+        assert drawn
+        assert all(row["low"] <= row["value"] <= row["high"] for row in drawn)
+        assert any(row["low"] < row["value"] < row["high"] for row in drawn)
+
+
+def test_behaviour_is_of_agents_that_see_no_more_than_they_are_told(made: dict[str, Figure]) -> None:
+    figure = made["figure_behaviour_costbench"]
+    assert {row["agent"] for row in marks(figure)} == {"random", "greedy", "replanner", "planner"}
+    heads = [panel["title"]["text"] for panel in figure.spec["vconcat"]]
+    assert set(heads) == {"n = 4: too few for a correlation (from 10)"}
+    assert not any("rank correlation" in note for note in figure.notes)
 
 
 def test_a_figure_is_of_a_table_with_its_query(the_report: Report) -> None:

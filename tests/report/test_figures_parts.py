@@ -1,23 +1,25 @@
 """What single figures make of a table, without a run: sizes, orders, labels and axes."""
 
 import math
+import re
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
-from evalkit.report.figures.behaviour import spearman
+from evalkit.report.econ_cells import LEVELS
+from evalkit.report.figures.behaviour import said, spearman
+from evalkit.report.figures.draw import svg
+from evalkit.report.figures.econ import ladder_figures
 from evalkit.report.figures.figure import Figure
-from evalkit.report.figures.marks import apart, reach, told_apart
+from evalkit.report.figures.marks import reach, told_apart
 from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.varied import varied_figures
 from evalkit.report.tables import Column, Table
-from tests.report.test_figures import marks
+from tests.report.test_figures import layers_of, marks
 
 SCORE = (
     Column(key="suite", title="Suite"),
@@ -79,30 +81,83 @@ def test_suites_without_blocks_join_those_with() -> None:
     assert "figure_score_blocks" not in varied(calm, *kinds[::2])
 
 
-@given(st.lists(st.floats(0, 100), max_size=7))
-def test_labels_lie_apart_within_the_plot(values: list[float]) -> None:
-    placed = apart(values, 10, (0, 100))
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    assert all(placed[b] - placed[a] >= 10 - 1e-9 for a, b in pairwise(order))
-    assert all(-1e-9 <= one <= 100 + 1e-9 for one in placed)
-    if all(abs(a - b) >= 10 for i, a in enumerate(values) for b in values[:i]):
-        assert placed == pytest.approx(values)
+def drawn_dots(figure: Figure) -> list[tuple[str, float, float, bool]]:
+    """(agent, x, y, whether it is filled) of every dot of a figure as it is drawn, in its panel's pixels."""
+    found = []
+    for tag in re.findall(r"<path[^>]*>", svg(figure)):
+        place = re.search(r'transform="translate\(([-\d.]+),([-\d.]+)\)"', tag)
+        named = re.search(r'aria-label="[^"]*Agent: (\w+)', tag)
+        if place and named and 'aria-roledescription="point"' in tag:
+            found.append((named[1], float(place[1]), float(place[2]), ' fill="#' in tag))
+    return found
+
+
+def ladder(*levels: dict[str, Any]) -> tuple[Figure, ...]:
+    plain = {"scheduling_interval": None, "scheduling_runs": 12, "procurement": None, "procurement_runs": 12}
+    keys = ("agent", "difficulty", "procurement", "scheduling")
+    table = Table(
+        name="econ_scores",
+        title="Scores",
+        columns=tuple(Column(key=key, title=key) for key in keys),
+        rows=tuple({"procurement_interval": None, **plain, **row} for row in levels),
+        packs=(),
+        query="q",
+    )
+    return ladder_figures(list("abcd"), table)
+
+
+def test_equal_agents_stand_beside_each_other_and_nobody_is_hidden() -> None:
+    both = [{"agent": agent, "difficulty": level, "scheduling": 100.0} for level in LEVELS[:2] for agent in "abcd"]
+    (figure,) = ladder(*both)
+    dots = drawn_dots(figure)
+    assert len(dots) == 8
+    across = sorted(x for _, x, _, _ in dots)
+    assert all(right - left >= 8 for left, right in pairwise(across))  # a dot is 7 pixels wide
+    assert len({y for *_, y, _ in dots}) == 1
+    # All names stand in the legend, none beside a line where names would have to be moved.
+    assert not [layer for layer in layers_of(figure.spec) if layer["mark"]["type"] == "text"]
+
+
+def test_one_level_of_an_environment_is_no_panel_of_difficulty() -> None:
+    both = [
+        {"agent": agent, "difficulty": level, "scheduling": 100.0, "procurement": 50.0 if level == "basic" else None}
+        for level in LEVELS[:2]
+        for agent in "ab"
+    ]
+    (figure,) = ladder(*both)
+    assert {row["measure"] for row in marks(figure)} == {"Scheduling (score, 100 = optimum)"}
+    assert ladder(*both[:2]) == ()
+
+
+def test_no_interval_does_not_look_like_a_narrow_one() -> None:
+    table = score_table({"agent": "a", "interval": None}, {"agent": "b", "interval": (50.0, 50.0)}, {"agent": "c"})
+    (figure,) = score_figures(["a", "b", "c"], table)
+    assert {agent: filled for agent, _, _, filled in drawn_dots(figure)} == {"a": False, "b": True, "c": True}
+    assert "Hollow dot: no interval" in figure.spec["title"]["subtitle"]
+    ticks = [layer for layer in layers_of(figure.spec) if layer["mark"]["type"] == "tick"]
+    assert [layer["encoding"]["x"]["field"] for layer in ticks] == ["low", "high"]
+    dot = math.sqrt(4 * 55 / math.pi)
+    assert all(layer["mark"]["size"] > dot + 2 for layer in ticks)
+    (whole,) = score_figures(["b", "c"], score_table({"agent": "b"}, {"agent": "c"}))
+    assert "Hollow dot: no interval" not in whole.spec["title"]["subtitle"]
 
 
 def test_ranks_are_correlated_as_by_definition() -> None:
-    first, second = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2.0, 1.0, 4.0, 3.0, 6.0, 6.0]
+    first, second = [float(i) for i in range(10)], [2.0, 1.0, 4.0, 3.0, 6.0, 6.0, 9.0, 8.0, 12.0, 10.0]
     found = spearman(first, second)
     assert found is not None
     assert found.rho == pytest.approx(np.corrcoef(stats.rankdata(first), stats.rankdata(second))[0, 1])
-    half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 3)
+    half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
     assert (found.low, found.high) == pytest.approx(
         (math.tanh(math.atanh(found.rho) - half), math.tanh(math.atanh(found.rho) + half)), abs=1e-6
     )
     whole = spearman(first, first)
     assert whole is not None
     assert (whole.rho, whole.low) == (pytest.approx(1.0), None)
-    assert spearman(first[:3], second[:3]) is None
-    assert spearman(first, [1.0] * 6) is None
+    assert spearman(first[:9], second[:9]) is None
+    assert spearman(first, [1.0] * 10) is None
+    assert said(None, 9) == "n = 9: too few for a correlation (from 10)"
+    assert said(found, 10).endswith("n = 10")
 
 
 def test_rows_are_told_apart_by_what_differs() -> None:

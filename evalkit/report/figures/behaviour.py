@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing
 
 LEAST_AGENTS = 4
-"""With fewer, every rank correlation is likely by chance."""
+"""With fewer, dots show nothing that a table does not."""
+
+LEAST_RANKED = 10
+"""Agents from which their ranks are correlated. With fewer the 95 % interval of ranks that have nothing in common is
+wider than from -0.6 to 0.6, and whatever is seen is likely by chance."""
 
 MEASURES: Mapping[str, tuple[str, ...]] = {
     "behaviour": ("best_so_far_rate", "exploration_rate", "budget_utilisation", "no_action", "turns_per_period"),
@@ -49,7 +53,7 @@ class Ranks:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> Ranks | None:
-    """Spearman's correlation with its 95 % interval; None with fewer than 4 pairs, or where one side is constant.
+    """Spearman's correlation with its 95 % interval; None with fewer than 10 pairs, or where one side is constant.
 
     The interval is Fisher's with the standard error of Bonett and Wright (2000), sqrt((1 + rho^2 / 2) / (n - 3)); with
     a dozen agents it is rough.
@@ -58,7 +62,7 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> Ranks | None:
     from scipy.stats import spearmanr
 
     n = len(first)
-    if n < LEAST_AGENTS or len(set(first)) < 2 or len(set(second)) < 2:
+    if n < LEAST_RANKED or len(set(first)) < 2 or len(set(second)) < 2:
         return None
     rho = float(spearmanr(first, second).statistic)
     if abs(rho) >= 1 - 1e-12:
@@ -68,8 +72,21 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> Ranks | None:
     return Ranks(rho=rho, low=low, high=high, n=n)
 
 
+def said(ranks: Ranks | None, n: int) -> str:
+    """The correlation in words, or why there is none. `n`: agents."""
+    if ranks is not None:
+        return ranks.words()
+    if n < LEAST_RANKED:
+        return f"n = {n}: too few for a correlation (from {LEAST_RANKED})"
+    return f"n = {n}: no correlation, all scores are equal"
+
+
 def behaviour_figures(agents: Sequence[str], tables: Mapping[str, Table], cells: Sequence[Cell]) -> tuple[Figure, ...]:
-    """One figure an environment that four agents or more have played."""
+    """One figure an environment that four agents or more have played.
+
+    agents  all of the run, in the manifest's order
+    cells   without those of agents that see what is hidden: the oracle's behaviour says nothing of others
+    """
     found = []
     for environment in dict.fromkeys(cell.suite.environment for cell in cells):
         mine = [cell for cell in cells if cell.suite.environment == environment and cell.prefix]
@@ -88,17 +105,18 @@ def _figure(
     if len({cell.agent for cell in mine}) < LEAST_AGENTS:
         return None
     scores = _means(tables["scores"], "score", mine)
-    rows, panels = [], {}
+    rows: list[dict[str, Any]] = []
+    panels: dict[str, tuple[str, str]] = {}
     for name, keys in MEASURES.items():
         for column in tables[name].columns if name in tables else ():
             if column.key not in keys:
                 continue
             means = _means(tables[name], column.key, mine)
             both = [agent for agent in scores if agent in means]
-            ranks = spearman([means[agent] for agent in both], [scores[agent] for agent in both])
-            if ranks is None:
+            if len(both) < LEAST_AGENTS or len({means[agent] for agent in both}) < 2:
                 continue
-            panels[column.key] = (f"{column.title} ({column.unit})", ranks)
+            ranks = spearman([means[agent] for agent in both], [scores[agent] for agent in both])
+            panels[column.key] = (f"{column.title} ({column.unit})", said(ranks, len(both)))
             rows += [
                 {"agent": agent, "measure": column.key, "value": means[agent], "score": scores[agent]} for agent in both
             ]
@@ -118,15 +136,17 @@ def _figure(
         packs=packs_of(mine),
         query=_query(tables, panels),
     )
-    notes = [f"{words}: {ranks.words()}" for words, ranks in panels.values()]
+    notes = [f"{words}: {ranks}" for words, ranks in panels.values()]
+    many = "1 suite" if len(suites) == 1 else f"{len(suites)} suites"
     limits = (
-        f"means over {len(suites)} suites that all {len(scores)} agents played; 95 % interval after Bonett and Wright"
+        f"means over {many} that all {len(scores)} agents played, an oracle left out; ranks are correlated from "
+        f"{LEAST_RANKED} agents on, with the 95 % interval of Bonett and Wright"
     )
-    chart = _chart(agents, clean(rows), {key: (words, ranks.words()) for key, (words, ranks) in panels.items()})
+    chart = _chart(agents, clean(rows), panels)
     return Figure(
         name=table.name,
         title=title,
-        spec=spec_of(chart, title, ["A dot an agent; Spearman's correlation with its 95 % interval"]),
+        spec=spec_of(chart, title, ["A dot an agent, mean over the suites; without the oracle"]),
         table=table,
         query=table.query,
         notes=(*notes, limits),
@@ -167,7 +187,7 @@ def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], panels: Mappin
         head = alt.TitleParams(text=ranks, fontSize=11.5, fontWeight="normal", offset=4)
         x = alt.X("value:Q", title=words, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(tickCount=5))
         look = dotted(by_agent(agents, shown))
-        point = alt.Chart(data(mine), title=head).mark_point(filled=True, size=60, opacity=0.9)
+        point = alt.Chart(data(mine), title=head).mark_point(filled=True, size=60, opacity=0.7)
         drawn.append(point.encode(x=x, y=y, tooltip=tips, **look).properties(width=WIDTH, height=130))
     stacked: alt.VConcatChart = alt.vconcat(*drawn, spacing=18)
     return stacked

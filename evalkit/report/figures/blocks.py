@@ -26,7 +26,7 @@ def coverage_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
             "measure": title,
             "cell": "",
             "value": row[key],
-            **bounds(None),
+            **bounds(row[f"{key}_interval"]),
             "runs": row["judged_runs" if key == "judged_coverage" else "planned_runs"],
         }
         for key, title in COVERAGE.items()
@@ -36,9 +36,9 @@ def coverage_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     if not any(row["value"] for row in rows):
         return ()
     kept, left = at_most(rows, MOST_ROWS, "x")
-    drawing = Panels(agents, kept, "Suite").dots()
-    words = ["Distinct complete paths in the first text of a run"]
-    return (_figure("figure_coverage", table, spec_of(drawing, table.title, words), left),)
+    panels = Panels(agents, kept, "Suite")
+    words = ["Distinct complete paths in the first text of a run, with 95 % interval", *panels.words]
+    return (_figure("figure_coverage", table, spec_of(panels.dots(), table.title, words), left),)
 
 
 def adaptation_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
@@ -53,7 +53,7 @@ def adaptation_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...
             "measure": "Change of path (0 = same, 1 = all of it)",
             "cell": "",
             "value": row["ned"],
-            **bounds(None),
+            **bounds(row["ned_interval"]),
             "runs": row["pairs"],
             "reference": row["truth_change"],
         }
@@ -63,12 +63,13 @@ def adaptation_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...
     if not rows:
         return ()
     kept, left = at_most(rows, MOST_ROWS, "x")
-    drawing = Panels(agents, kept, "Block", (0, 1)).dots()
+    panels = Panels(agents, kept, "Block", (0, 1))
     words = [
         "Normalised edit distance of paths with blocks from paths without",
-        "Dot: the agent's; bar: the optimal path's",
+        "Dot: the agent's, with its 95 % interval; bar: the optimal path's",
+        *panels.words,
     ]
-    return (_figure("figure_adaptation", table, spec_of(drawing, table.title, words), left),)
+    return (_figure("figure_adaptation", table, spec_of(panels.dots(), table.title, words), left),)
 
 
 def _figure(name: str, table: Table, spec: Mapping[str, Any], left: tuple[str, ...]) -> Figure:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from evalkit.report.cells import uninformed
 from evalkit.report.figures.behaviour import behaviour_figures
 from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
 from evalkit.report.figures.curves import curve_figures
@@ -32,7 +33,7 @@ def figures(report: Report) -> tuple[Figure, ...]:
     return (
         *found,
         *runs_figures(agents, report.cells),
-        *behaviour_figures(agents, tables, report.cells),
+        *behaviour_figures(agents, tables, uninformed(report.manifest, report.cells)),
         *money_figures(agents, tables["scores"], report.cells),
         *latency_figures(agents, tables["speed"]),
     )
@@ -40,6 +41,4 @@ def figures(report: Report) -> tuple[Figure, ...]:
 
 def run_figures(run: Path, report: Report) -> tuple[Figure, ...]:
     """All figures of a run directory: those of its report, and the curves over periods, which read its facts."""
-    curves = curve_figures(run, tuple(report.manifest.agents), report.cells)
-    # Without a number there is nothing to draw: prices of agents that never set one.
-    return (*figures(report), *(one for one in curves if one.table.rows))
+    return (*figures(report), *curve_figures(run, tuple(report.manifest.agents), report.cells))

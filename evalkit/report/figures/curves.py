@@ -1,7 +1,8 @@
-"""Curves over periods (EconAgentBench): how good what an agent did was in each period, as a mean over episodes.
+"""Curves over periods (EconAgentBench): what stood at the end of each period, over the episodes of a suite.
 
-What a log holds of each action is set against the instance's optimum by the environments' own functions, episode by
-episode. A band holds the middle half of the episodes.
+What a log holds of each action is set against the instance's optimum by `report/periods.py`, episode by episode. The
+line is the median and the band holds the middle half of the episodes, so the line is always within it. Every agent has
+a panel of its own: agents that do the same would hide each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,17 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import by_agent, clean, data, in_order, reach, spec_of, tooltip
+from evalkit.report.figures.marks import SHORT, by_agent, clean, data, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
+from evalkit.report.periods import ACTIONS, Action, logged_actions, price_ratios, standing
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.views import open_views
 
 if TYPE_CHECKING:
+    import altair as alt
     import numpy.typing as npt
 
     from evalkit.report.figures.marks import Drawing
@@ -32,8 +34,11 @@ MOST_EPISODES = 720
 
 MOST_SUITES = 6
 
-Action = tuple[int, Mapping[str, Any]]
-"""(period, what the log says of the action)."""
+MOST_COLUMNS = 3
+"""Agents beside each other."""
+
+TOTAL, HEIGHT, GAP = WIDTH + 60, 80, 14
+"""Width of the panels of a row together, height of one, space between two; in pixels."""
 
 Series = Callable[[Any, Sequence[Action], int], "Values"]
 """(instance, actions in order, periods) -> a value by period; NaN where there is none."""
@@ -53,60 +58,12 @@ class Curve:
     series: Series
     most: tuple[float, float]
     """Ends of the axis at most: one episode's absurd price must not flatten all others."""
-    middle: str = "mean"
-    """What the line is: `mean`, or `median` where values have no bound."""
-    line: float | None = None
-    """Where the optimum lies, if the axis does not end there."""
+    line: float = 100
+    """Where the optimum lies."""
 
 
-def procurement_so_far(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """The value of the best feasible plan so far, in % of the optimum; 0 before there is one."""
-    from evalkit.env.procurement.instance import optimum_of
-    from evalkit.env.procurement.market import workers_of
-
-    values = np.zeros(periods)
-    for period, action in actions:
-        if action["feasible"] and period < periods:
-            values[period] = 100 * workers_of(action["totals"]) / optimum_of(instance).workers
-    return np.maximum.accumulate(values)
-
-
-def scheduling_quality(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Score of the last assignment accepted by each period's end, in %: 100 is stable, 0 as good as random."""
-    from evalkit.env.scheduling.instance import expected_of
-
-    above, below = expected_of(instance)
-    values = np.zeros(periods)
-    for period, action in actions:
-        values[period:] = 100 * (1 - action["blocking"] * below / above) if action["blocking"] else 100
-    return values
-
-
-def pricing_profit(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Profit of each period in % of the best prices'; 0 without prices."""
-    from evalkit.env.pricing.instance import optimum_of
-
-    values = np.zeros(periods)
-    for period, action in actions:
-        if period < periods:
-            values[period] = 100 * sum(action["profits"]) / optimum_of(instance).profit
-    return values
-
-
-def pricing_prices(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Price over the best price of the period, as the geometric mean over products; NaN without prices."""
-    from evalkit.env.pricing.instance import market_of
-    from evalkit.env.pricing.optimum import solve
-
-    market = market_of(instance)
-    costs, markup = np.array(market.costs), solve(market).markup
-    values = np.full(periods, np.nan)
-    for period, action in actions:
-        prices = np.array(action["prices"])
-        if period < periods and (prices > 0).all():
-            best = np.array(market.drift.alphas(period)) * (costs + markup)
-            values[period] = float(np.exp(np.log(prices / best).mean()))
-    return values
+def _percent(environment: str) -> Series:
+    return lambda instance, actions, periods: 100 * standing(environment, instance, actions, periods)
 
 
 CURVES = (
@@ -115,41 +72,40 @@ CURVES = (
         environment="procurement",
         title="Procurement: best plan over periods",
         axis="Value of the best plan so far (% of optimum)",
-        about="procurement_so_far",
+        about="standing of procurement",
         ends=(0, 100),
         most=(0, 105),
-        series=procurement_so_far,
+        series=_percent("procurement"),
     ),
     Curve(
         name="figure_periods_scheduling",
         environment="scheduling",
         title="Scheduling: quality of matching over periods",
         axis="Score of the last assignment (100 = stable)",
-        about="scheduling_quality",
+        about="standing of scheduling",
         ends=(0, 100),
         most=(-100, 105),
-        series=scheduling_quality,
+        series=_percent("scheduling"),
     ),
     Curve(
         name="figure_periods_pricing",
         environment="pricing",
         title="Pricing: profit over periods",
         axis="Profit of the period (% of optimum)",
-        about="pricing_profit",
+        about="standing of pricing",
         ends=(0, 100),
         most=(-200, 120),
-        series=pricing_profit,
+        series=_percent("pricing"),
     ),
     Curve(
         name="figure_prices",
         environment="pricing",
         title="Pricing: prices over periods",
         axis="Price / best price of the period",
-        about="pricing_prices",
+        about="price_ratios",
         ends=(0.5, 1.5),
         most=(0, 4),
-        middle="median",
-        series=pricing_prices,
+        series=price_ratios,
         line=1.0,
     ),
 )
@@ -159,13 +115,8 @@ select suite, agent, instance, replicate, period, facts->'$.action' as action
 from steps where environment = '{environment}' and (facts->'$.action') is not null
     and episode in (select episode from episodes where used)
 order by suite, agent, replicate, instance, period
--- value: evalkit.report.figures.curves.{function} of an episode's instance and these actions;
--- {middle} and quartiles (25 %, 75 %) over the first {each} episodes of each suite and agent"""
-
-
-_ACTIONS = """\
-select episode, period, facts->'$.action' as action
-from steps where episode in ({listed}) and contains(facts, '"action":') order by episode, step"""
+-- value: evalkit.report.periods.{function}, of an episode's instance and these actions;
+-- median, quartiles (25 %, 75 %) and mean over the first {each} episodes of each suite and agent"""
 
 
 def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, ...]:
@@ -178,27 +129,22 @@ def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tu
     found = []
     for curve in CURVES:
         group = [cell for cell in mine if cell.suite.environment == curve.environment]
-        if group:
-            found.append(_figure(agents, curve, group, actions, each))
+        rows = [row for cell in group for row in _rows(curve, cell, actions, each)]
+        # Without a number there is nothing to draw: prices of agents that never set one.
+        if rows:
+            found.append(_figure(agents, curve, group, rows, each))
     return tuple(found)
 
 
 def _actions(run: Path, episodes: Iterable[str]) -> dict[str, list[Action]]:
     """By episode: its actions in order."""
     listed = ", ".join(f"'{name}'" for name in episodes)  # digests, made by us
-    table = open_views(run).sql(_ACTIONS.format(listed=listed))
-    found: dict[str, list[Action]] = {}
-    columns = (table.column(name).to_pylist() for name in ("episode", "period", "action"))
-    for episode, period, text in zip(*columns, strict=True):
-        if text is not None:
-            found.setdefault(episode, []).append((period, orjson.loads(text)))
-    return found
+    return dict(logged_actions(open_views(run).sql(ACTIONS.format(among=f" and episode in ({listed})"))))
 
 
 def _figure(
-    agents: Sequence[str], curve: Curve, cells: Sequence[Cell], actions: Mapping[str, Sequence[Action]], each: int
+    agents: Sequence[str], curve: Curve, cells: Sequence[Cell], rows: Sequence[dict[str, Any]], each: int
 ) -> Figure:
-    rows = [row for cell in cells for row in _rows(curve, cell, actions, each)]
     table = Table(
         name=curve.name,
         title=curve.title,
@@ -206,14 +152,15 @@ def _figure(
             Column(key="suite", title="Suite", group=True),
             AGENT,
             Column(key="period", title="Period", kind="count"),
-            Column(key="value", title=curve.middle.capitalize(), kind="fine", unit=curve.axis),
+            Column(key="value", title="Median", kind="fine", unit=curve.axis),
             Column(key="low", title="25 %", kind="fine", unit=curve.axis),
             Column(key="high", title="75 %", kind="fine", unit=curve.axis),
+            Column(key="mean", title="Mean", kind="fine", unit=curve.axis),
             Column(key="episodes", title="Episodes", kind="count"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        query=_QUERY.format(environment=curve.environment, function=curve.about, each=each, middle=curve.middle),
+        query=_QUERY.format(environment=curve.environment, function=curve.about, each=each),
     )
     drawn, notes = _thinned(rows)
     cut = [cell for cell in cells if len(cell.prefix) > each]
@@ -221,14 +168,14 @@ def _figure(
         notes += (f"of the first {each:,} episodes of each agent and suite",)
     low, high = curve.most
     if any(not low <= row[key] <= high for row in drawn for key in ("value", "low", "high")):
-        notes += (f"what is below {low:g} or above {high:g} is cut off; all is in the table",)
-    words = [curve.axis, f"Line: {curve.middle} over episodes; band: the middle half of them"]
+        notes += (f"a triangle: the band goes on below {low:g} or above {high:g}; all is in the table",)
+    words = [curve.axis, "Line: median over episodes; band: the middle half of them; dashed: the optimum"]
     spec = spec_of(_chart(agents, curve, clean(drawn)), curve.title, words)
     return Figure(name=curve.name, title=curve.title, spec=spec, table=table, query=table.query, notes=notes)
 
 
 def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], each: int) -> Iterator[dict[str, Any]]:
-    """Mean and quartiles by period of a cell's first episodes, up to the end of the longest."""
+    """Median, quartiles and mean by period of a cell's first episodes, up to the end of the longest."""
     from evalkit.env.table import ENVIRONMENTS
 
     load = ENVIRONMENTS[curve.environment].load
@@ -246,9 +193,10 @@ def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], eac
                 "suite": cell.suite.name,
                 "agent": cell.agent,
                 "period": period,
-                "value": float(there.mean()) if curve.middle == "mean" else middle,
+                "value": middle,
                 "low": low,
                 "high": high,
+                "mean": float(there.mean()),
                 "episodes": len(there),
             }
 
@@ -265,45 +213,76 @@ def _thinned(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], tupl
         kept = [row for row in kept if not row["period"] % stride]
         notes.append(f"drawn: one period in {stride}; all are in the table")
     digits = 4
-    return [{**row, **{key: round(row[key], digits) for key in ("value", "low", "high")}} for row in kept], tuple(notes)
+    return [{**row, **{key: round(row[key], digits) for key in _DRAWN}} for row in kept], tuple(notes)
+
+
+_DRAWN = ("value", "low", "high")
 
 
 def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) -> "Drawing":
     import altair as alt
 
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
-    look = by_agent(agents, shown, lines=True)
-    low, high = reach(rows, ("value", "low", "high"), *curve.ends)
+    columns = 2 if len(shown) == 4 else min(MOST_COLUMNS, len(shown))
+    width = (TOTAL - GAP * (columns - 1)) // columns
+    panel: alt.LayerChart = _panel(agents, curve, rows).properties(width=width, height=HEIGHT)
+    head = alt.Header(title=None, labelAnchor="start", labelFontWeight="normal", labelExpr=SHORT, labelLimit=width)
+    blocks: list[alt.FacetChart] = []
+    for suite in suites:
+        mine = data([row for row in rows if row["suite"] == suite])
+        facet = alt.Facet("agent:N", sort=shown, header=head)
+        block: alt.FacetChart = panel.facet(data=mine, facet=facet, columns=columns, spacing=GAP)
+        title = alt.TitleParams(
+            text=suite, fontSize=12, fontWeight=600, anchor="start", frame="group", offset=6, limit=TOTAL
+        )
+        blocks.append(block.properties(title=title))
+    stacked: alt.VConcatChart = alt.vconcat(*blocks, spacing=18)
+    return stacked
+
+
+def _panel(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) -> "alt.LayerChart":
+    """One agent on one suite."""
+    import altair as alt
+
+    look = by_agent(agents, in_order(agents, rows), legend=False)
+    low, high = reach(rows, _DRAWN, *curve.ends)
     low, high = max(low, curve.most[0]), min(high, curve.most[1])
+    room = 0.05 * (high - low)
     # Marks far outside would be clipped as well, but the drawing of PNGs does not survive them.
     beyond = 0.2 * (high - low)
-    near = {f"{key}_at": f"clamp(datum.{key}, {low - beyond}, {high + beyond})" for key in ("value", "low", "high")}
-    scale = alt.Scale(domain=[low, high], nice=False)
-    x = alt.X("period:Q", title="Period", axis=alt.Axis(grid=False))
+    near = {f"{key}_at": f"clamp(datum.{key}, {low - beyond}, {high + beyond})" for key in _DRAWN}
+    # With room on both sides, so that no line at an end is cut lengthwise.
+    scale = alt.Scale(domain=[low - room, high + room], nice=False)
+    # The last label of a panel and the first of the next would touch.
+    axis = alt.Axis(grid=False, tickCount=5, labelFlush=True)
+    x = alt.X("period:Q", title="Period", scale=alt.Scale(nice=False), axis=axis)
     base = alt.Chart().transform_calculate(**near).encode(x=x, color=look["color"])
     tips = tooltip(
         suite="Suite",
         agent="Agent",
         period="Period",
-        value=f"{curve.middle.capitalize()}|.2f",
+        value="Median|.2f",
         low="25 %|.2f",
         high="75 %|.2f",
+        mean="Mean|.2f",
         episodes="Episodes|,",
     )
-    y = alt.Y("value_at:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
-    layers = [
-        base.mark_area(clip=True, opacity=0.16).encode(y=alt.Y("low_at:Q", title=None), y2="high_at:Q"),
-        base.mark_line(clip=True, strokeWidth=1.6).encode(y=y, strokeDash=look["strokeDash"]),
+    y = alt.Y("value_at:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
+
+    def over(test: str, shape: str, place: float) -> "alt.Chart":
+        marks = base.transform_filter(test).mark_point(filled=True, shape=shape, size=18, opacity=1)
+        found: alt.Chart = marks.encode(y=alt.YDatum(place, title=None))
+        return found
+
+    layers: Any = alt.layer(
+        base.mark_area(clip=True, opacity=0.22).encode(y=alt.Y("low_at:Q", title=None), y2="high_at:Q"),
+        alt.Chart().mark_rule(strokeDash=[4, 3], opacity=0.6).encode(y=alt.YDatum(curve.line, title=None)),
+        base.mark_line(clip=True, strokeWidth=1.5).encode(y=y),
         base.mark_point(clip=True, size=60, opacity=0, filled=True).encode(
             y=alt.Y("value_at:Q", title=None), tooltip=tips
         ),
-    ]
-    if curve.line is not None:
-        rule = alt.Chart().mark_rule(strokeDash=[4, 3], opacity=0.6)
-        layers.insert(0, rule.encode(y=alt.YDatum(curve.line, title=None)))
-    head = alt.Header(title=None, labelOrient="top", labelAnchor="start")
-    drawing = alt.layer(*layers).properties(width=WIDTH, height=120)
-    panels: alt.FacetChart = drawing.facet(
-        data=data(rows), row=alt.Row("suite:N", sort=suites, header=head), spacing=10
+        over(f"datum.low < {low - room}", "triangle-down", low - room / 2),
+        over(f"datum.high > {high + room}", "triangle-up", high + room / 2),
     )
-    return panels
+    found: alt.LayerChart = layers
+    return found

@@ -56,14 +56,18 @@ def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
         for row in plain
         if row["difficulty"] == level and row[name] is not None
     ]
-    if len({row["x"] for row in rows}) < 2:
+    # One level says nothing about difficulty.
+    levels = {row["measure"]: {one["x"] for one in rows if one["measure"] == row["measure"]} for row in rows}
+    rows = [row for row in rows if len(levels[row["measure"]]) > 1]
+    if not rows:
         return ()
     title = "Scores by difficulty"
+    panels = Panels(agents, rows, "Difficulty")
     return (
         Figure(
             name="figure_difficulty",
             title=title,
-            spec=spec_of(Panels(agents, rows, "Difficulty").lines(), title, ["Mean with its 95 % interval"]),
+            spec=spec_of(panels.lines(), title, ["Mean with its 95 % interval", *panels.words]),
             table=replace(table, name="figure_difficulty"),
             query=table.query,
             notes=table.notes,

@@ -19,7 +19,8 @@ class Figure:
     title: str
     spec: Mapping[str, Any]
     """Vega-Lite with its data inline. It has no `config` of its own: `theme.config` is laid over it when it is drawn,
-    light or dark. Names that others chose stand in its data alone, never in an expression or a field's name."""
+    light or dark. Names that others chose stand in its data and titles alone, never in an expression or the name of a
+    field."""
     table: Table
     """The numbers that are drawn, unrounded."""
     query: str

@@ -1,7 +1,7 @@
 """What figures share: colours and shapes of agents, axes, tooltips, and a chart as plain values."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalkit.report.figures.theme import DASHES, LIGHT, LONGEST_NAME, SHAPES, WIDTH
 from evalkit.report.tables import MISSING
@@ -85,11 +85,6 @@ def names_axis(*, labels: bool = True) -> "alt.Axis":
     return alt.Axis(ticks=False, domain=False, grid=False, labels=labels, labelExpr=SHORT)
 
 
-def shortened(name: str) -> str:
-    """A name as `SHORT` cuts it."""
-    return f"{name[:HEAD]}…{name[-TAIL:]}" if len(name) > HEAD + TAIL + 1 else name
-
-
 def dotted(look: Mapping[str, Any]) -> dict[str, Any]:
     """What of `by_agent` dots have."""
     return {name: look[name] for name in ("color", "shape")}
@@ -162,16 +157,45 @@ def bounds(interval: tuple[float, float] | None) -> dict[str, float | str | None
     return {"low": low, "high": high, "span": f"{low:.2f} – {high:.2f}"}
 
 
-def apart(values: Sequence[float], least: float, ends: Sequence[float]) -> list[float]:
-    """The values moved as little as it takes to lie `least` apart and between `ends`, in the order they came in."""
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    placed = [0.0] * len(values)
-    floor = ends[0]
-    for i in order:
-        placed[i] = max(values[i], floor)
-        floor = placed[i] + least
-    ceiling = ends[1]
-    for i in reversed(order):
-        placed[i] = min(placed[i], ceiling)
-        ceiling = placed[i] - least
-    return placed
+CAP = 12
+"""Length of the bars at an interval's ends, in pixels: longer than a dot is wide, so that they show where both ends lie
+in it."""
+
+NO_INTERVAL, INTERVAL = "datum.low === null", "datum.low !== null"
+"""Vega expressions: which rows have an interval."""
+
+
+def estimates(
+    base: "alt.Chart", value: "alt.X | alt.Y", look: Mapping[str, Any], *, size: int = 50
+) -> "list[alt.Chart]":
+    """Layers for means with intervals: a line with a bar at each end, and a dot, hollow where there is no interval.
+
+    base    the chart with all else that places a mark, and its tooltip
+    value   the channel of the mean; its field's row holds `low` and `high`
+    look    of `by_agent`
+    """
+    import altair as alt
+
+    across = isinstance(value, alt.X)
+    side = "x" if across else "y"
+    upright: Literal["vertical", "horizontal"] = "vertical" if across else "horizontal"
+    held, none = base.transform_filter(INTERVAL), base.transform_filter(NO_INTERVAL)
+    colour = look["color"]
+
+    def at(field: str) -> dict[str, Any]:
+        return {side: alt.X(f"{field}:Q", title=None) if across else alt.Y(f"{field}:Q", title=None)}
+
+    return [
+        held.mark_rule(strokeWidth=2, opacity=0.6).encode(**at("low"), **{f"{side}2": "high:Q"}, color=colour),
+        held.mark_point(filled=True, size=size, opacity=1).encode(**{side: value}, **dotted(look)),
+        none.mark_point(filled=False, size=size, strokeWidth=1.8, opacity=1).encode(**{side: value}, **dotted(look)),
+        *(
+            held.mark_tick(orient=upright, size=CAP, thickness=1.5, opacity=0.9).encode(**at(end), color=colour)
+            for end in ("low", "high")
+        ),
+    ]
+
+
+def hollow(rows: Rows) -> list[str]:
+    """A line of a subtitle that says what hollow dots are, where there are any."""
+    return ["Hollow dot: no interval"] if any(row["low"] is None for row in rows) else []

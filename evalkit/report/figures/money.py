@@ -12,6 +12,8 @@ from evalkit.report.figures.marks import (
     clean,
     data,
     dotted,
+    estimates,
+    hollow,
     in_order,
     names_axis,
     reach,
@@ -72,7 +74,8 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
         for row in rows
     ]
     kept, notes = at_most(marks, MOST_DOTS, "suite", MOST_PANELS)
-    spec = spec_of(_cost_chart(agents, clean(kept)), title, ["Mean cost of an episode, logarithmic; score with 95 %"])
+    words = ["Mean cost of an episode, logarithmic; score with 95 %", *hollow(kept)]
+    spec = spec_of(_cost_chart(agents, clean(kept)), title, words)
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
 
 
@@ -93,14 +96,9 @@ def _cost_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawi
     axis = alt.Axis(format="$~r", values=decades(rows, ("usd",)))
     base = alt.Chart().encode(x=alt.X("usd:Q", title="Cost of an episode (USD)", scale=spread, axis=axis), tooltip=tips)
     scale = alt.Scale(domain=reach(rows, ("score", "low", "high"), 0, 100), nice=False)
-    rule = base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
-        y=alt.Y("low:Q", title=None), y2="high:Q", color=look["color"]
-    )
-    point = base.mark_point(filled=True, size=60, opacity=1).encode(
-        y=alt.Y("score:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5)), **look
-    )
+    y = alt.Y("score:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
     head = alt.Header(title=None, labelOrient="top", labelAnchor="start")
-    drawing = alt.layer(rule, point).properties(width=WIDTH, height=120)
+    drawing = alt.layer(*estimates(base, y, look)).properties(width=WIDTH, height=120)
     panels: alt.FacetChart = drawing.facet(
         data=data(rows), row=alt.Row("suite:N", sort=suites, header=head), spacing=10
     )

@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.marks import (
     Rows,
-    apart,
     by_agent,
     clean,
     data,
-    dotted,
+    estimates,
+    hollow,
     in_order,
     names_axis,
     reach,
-    shortened,
     tooltip,
 )
 from evalkit.report.figures.theme import WIDTH
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     import altair as alt
 
     from evalkit.report.figures.marks import Drawing
-
-MOST_LABELS = 6
-"""Agents that are named at the ends of their lines; more have a legend."""
 
 HEIGHT = 130
 
@@ -60,54 +56,36 @@ class Panels:
             runs="Episodes|,",
         )
 
+    @property
+    def words(self) -> list[str]:
+        """A line of a subtitle on what hollow dots are, where there are any."""
+        return hollow(self._rows)
+
     def lines(self) -> "Drawing":
         """A parameter with an order: numbers by size, others as they come."""
         import altair as alt
 
-        named = len(self._panels) == 1 and len(self._shown) <= MOST_LABELS
-        look = by_agent(self._agents, self._shown, legend=not named)
+        look = by_agent(self._agents, self._shown)
+        # Agents stand side by side at each value, so that none lies under another where they are equal.
         x = alt.X(
             "x:O",
             sort=self._order(),
             title=self._title,
-            scale=alt.Scale(padding=0.25),
+            scale=alt.Scale(paddingInner=0.4, paddingOuter=0.2),
             axis=alt.Axis(labelAngle=0, grid=False),
         )
+        beside = alt.XOffset("agent:N", sort=self._shown)
         y = alt.Y("value:Q", title=None, scale=alt.Scale(domain=self._range, nice=False), axis=alt.Axis(tickCount=5))
-        base = alt.Chart().encode(x=x, tooltip=self._tips)
-        layers = [
-            base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
-                y=alt.Y("low:Q", title=None), y2="high:Q", color=look["color"]
-            ),
-            base.mark_line(strokeWidth=1.8).encode(y=y, color=look["color"], strokeDash=look["strokeDash"]),
-            base.mark_point(filled=True, size=50, opacity=1).encode(y=y, **dotted(look)),
-        ]
-        if named:
-            self._place_labels()
-            layers.append(
-                base.mark_text(align="left", dx=10)
-                .transform_filter("datum.label != null")
-                .encode(y=alt.Y("label_at:Q", title=None), text="label:N")
-            )
-        return self._faceted(alt.layer(*layers).properties(width=self._width, height=HEIGHT))
+        base = alt.Chart().encode(x=x, xOffset=beside, tooltip=self._tips)
+        line = base.mark_line(strokeWidth=1.5, opacity=0.7).encode(
+            y=y, color=look["color"], strokeDash=look["strokeDash"]
+        )
+        layers = alt.layer(line, *estimates(base, y, look, size=40))
+        return self._faceted(layers.properties(width=self._width, height=HEIGHT))
 
     def _order(self) -> list[Any]:
         values = list(dict.fromkeys(row["x"] for row in self._rows))
         return sorted(values) if numeric(self._rows) else values
-
-    def _place_labels(self) -> None:
-        order = self._order()
-        for measure in dict.fromkeys(row["measure"] for row in self._rows):
-            ends: dict[str, dict[str, Any]] = {}
-            for row in self._rows:
-                old = ends.get(row["agent"])
-                if row["measure"] == measure and (old is None or order.index(row["x"]) >= order.index(old["x"])):
-                    ends[row["agent"]] = row
-            least = 13 / HEIGHT * (self._range[1] - self._range[0])
-            for row, at in zip(
-                ends.values(), apart([row["value"] for row in ends.values()], least, self._range), strict=True
-            ):
-                row["label"], row["label_at"] = shortened(row["agent"]), at
 
     def dots(self) -> "Drawing":
         """A parameter of words."""
@@ -125,11 +103,7 @@ class Panels:
         for row in self._rows:
             row["x"] = str(row["x"])
         base = alt.Chart().encode(y=y, yOffset=alt.YOffset("agent:N", sort=self._shown), tooltip=self._tips)
-        rule = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
-            x=self._across("low"), x2="high:Q", color=look["color"]
-        )
-        point = base.mark_point(filled=True, size=50, opacity=1).encode(x=self._across("value"), **dotted(look))
-        layers = [rule, point]
+        layers = estimates(base, self._across("value"), look)
         if any(row.get("reference") is not None for row in self._rows):
             truth = base.mark_tick(thickness=2.5, size=step, opacity=0.8)
             layers.insert(0, truth.encode(x=self._across("reference"), tooltip=tooltip(reference="Optimum|.3f")))

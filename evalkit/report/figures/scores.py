@@ -10,7 +10,8 @@ from evalkit.report.figures.marks import (
     by_agent,
     clean,
     data,
-    dotted,
+    estimates,
+    hollow,
     in_order,
     names_axis,
     reach,
@@ -50,7 +51,7 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
             **bounds(row["interval"]),
             "instances": row["instances"],
             "episodes": row["episodes"],
-            "words": shown(score, row["score"]),
+            "words": shown(score, row["score"]).replace("-", "−"),
         }
         for row in table.rows
         if row["score"] is not None
@@ -58,7 +59,8 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     if not rows:
         return ()
     kept, note = at_most(rows, MOST_ROWS, "suite")
-    spec = spec_of(_chart(agents, clean(kept)), "Scores", ["Mean over instances with its 95 % interval; 100 = optimum"])
+    words = ["Mean over instances with its 95 % interval; 100 = optimum", *hollow(kept)]
+    spec = spec_of(_chart(agents, clean(kept)), "Scores", words)
     return (
         Figure(
             name="figure_scores",
@@ -105,10 +107,7 @@ def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
     look = by_agent(agents, played, legend=False)
     base = alt.Chart().encode(y=y, tooltip=tooltip(**TIPS))
     layers = alt.layer(
-        base.mark_rule(strokeWidth=2, opacity=0.55).encode(
-            x=alt.X("low:Q", title=None), x2="high:Q", color=look["color"]
-        ),
-        base.mark_point(filled=True, size=55, opacity=1).encode(x=x, **dotted(look)),
+        *estimates(base, x, look, size=55),
         base.mark_text(align="left", dx=8, style="quiet-text").encode(x=alt.value(WIDTH), text="words:N"),
     ).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT))
     if by == "suite":

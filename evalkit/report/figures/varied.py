@@ -128,13 +128,13 @@ def _figure(agents: Sequence[str], source: Source, axis: str) -> Figure | None:
         source.table, name=name, title=title, rows=tuple(row for row in source.table.rows if id(row) in drawn)
     )
     seeds = axis.endswith("seed")
-    words = "Mean and range over seeds" if seeds else "Mean with its 95 % interval"
     left = f"drawn: {len(kept)} of {len(panels)} panels; all are in the table"
     chart = Panels(agents, rows, TITLES.get(axis, axis))
     drawing = chart.spread() if seeds else chart.lines() if numeric(rows) else chart.dots()
+    words = ["Mean and range over seeds"] if seeds else ["Mean with its 95 % interval", *chart.words]
     notes = (*([left] if len(kept) < len(panels) else []), *table.notes)
     return Figure(
-        name=name, title=title, spec=spec_of(drawing, title, [words]), table=table, query=table.query, notes=notes
+        name=name, title=title, spec=spec_of(drawing, title, words), table=table, query=table.query, notes=notes
     )
 
 
