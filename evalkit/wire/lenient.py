@@ -2,10 +2,14 @@
 
 Strict JSON (orjson) decides first. What it refuses is read again with replacement: bad UTF-8 and lone surrogates become
 U+FFFD, NaN and numbers of any size are taken, raw control characters are kept, text behind the value is dropped, and
-what is nested deeper than `DEPTH` becomes null. Only a body with no JSON value at its start is no reply at all.
+what is nested deeper than `DEPTH` becomes null. Only a body with no JSON value at its start is no reply at all, and one
+of more than `MOST_PARTS` parts, which no model writes and which would hold up everybody else.
+
+All of it is linear in the body. `ON_LOOP_BYTES` says which bodies are read where others wait.
 """
 
 import json
+import math
 import re
 from typing import Any
 
@@ -17,7 +21,19 @@ DEPTH = 200
 _DIGITS = 4000
 """Longer integers become floats: Python refuses to convert them (its limit is 4300 digits), and they mean nothing."""
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+MOST_PARTS = 2**18
+"""Objects, lists and members of a body. So many take a parser up to 0.1 s, during which nothing else runs, not even
+another thread; a reply has some hundreds."""
+
+ON_LOOP_BYTES = 32 * 1024
+"""Longer bodies are read in a thread. The worst of this length stall an event loop for some 10 ms; most replies are
+shorter, and a thread costs more than reading them."""
+
+# An unterminated string runs to the end, as for the parser that will refuse it; so scanning is linear in any text.
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+_BRACKETS = re.compile(rf"{_STRING}|[\[{{]|[\]}}]", re.DOTALL)
+_PARTS = re.compile(rf"{_STRING}|[\[{{:]++".encode(), re.DOTALL)
+_QUOTE = ord('"')
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -28,8 +44,10 @@ class MalformedReplyError(Exception):
 def loads_lenient(body: bytes) -> tuple[Any, bool]:
     """The body's value, and whether strict JSON refused it (then the raw bytes are worth keeping).
 
-    Raises MalformedReplyError where the body does not start with a JSON value.
+    Raises MalformedReplyError where the body does not start with a JSON value, or holds too many parts.
     """
+    if len(body) > MOST_PARTS and _has_too_many_parts(body):
+        raise MalformedReplyError(f"more than {MOST_PARTS} objects, lists and members; it starts {body[:200]!r}")
     try:
         return orjson.loads(body), False
     except orjson.JSONDecodeError:
@@ -37,11 +55,39 @@ def loads_lenient(body: bytes) -> tuple[Any, bool]:
 
 
 def dumps_any(value: Any) -> bytes:
-    """JSON of whatever `loads_lenient` gave: also integers beyond 64 bits, which orjson does not write."""
+    """JSON of whatever `loads_lenient` gave: also integers beyond 64 bits, which orjson does not write.
+
+    What JSON has no word for is null: a number that is none or infinite. So is what is nested deeper than `DEPTH`,
+    where anything else in the value is beyond orjson.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        plain = _writable(value, DEPTH)
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+def _writable(value: Any, levels: int) -> Any:
+    """The value as strict JSON can say it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_writable(one, levels - 1) for one in value] if levels else None
+    if isinstance(value, dict):
+        return {key: _writable(one, levels - 1) for key, one in value.items()} if levels else None
+    return value
+
+
+def _has_too_many_parts(body: bytes) -> bool:
+    if body.count(b"[") + body.count(b"{") + body.count(b":") <= MOST_PARTS:
+        return False
+    found = 0
+    for token in _PARTS.finditer(body):
+        if body[token.start()] != _QUOTE:
+            found += token.end() - token.start()
+            if found > MOST_PARTS:
+                return True
+    return False
 
 
 def _read_again(body: bytes) -> Any:

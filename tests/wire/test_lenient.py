@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.wire.lenient import DEPTH, MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.lenient import DEPTH, MOST_PARTS, MalformedReplyError, dumps_any, loads_lenient
+from tests.foreign import BODIES, Maker
+from tests.growth import assert_linear
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,39 @@ def test_any_bytes_are_a_value_that_can_be_written_again_or_no_reply(body: bytes
     except MalformedReplyError:
         return
     assert dumps_any(value)
+
+
+def test_what_json_has_no_word_for_is_null_also_beside_an_integer_beyond_64_bits() -> None:
+    body = b'{"big":123456789012345678901234567890,"much":[1e999,-1e999,NaN],"some":1.5}'
+    written = dumps_any(loads_lenient(body)[0])
+    assert written == b'{"big":123456789012345678901234567890,"much":[null,null,null],"some":1.5}'
+    assert b"null" in dumps_any([1e999])
+
+
+@pytest.mark.parametrize("depth", [150, 253, 254, 260, 900, 1000])
+def test_whatever_strict_json_reads_can_be_written_however_deep(depth: int) -> None:
+    value, _ = loads_lenient(b"[" * depth + b"]" * depth)
+    assert loads_lenient(dumps_any(value))
+    value, _ = loads_lenient(b'{"big":123456789012345678901234567890,"deep":%s%s}' % (b"[" * depth, b"]" * depth))
+    assert loads_lenient(dumps_any(value))
+
+
+def test_a_body_of_too_many_parts_is_no_reply_and_one_with_as_many_in_a_text_is() -> None:
+    with pytest.raises(MalformedReplyError, match="more than 262144 objects, lists and members; it starts"):
+        loads_lenient(b"[" + b"[]," * MOST_PARTS + b"1]")
+    with pytest.raises(MalformedReplyError, match="more than 262144"):
+        loads_lenient(b"{%s}" % b",".join(b'"%d":1' % i for i in range(MOST_PARTS + 1)))
+    text = '[{:" \\' * MOST_PARTS
+    assert loads_lenient(orjson.dumps({"a": text})) == ({"a": text}, False)
+    assert loads_lenient(b"[" + b"1," * (2 * MOST_PARTS) + b"1]")[0][-1] == 1
+
+
+@pytest.mark.parametrize("make", BODIES.values(), ids=list(BODIES))
+def test_reading_and_writing_are_linear_in_any_body(make: Maker) -> None:
+    def read(body: bytes) -> None:
+        try:
+            dumps_any(loads_lenient(body)[0])
+        except MalformedReplyError:
+            pass
+
+    assert_linear(make, read)
