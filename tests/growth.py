@@ -19,7 +19,7 @@ ATTEMPTS = 4
 """A ratio that is too high is measured again: what else the machine does is not high each time."""
 FIRST = 2**11
 LAST = 2**19
-ENOUGH_S = 0.1
+ENOUGH_S = 0.06
 """Growth shows clearly; a larger input would only take longer."""
 
 

@@ -10,6 +10,7 @@ Chosen: blank texts are left out, since the API refuses them, and a message that
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from evalkit.dialogue import ToolCall
@@ -29,7 +30,7 @@ def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The blocks of an assistant's message, separated by commas; empty where there are none."""
     layout = loads_lenient(opaque)[0] if opaque else [len(text)]
     blocks: list[bytes] = []
-    at, left = 0, list(calls)
+    at, left = 0, iter(calls)
     for one in layout:
         if isinstance(one, int):
             piece = text[at : at + one]
@@ -38,8 +39,8 @@ def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
                 blocks.append(text_block(piece))
         elif one is not None:
             blocks.append(dumps_any(one))
-        elif left:
-            blocks.append(_call_block(left.pop(0)))
+        else:
+            blocks += map(_call_block, islice(left, 1))
     return b",".join(blocks + [_call_block(call) for call in left])
 
 

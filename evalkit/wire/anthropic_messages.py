@@ -29,7 +29,7 @@ from evalkit.wire.anthropic_messages_served import decode_request, encode_error,
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
-from evalkit.wire.turns import SYSTEM, append_turn
+from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import judge
 
@@ -213,7 +213,7 @@ ANTHROPIC_MESSAGES = Dialect(
     head=_head,
     encode_tools=_encode_tools,
     encode_message=_encode_message,
-    append=partial(append_turn, user=_USER),
+    extend=partial(extend_turns, user=_USER),
     body=_body,
     headers=_headers,
     read=_read,

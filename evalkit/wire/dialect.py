@@ -68,13 +68,12 @@ class Dialect:
     """For the simulated provider."""
     encode_error: Callable[[int, str, str], bytes]
     """For the simulated provider: (HTTP status, code as the verdicts know it, message) -> the body of an error."""
-    append: Callable[[list[bytes], bytes], None] = list.append
-    """(parts of a chat, encoded message): puts it behind them, or together with one of them, in place."""
+    extend: Callable[[list[bytes], Iterable[bytes]], None] = list.extend
+    """(parts of a chat, encoded messages): puts them behind those, or together with some of them, in place."""
 
     def join(self, parts: list[bytes], messages: Iterable[Message]) -> None:
         """Have messages join the parts of their chat, in place; each is encoded here and never again."""
-        for message in messages:
-            self.append(parts, self.encode_message(message))
+        self.extend(parts, map(self.encode_message, messages))
 
     def path_of(self, model: str) -> str:
         """The path that takes one model's requests."""

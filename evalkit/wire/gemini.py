@@ -28,7 +28,7 @@ from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_ob
 from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
 from evalkit.wire.gemini_served import decode_request, encode_error, encode_reply
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
-from evalkit.wire.turns import SYSTEM, append_turn
+from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import judge
 
@@ -210,7 +210,7 @@ GEMINI = Dialect(
     head=_head,
     encode_tools=_encode_tools,
     encode_message=_encode_message,
-    append=partial(append_turn, user=_USER),
+    extend=partial(extend_turns, user=_USER),
     body=_body,
     headers=_headers,
     read=_read,

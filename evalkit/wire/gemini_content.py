@@ -12,6 +12,7 @@ Chosen: arguments that are left out are an empty object, because the format has 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from evalkit.dialogue import ToolCall
@@ -39,15 +40,14 @@ def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The parts of a model's turn, separated by commas; empty where there are none."""
     layout = loads_lenient(opaque)[0] if opaque else [(len(text), None)]
     parts: list[bytes] = []
-    at, left = 0, list(calls)
+    at, left = 0, iter(calls)
     for one in layout:
         if isinstance(one, dict):
             parts.append(dumps_any(one))
             continue
         size, members = one
         if size is None:
-            if left:
-                parts.append(_call_part(left.pop(0), members))
+            parts += (_call_part(call, members) for call in islice(left, 1))
         elif size or members:
             parts.append(text_part(text[at : at + size], members))
             at += size

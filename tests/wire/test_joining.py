@@ -5,6 +5,7 @@ import pytest
 from evalkit.dialogue import Message, Sampling, Tool, ToolCall
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.table import DIALECTS
+from tests.growth import assert_linear
 
 TOOL = Tool(name="lookup", description="", parameters={"type": "object"})
 OPENING = (Message(role="system", text="Be brief."), Message(role="user", text="Begin."))
@@ -51,3 +52,28 @@ def test_parts_are_spliced_with_commas(parts: list[bytes], whole: bytes) -> None
     given = list(parts)
     assert splice(b"[", parts, b"]") == whole
     assert parts == given
+
+
+def many_calls(n: int) -> tuple[Message, ...]:
+    """A reply of about n bytes of calls in an order of its own, and their results."""
+    calls = tuple(ToolCall(id=f"c{place}", name="f", arguments="{}") for place in range(max(1, n // 40)))
+    blocks = ",".join(["null"] * len(calls))
+    pairs = ",".join(["[null,null]"] * len(calls))
+    layout = {"anthropic_messages": f'[{{"type":"thinking"}},{blocks}]', "gemini": f'[{{"thought":true}},{pairs}]'}
+    return (
+        *(Message(role="assistant", calls=calls, opaque=opaque.encode()) for opaque in layout.values()),
+        *(Message(role="tool", text="no such tool", call_id=call.id, name="f") for call in calls),
+    )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+def test_a_reply_of_very_many_calls_joins_in_linear_time(dialect: Dialect) -> None:
+    place = {"anthropic_messages": 0, "gemini": 1}.get(dialect.name)
+
+    def join(messages: tuple[Message, ...]) -> None:
+        said = messages[2:] if place is None else (messages[place], *messages[2:])
+        parts: list[bytes] = []
+        dialect.join(parts, OPENING)
+        dialect.join(parts, said)
+
+    assert_linear(many_calls, join, last=2**22)

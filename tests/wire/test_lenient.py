@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import orjson
 import pytest
 from hypothesis import given
@@ -115,9 +117,7 @@ def test_a_body_of_too_many_parts_is_no_reply_and_one_with_as_many_in_a_text_is(
 @pytest.mark.parametrize("make", BODIES.values(), ids=list(BODIES))
 def test_reading_and_writing_are_linear_in_any_body(make: Maker) -> None:
     def read(body: bytes) -> None:
-        try:
+        with suppress(MalformedReplyError):
             dumps_any(loads_lenient(body)[0])
-        except MalformedReplyError:
-            pass
 
     assert_linear(make, read)
