@@ -2,7 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -32,6 +32,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
+        """Done at once: virtual time would run away from a thread."""
+        done: asyncio.Future[Any] = self.create_future()
+        done.set_result(func(*args))
+        return done
 
 
 def run_virtual(main: Coroutine[Any, Any, Result]) -> Result:

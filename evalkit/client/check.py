@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.remedies import with_remedy
-from evalkit.dialogue import Message, Sampling, Tool, Usage
+from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Model, Provider
-from evalkit.wire.dialect import MalformedReplyError
-from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.http import Verdict
 from evalkit.wire.table import DIALECTS
-from evalkit.wire.verdicts import unreadable
 
 WITHIN_S = 20.0
 """For the whole exchange."""
@@ -63,17 +61,11 @@ async def check(provider: Provider, model: Model, *, url: str = "", within_s: fl
         began = clock()
         response = await endpoint.send(_body(provider, model), "check/0/0")
         latency_s = clock() - began
-    verdict = dialect.judge(response)
-    if verdict.action != "accept":
-        return _failed(verdict, provider, model)
-    return _answered(response, latency_s, provider, model)
+    verdict, reply, _ = dialect.understand(response)
+    return _failed(verdict, provider, model) if reply is None else _answered(reply, latency_s, model)
 
 
-def _answered(response: HttpResponse, latency_s: float, provider: Provider, model: Model) -> Finding:
-    try:
-        reply = DIALECTS[provider.dialect].decode(response.body)
-    except MalformedReplyError:
-        return _failed(unreadable(response), provider, model)
+def _answered(reply: Reply, latency_s: float, model: Model) -> Finding:
     known = model.price is not None and reply.usage.input > 0
     cost = model.price.of(reply.usage) if known and model.price is not None else None
     return Finding(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost)

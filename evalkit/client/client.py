@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from evalkit.client.aside import aside
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane, Ticket
@@ -25,9 +26,8 @@ from evalkit.store.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.lenient import MalformedReplyError, loads_lenient
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
-from evalkit.wire.verdicts import UNREADABLE, unreadable
+from evalkit.wire.verdicts import UNREADABLE
 
 MOST_UNREAD = 8
 """Answers of a lane in a row that are no reply, before it ends: each is charged at its bound."""
@@ -92,8 +92,7 @@ class ModelAsker:
         self._transport = transport
         self._head = voice.head()
         self._body = voice.dialect.body
-        self._judge = voice.dialect.judge
-        self._read = voice.dialect.read
+        self._understand = voice.dialect.understand
         self._allowances = voice.dialect.allowances
         self._max_tokens = voice.sampling.max_tokens
         self._seed = voice.sampling.seed
@@ -159,19 +158,18 @@ class ModelAsker:
             asking.started_at = time.time()
         attempt, question = asking.attempt, asking.question
         asking.attempt = attempt + 1
-        response = None
+        understood = None
         try:
             response = await self._transport.send(body, f"{question.episode}/{question.step}/{attempt}")
+            # Nothing of the reply is known before it is understood, so this belongs to the sending.
+            understood = await aside(lambda: self._understand(response), len(response.body))
         finally:
-            if response is None:
+            if understood is None:
                 lane.abandon(ticket)
                 self._book_failure(asking, attempt, "cancelled", "cancelled")
-        verdict = self._judge(response)
-        if verdict.action == "accept":
-            try:
-                return self._accept(asking, ticket, response)
-            except MalformedReplyError:
-                verdict = unreadable(response)
+        verdict, reply, lenient = understood
+        if reply is not None:
+            return self._accept(asking, ticket, response, reply, lenient=lenient)
         return await self._refuse(asking, ticket, verdict, attempt)
 
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
@@ -197,10 +195,10 @@ class ModelAsker:
             self._lane.abandon(ticket, sent=False)
             ticket = await self._stand_in_line(asking)
 
-    def _accept(self, asking: _Asking, ticket: Ticket, response: HttpResponse) -> Answer:
-        """A 200 body as an answer, settled. Raises MalformedReplyError where it holds none; nothing is settled then."""
-        value, lenient = loads_lenient(response.body)
-        reply = self._read(value)
+    def _accept(
+        self, asking: _Asking, ticket: Ticket, response: HttpResponse, reply: Reply, *, lenient: bool
+    ) -> Answer:
+        """The reply as an answer, settled."""
         usage, outcome = reply.usage, OK
         cost = self._voice.price.of(usage)
         if usage.unknown:

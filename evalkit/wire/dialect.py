@@ -13,6 +13,7 @@ from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+from evalkit.wire.verdicts import unreadable
 
 __all__ = ["Dialect", "MalformedReplyError", "Quirks", "splice"]
 
@@ -87,6 +88,20 @@ class Dialect:
         model = path[len(before) : len(path) - len(after)]
         fits = path.startswith(before) and path.endswith(after) and model and "/" not in model
         return unquote(model) if fits else None
+
+    def understand(self, response: HttpResponse) -> tuple[Verdict, Reply | None, bool]:
+        """(verdict, reply where it is accepted, whether strict JSON refused its body); total over all responses.
+
+        Linear in the body, and slow enough for a large one to be called in a thread (`ON_LOOP_BYTES`).
+        """
+        verdict = self.judge(response)
+        if verdict.action != "accept":
+            return verdict, None, False
+        try:
+            value, lenient = loads_lenient(response.body)
+            return verdict, self.read(value), lenient
+        except MalformedReplyError:
+            return unreadable(response), None, False
 
     def decode(self, body: bytes) -> Reply:
         """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""
