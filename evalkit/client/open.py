@@ -1,5 +1,7 @@
 """From the catalogue's values to something that asks."""
 
+from collections.abc import Collection
+
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker, Voice
 from evalkit.client.keys import read_key, url_of
@@ -11,8 +13,9 @@ from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 
 
-def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
-    """The provider; `url` stands in for the file's (a simulated provider that was started just now).
+def open_transport(provider: Provider, *, url: str = "", others: Collection[str] = ()) -> HttpTransport:
+    """The provider; `url` stands in for the file's (a simulated provider that was started just now). `others`: keys of
+    other providers, which its answers must not show either.
 
     Raises UsageError where the key or a variable of the URL is missing, or the key would be sent in the clear. To be
     used as `async with`.
@@ -23,6 +26,7 @@ def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
         headers=DIALECTS[provider.dialect].headers(key),
         key=key,
         timeout_s=provider.timeout_s,
+        others=others,
     )
 
 

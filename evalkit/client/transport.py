@@ -8,7 +8,7 @@ import asyncio
 import io
 import ipaddress
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -17,6 +17,7 @@ from yarl import URL
 
 from evalkit import __version__
 from evalkit.client.alarms import Alarms
+from evalkit.client.aside import aside
 from evalkit.client.blackout import Blackout
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
@@ -43,11 +44,16 @@ class Transport(Protocol):
 class HttpTransport:
     """A provider over HTTP. Use as `async with`; `to` gives its endpoints."""
 
-    def __init__(self, url: str, *, headers: Mapping[str, str], key: str, timeout_s: float) -> None:
-        """`headers`: the dialect's, made from `key`. Raises UsageError where the key would be sent in the clear."""
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str], key: str, timeout_s: float, others: Collection[str] = ()
+    ) -> None:
+        """`headers`: the dialect's, made from `key`. `others`: further secrets that must not come out.
+
+        Raises UsageError where the key would be sent in the clear.
+        """
         self._url = checked_url(url, with_key=bool(key))
         self._proxy = _proxy_for(self._url)
-        self._blackout = Blackout(key)
+        self._blackout = Blackout(key, *others, (self._proxy and self._proxy.password) or "")
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -132,7 +138,8 @@ class HttpTransport:
             failure, detail = "timeout", str(flaw)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = "reset", self._words(flaw)
-        body = self._blackout.body(body, good=reply.status == 200)
+        read, good = body, reply.status == 200
+        body = await aside(lambda: self._blackout.body(read, good=good), len(read))
         if reply.status >= 300 and "location" in reply.headers:
             detail = self._blackout.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)

@@ -123,9 +123,9 @@ async def open_desk(
     """
     desk = Desk(resolved=resolved, manifest=manifest)
     pools: dict[str, Pool] = {}
-    for name, endpoint in resolved.endpoints.items():
-        if choice.agents and name not in choice.agents:
-            continue
+    chosen = {name: one for name, one in resolved.endpoints.items() if not choice.agents or name in choice.agents}
+    keys = {read_key(endpoint.provider) for endpoint in chosen.values()}
+    for name, endpoint in chosen.items():
         provider, agent = endpoint.provider, resolved.manifest.agents[name]
         if provider.name not in desk.transports:
             url = ""
@@ -134,7 +134,9 @@ async def open_desk(
                     raise UsageError(f"provider {provider.name!r} is started by `evalkit run`; here it needs a url.")
                 # Starting takes a moment of waiting for its first line: not on the loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
-            desk.transports[provider.name] = await stack.enter_async_context(open_transport(provider, url=url))
+            desk.transports[provider.name] = await stack.enter_async_context(
+                open_transport(provider, url=url, others=keys)
+            )
         if agent.lane not in desk.lanes:
             desk.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
     return desk

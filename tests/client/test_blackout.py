@@ -1,10 +1,40 @@
+import base64
 import json
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evalkit.client.blackout import Blackout
+from evalkit.client.blackout import SECRET_CHARS, Blackout
+from tests.foreign import BODIES, Maker, times
+from tests.growth import assert_linear
 
 KEY = "sk-planted/0123+456789"
+PRINTABLE = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\\")
+KEYS = st.text(PRINTABLE, min_size=SECRET_CHARS, max_size=80)
+"""Backslashes left out: no key holds one, and escaping them is ambiguous."""
+
+ESCAPES: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda char: f"%{ord(char):02x}",
+    lambda char: f"%{ord(char):02X}",
+    lambda char: f"%2525{ord(char):02X}",
+    lambda char: f"\\u{ord(char):04x}",
+    lambda char: f"\\u{ord(char):04X}",
+    lambda char: f"\\\\u{ord(char):04x}",
+    lambda char: f"\\x{ord(char):02x}",
+)
+
+
+def in_base64(key: str) -> Iterator[str]:
+    """The key in Base64 wherever it may stand, in both alphabets, with and without padding."""
+    for before in ("", "a", "ab", "user:"):
+        for behind in ("", "x", "xy"):
+            whole = f"{before}{key}{behind}".encode()
+            yield from (base64.b64encode(whole).decode(), base64.urlsafe_b64encode(whole).decode())
+            yield base64.b64encode(whole).decode().rstrip("=")
 
 
 def spelled(text: str) -> str:
@@ -47,3 +77,76 @@ def test_a_short_key_is_no_secret_and_stays_in_a_reply_but_not_in_an_error() -> 
 def test_words_for_people_hold_no_key() -> None:
     assert Blackout(KEY).text(f"Bad header {KEY}!") == "Bad header ***!"
     assert Blackout("").text("as it is") == "as it is"
+
+
+@given(KEYS, st.data())
+def test_any_of_its_characters_may_be_escaped_in_any_way(key: str, data: st.DataObject) -> None:
+    spelled = "".join(data.draw(st.sampled_from(ESCAPES))(char) for char in key)
+    assert Blackout(key).text(f"_{spelled}_") == "_***_"
+
+
+@given(KEYS)
+def test_all_of_its_characters_may_be_escaped_in_one_way(key: str) -> None:
+    for escape in ESCAPES:
+        assert Blackout(key).text("_" + "".join(map(escape, key)) + "_") == "_***_"
+    assert Blackout(key).text(f"_{quote(key)}_{quote(key, safe='')}_") == "_***_***_"
+
+
+@given(KEYS)
+def test_json_with_a_key_stays_json(key: str) -> None:
+    for text in (json.dumps({"a": key}), json.dumps({"a": key}).replace("/", "\\/")):
+        assert json.loads(Blackout(key).text(text)) == {"a": "***"}
+    twice = json.loads(Blackout(key).text(json.dumps({"arguments": json.dumps({"a": key})})))
+    assert json.loads(twice["arguments"]) == {"a": "***"}
+
+
+@given(KEYS)
+def test_a_key_in_base64_or_hexadecimal_digits_is_found_too(key: str) -> None:
+    blackout = Blackout(key)
+    for digits in (key.encode().hex(), key.encode().hex().upper()):
+        assert blackout.text(f"({digits})") == "(***)"
+    for encoded in in_base64(key):
+        for text in (encoded, quote(encoded, safe=""), encoded.replace("/", "\\/"), json.dumps(encoded)[1:-1]):
+            out = blackout.text(text)
+            before, found, behind = out.partition("***")
+            # Of the characters that the key shares with its neighbours one remains on either side.
+            assert found, (text, out)
+            assert len(before) <= 10
+            assert len(behind) <= 12
+
+
+def test_keys_of_all_providers_are_blacked_out_the_longer_one_first() -> None:
+    other = KEY + "-of-a-team"
+    blackout = Blackout(KEY, "", other, "EMPTY")
+    assert blackout.body(f"{KEY} {other} EMPTY".encode(), good=True) == b"*** *** EMPTY"
+    assert blackout.text(f"{other.encode().hex()} {KEY}") == "*** ***"
+
+
+def test_a_short_key_is_not_taken_out_of_digits_and_base64() -> None:
+    encoded = base64.b64encode(b"EMPTY").decode()
+    assert Blackout("EMPTY").text(f"{encoded} {b'EMPTY'.hex()}") == f"{encoded} {b'EMPTY'.hex()}"
+
+
+def test_half_surrogates_are_no_obstacle() -> None:
+    assert Blackout(KEY).text(f"\ud800 {KEY} \udcff") == "\ud800 *** \udcff"
+
+
+@pytest.mark.parametrize("at", [*range(2**16 - 140, 2**16 - 120), *range(2**16 - 4, 2**16 + 2)])
+def test_a_key_across_two_windows_is_found(at: int) -> None:
+    body = b"." * at + spelled(KEY).encode() + b"behind"
+    assert Blackout(KEY).body(body, good=True) == b"." * at + b"***behind"
+
+
+NEARLY = {
+    "the key again and again": times(KEY.encode()),
+    "its beginning again and again": times(KEY[:-1].encode() + b"%41"),
+    "its beginning, escaped": times(spelled(KEY[:-1]).encode()),
+    "its first character": times(KEY[0].encode() + b"\\x"),
+    "its beginning in Base64": times(base64.b64encode(KEY.encode())[:20] + b"\\/"),
+}
+
+
+@pytest.mark.parametrize("make", [*BODIES.values(), *NEARLY.values()], ids=[*BODIES, *NEARLY])
+def test_blacking_out_is_linear_in_any_body(make: Maker) -> None:
+    blackout = Blackout(KEY, "a" * 40)
+    assert_linear(make, lambda body: blackout.body(body, good=False))

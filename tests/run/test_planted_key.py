@@ -19,15 +19,23 @@ import pytest
 from aiohttp import web
 
 KEY = "sk-planted/0123456789+abcdefGHIJ"
-TRACES = (KEY, KEY[6:22], json.dumps(KEY)[1:-1].replace("/", "\\/"), base64.b64encode(KEY.encode()).decode())
-"""The key, its middle, and how it may be spelled."""
+OTHER_KEY = "sk-of-another-provider-9876543210"
+IN_BASE64 = base64.b64encode(f"user:{KEY}".encode()).decode()
+PERCENT = "".join(f"%{ord(char):02X}" if place % 2 else char for place, char in enumerate(KEY))
+TRACES = (
+    *(KEY, KEY[6:22], json.dumps(KEY)[1:-1].replace("/", "\\/"), OTHER_KEY),
+    *(base64.b64encode(KEY.encode()).decode(), base64.urlsafe_b64encode(KEY.encode()).decode()),
+    *(IN_BASE64[8:30], IN_BASE64[8:30].replace("/", "\\/")),
+    *(KEY.encode().hex(), KEY.encode().hex().upper(), PERCENT, PERCENT[10:40]),
+)
+"""The keys, the middle of one, and how it may be spelled."""
 
-KINDS = ("echo", "escaped", "denied", "page", "moved", "cut", "reason", "cookie")
+KINDS = ("echo", "escaped", "encoded", "denied", "page", "moved", "cut", "reason", "cookie")
 
 PROVIDER = """
 dialect = "openai_chat"
 url = "{url}"
-key_env = "PLANTED_KEY"
+key_env = "{key_env}"
 any_model = true
 [usd_per_mtok]
 input = "1"
@@ -53,8 +61,8 @@ vary = {{ periods = [1] }}
 
 async def throw_back(request: web.Request) -> web.StreamResponse:
     """Whatever the model's name asks for, with the key in it."""
-    assert request.headers["Authorization"] == f"Bearer {KEY}"
     kind = json.loads(await request.read())["model"]
+    assert request.headers["Authorization"] == f"Bearer {OTHER_KEY if kind == 'stranger' else KEY}"
     await asyncio.sleep(0.02)
     headers = {"x-request-id": KEY, "x-ratelimit-limit-requests": KEY}
     if kind == "denied":
@@ -77,6 +85,11 @@ async def throw_back(request: web.Request) -> web.StreamResponse:
     text = json.dumps(reply(kind))
     if kind == "escaped":
         text = text.replace(json.dumps(KEY)[1:-1], "".join(f"\\u{ord(char):04x}" for char in KEY))
+    if kind == "encoded":
+        forms = (IN_BASE64, IN_BASE64.replace("/", "\\/"), KEY.encode().hex(), KEY.encode().hex().upper(), PERCENT)
+        text = text.replace(KEY, " ".join((*forms, base64.urlsafe_b64encode(KEY.encode()).decode())))
+    if kind == "stranger":
+        text = text.replace(KEY, f"{KEY} {OTHER_KEY}")
     return web.Response(text=text, content_type="application/json", headers=headers)
 
 
@@ -126,7 +139,13 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.said: list[tuple[str, bytes]] = []
-        self.env = {**os.environ, "PLANTED_KEY": KEY, "PYTHONASYNCIODEBUG": "1", "COLUMNS": "300"}
+        self.env = {
+            **os.environ,
+            "PLANTED_KEY": KEY,
+            "OTHER_KEY": OTHER_KEY,
+            "PYTHONASYNCIODEBUG": "1",
+            "COLUMNS": "300",
+        }
         # In debug mode asyncio prints what it runs.
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
@@ -179,9 +198,11 @@ def test_no_byte_that_was_written_or_shown_holds_the_key(tmp_path: Path) -> None
     shell = Shell(tmp_path)
     (tmp_path / "providers").mkdir()
     agents = "".join(f'[[agents]]\nname = "{kind}"\nprovider = "acme"\nmodel = "{kind}"\n' for kind in KINDS)
+    agents += '[[agents]]\nname = "stranger"\nprovider = "other"\nmodel = "stranger"\n'
     (tmp_path / "mine.toml").write_text(SWEEP.format(agents=agents))
     with hostile() as url:
-        (tmp_path / "providers" / "acme.toml").write_text(PROVIDER.format(url=url))
+        for name, key_env in (("acme", "PLANTED_KEY"), ("other", "OTHER_KEY")):
+            (tmp_path / "providers" / f"{name}.toml").write_text(PROVIDER.format(url=url, key_env=key_env))
         assert shell.call("plan", "mine.toml") == 0, shell.said[-1]
         assert shell.call("providers") == 0
         killed = shell.start("run", "mine.toml", "--dir", "run")
@@ -198,7 +219,7 @@ def test_no_byte_that_was_written_or_shown_holds_the_key(tmp_path: Path) -> None
     assert shell.call("verify", "run") == 0
     for words in (("status", "run"), ("report", "run"), ("status", "run", "--json"), ("report", "run", "--json")):
         assert shell.call(*words) == 0, shell.said[-1]
-    for agent in ("echo", "escaped", "cookie"):
+    for agent in ("encoded", "stranger", "escaped", "echo", "cookie"):
         assert shell.call("show", "run", f"{agent}:scheduling/basic?periods=1:seed-0:0") == 0, shell.said[-1]
     assert b"Your key is ***." in shell.said[-1][1]
     found = [hit for name, data in shell.said for hit in traces(name, data)]
