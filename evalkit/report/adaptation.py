@@ -14,8 +14,8 @@ from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning_cells import digest_notes, is_blocked, is_reference, reached, share_interval
-from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, place, where
+from evalkit.report.tables import Column, Table, method_of
 
 BLOCK_FIELDS = frozenset({"block", "blocks", "schedule", "failures", "alternatives", "alternatives_seed"})
 """In what the lines of a blocked and of its unblocked instance may differ."""
@@ -35,6 +35,7 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
     if not pairs:
         return ()
     blocked = [cell for cell, _ in pairs]
+    rows = [_row(cell, calm) for cell, calm in pairs]
     table = Table(
         name="adaptation",
         title="Change of path under blocks",
@@ -45,17 +46,19 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             Column(key="truth_change", title="Truth", kind="fine", unit="0 to 1"),
             Column(key="truth_instances", title="Instances", kind="count"),
             Column(key="ned", title="Agent's", kind="fine", unit="0 to 1"),
-            Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3),
+            interval := Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3),
+            method_of(interval),
             Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
             Column(key="same", title="Same path", kind="percent", unit="% of pairs"),
             Column(key="pairs", title="Pairs", kind="count"),
         ),
-        rows=tuple(_row(cell, calm) for cell, calm in pairs),
+        rows=tuple(rows),
         packs=packs_of(blocked),
         notes=(
             "truth: normalised edit distance of the optimal path before any block from the segmented one",
             "agent: the same of its paths without blocks and with them, where it met all blocks and reached the goal "
             "both times",
+            *kind_notes(rows, blocked, ("ned_interval",)),
             *([PUBLISHED] if any(is_reference(cell) for cell in blocked) else []),
             *digest_notes(blocked),
         ),
@@ -68,7 +71,7 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             where=[queries.suites(blocked)],
             methods={
                 "without": "the suite without blocks that holds most of the same instances",
-                "ned, ned_interval, edit_distance, same, pairs": (
+                "ned, ned_interval, ned_kind, edit_distance, same, pairs": (
                     "evalkit.env.costbench.distance over `path` of the runs on the same instance without and with "
                     "blocks: select agent, suite, instance, replicate, path from episodes where used"
                 ),
@@ -110,13 +113,15 @@ def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
     distances = by_instance((one, float(edit_distance(path, one.path))) for one, path in after)
     shares = by_instance((one, normalised(path, one.path)) for one, path in after)
     same = by_instance((one, float(path == one.path)) for one, path in after)
+    interval, kind = share_interval(cell, "change", shares, 1.0)
     return {
         **place(cell),
         "without": calm.suite.name.removeprefix(calm.suite.base).removeprefix("?") or calm.suite.name,
         "truth_change": mean_of_instances(before) if before else None,
         "truth_instances": len(before),
         "ned": mean_of_instances(shares) if shares else None,
-        "ned_interval": share_interval(cell, "change", shares, 1.0),
+        "ned_interval": interval,
+        "ned_kind": kind,
         "edit_distance": mean_of_instances(distances) if distances else None,
         "same": 100 * mean_of_instances(same) if same else None,
         "pairs": len(after),

@@ -165,7 +165,7 @@ def _table(
     sides: _Sides,
 ) -> Table:
     columns = {column.key: column for table in held for column in table.columns}
-    shown = {f"{key}{end}" for key in sides.values for end in ("", "_interval", "_runs")}
+    shown = {f"{key}{end}" for key in sides.values for end in ("", "_interval", "_kind", "_runs")}
     values = [key for key in columns if key in shown]
     rows: list[dict[str, Any]] = []
     groups: dict[str, list[Pair]] = {}

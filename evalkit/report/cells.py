@@ -19,6 +19,10 @@ ORACLE = "oracle"
 """The policy that sees what is hidden: optimal by construction, so no sample of anything."""
 
 
+ORACLE = "oracle"
+"""The policy that plays the optimum."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One agent on one suite: what is planned, what the log knows, and what an estimate may stand on."""
@@ -35,6 +39,11 @@ class Cell:
     """The longest prefix of the admission order whose episodes have all ended: what estimates are made of."""
     voided: tuple[tuple[EpisodeResult, str], ...] = ()
     """Ended episodes that count for nothing, each with the reason, in admission order."""
+    begun: tuple[tuple[str, EpisodeResult | None], ...] = ()
+    """The first replicates in admission order up to the last that the log knows, void ones left out: (stratum, the
+    ended episode; None of one that has not ended)."""
+    exact: bool = False
+    """Whether its agent plays the optimum: then its mean is no estimate."""
 
     @property
     def ended(self) -> int:
@@ -108,6 +117,10 @@ def _cell(
         if episode is None or not episode.finished:
             break
         prefix.append(episode)
+    strata = {one.id: one.stratum for one in suite.instances}
+    first = [place for place in _admission(manifest, suite) if place[0] == 0]
+    known_first = [place for place in first if place in known]
+    begun = first[: first.index(known_first[-1]) + 1] if known_first else []
     return Cell(
         agent=agent,
         suite=suite,
@@ -116,6 +129,12 @@ def _cell(
         episodes=tuple(episode for episode in admitted if episode is not None),
         prefix=tuple(prefix),
         voided=tuple((one, voids[one.id].reason) for one in struck),
+        begun=tuple(
+            (strata[place[1]], one if one is not None and one.finished else None)
+            for place in begun
+            if (one := known.get(place)) is None or one.id not in gone
+        ),
+        exact=manifest.agents[agent].policy == ORACLE,
     )
 
 

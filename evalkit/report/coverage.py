@@ -13,8 +13,8 @@ from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning_cells import counted, digest_notes, is_blocked, share_interval
 from evalkit.report.planning_queries import COUNTED
-from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, place, where
+from evalkit.report.tables import Column, Table, method_of
 
 _Shares = dict[str, list[float]]
 """Shares by instance."""
@@ -29,8 +29,10 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
     titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs"}
     share = (
         Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)"),
-        Column(key="judged_coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
+        judged_interval := Column(key="judged_coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
+        method_of(judged_interval),
     )
+    rows = [_coverage_row(cell, judged) for cell in static]
     table = Table(
         name="coverage",
         title="Coverage of the visible plan",
@@ -38,18 +40,20 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
             *where(static),
             AGENT,
             Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
-            Column(key="coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
+            interval := Column(key="coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
+            method_of(interval),
             Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
             Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
             *(share if judged else ()),
             *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
         ),
-        rows=tuple(_coverage_row(cell, judged) for cell in static),
+        rows=tuple(rows),
         packs=packs_of(static),
         notes=(
             "distinct complete paths in the first text of a run, by the built-in counter, over 2^(N-1) as in the paper "
             "and over what tools are offered for (one less, without the tool for the whole)",
             "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
+            *kind_notes(rows, static, ("coverage_interval", "judged_coverage_interval")),
             *digest_notes(static),
         ),
         query=_query(static, judged),
@@ -60,9 +64,9 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
 def _query(cells: Sequence[Cell], judged: Mapping[str, int]) -> str:
     talked = f"{COUNTED} and metrics['paths_whole'] is not null"
     planned = f"{talked} and metrics['plan_paths'] is not null"
-    methods = {"coverage_interval": queries.CHOSEN}
+    methods = {"coverage_interval, coverage_kind": queries.CHOSEN}
     if judged:
-        methods["judged_coverage, judged_coverage_interval, judged_runs"] = (
+        methods["judged_coverage, judged_coverage_interval, judged_coverage_kind, judged_runs"] = (
             "a judge's counts, of the run that --judged names"
         )
     return queries.by_instances(
@@ -96,14 +100,18 @@ def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
     read = [one for one in talked if one.id in judged]
     whole = shares(planned, lambda one: one.metrics["plan_paths"], "paths_whole")
     counted_by_judge = shares(read, lambda one: judged[one.id], "paths_whole")
+    interval, kind = share_interval(cell, "coverage", whole)
+    judged_interval, judged_kind = share_interval(cell, "judged_coverage", counted_by_judge)
     return {
         **place(cell),
         "coverage": mean(whole),
-        "coverage_interval": share_interval(cell, "coverage", whole),
+        "coverage_interval": interval,
+        "coverage_kind": kind,
         "coverage_possible": mean(shares(planned, lambda one: one.metrics["plan_paths"], "paths_possible")),
         "coverage_valid": mean(shares(planned, lambda one: one.metrics["plan_valid"], "paths_possible")),
         "judged_coverage": mean(counted_by_judge),
-        "judged_coverage_interval": share_interval(cell, "judged_coverage", counted_by_judge),
+        "judged_coverage_interval": judged_interval,
+        "judged_coverage_kind": judged_kind,
         "planned_runs": len(planned),
         "silent_runs": len(talked) - len(planned),
         "judged_runs": len(read),

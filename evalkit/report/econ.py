@@ -30,8 +30,8 @@ from evalkit.report.econ_cells import (
 )
 from evalkit.report.econ_queries import beside, mean_of, runs
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.scores import AGENT, interval_and_kind, packs_of
-from evalkit.report.tables import PROMPTS, Column, Table
+from evalkit.report.scores import AGENT, interval_and_kind, kind_notes, packs_of
+from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.report.variants import variant_tables
 from evalkit.store.manifest import Manifest
 
@@ -106,7 +106,8 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
     for name in environments:
         columns += [
             Column(key=name, title=ENVIRONMENTS[name], kind="score", unit="100 = optimum"),
-            Column(key=f"{name}_interval", title="95 %", kind="interval", unit="100 = optimum"),
+            interval := Column(key=f"{name}_interval", title="95 %", kind="interval", unit="100 = optimum"),
+            method_of(interval),
         ]
         if name in STATIONARY:
             columns.append(Column(key=f"{name}_solved", title="Solved", kind="count", unit="episodes"))
@@ -122,11 +123,16 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
             "instance has as many",
             f"95 %: interval of that mean, from {LEAST_INSTANCES} instances on; solved: episodes that reached the "
             "optimum",
+            *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
             *owed_notes(cells),
         ),
-        query=queries.comments({", ".join(f"{name}_interval" for name in environments): queries.CHOSEN})
+        query=queries.comments({", ".join(_interval_keys(environments)): queries.CHOSEN})
         + beside(cells, labels(cells), _score_queries(environments), extra="any_value(prompts) as prompts"),
     )
+
+
+def _interval_keys(environments: Iterable[str]) -> list[str]:
+    return [f"{name}_{of}" for name in environments for of in ("interval", "kind")]
 
 
 def _score_queries(environments: Iterable[str]) -> Iterator[queries.Figure]:
@@ -138,10 +144,11 @@ def _score_queries(environments: Iterable[str]) -> Iterator[queries.Figure]:
 
 
 def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
-    interval = interval_and_kind(cell)[0] if cell else None
+    interval, kind = interval_and_kind(cell) if cell else (None, "")
     found: dict[str, Any] = {
         name: percent(means(cell, score_of)) if cell else None,
         f"{name}_interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        f"{name}_kind": kind or None,
         f"{name}_runs": len(cell.prefix) if cell else None,
     }
     if name in STATIONARY:

@@ -71,7 +71,7 @@ def variants_query(groups: Mapping[tuple[str, str], Sequence[Cell]], named: Mapp
         queries.total("solved", "solved::int"),
         queries.count("runs"),
     )
-    return queries.by_instances(keys, figures, where=[_among(cells)], methods={"interval": queries.CHOSEN})
+    return queries.by_instances(keys, figures, where=[_among(cells)], methods={"interval, kind": queries.CHOSEN})
 
 
 def _subject(groups: Mapping[tuple[str, str], Sequence[Cell]]) -> str:

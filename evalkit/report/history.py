@@ -9,6 +9,7 @@ version (`key`).
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -82,6 +83,8 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     served: tuple[str, ...]
     """What answered as the agent that night, `model fingerprint`, in order of first reply; empty where nobody says."""
     alarm: AlarmNote | None = None
+    kind: str = ""
+    """The method of its interval; empty where nobody wrote it down."""
 
     @property
     def why(self) -> str:
@@ -155,7 +158,7 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
         served.setdefault(one.agent, []).append(f"{one.served_model} {one.fingerprint}".strip())
     table = scores_table(manifest, found)
     made = [
-        _cell(manifest, cell, row["score"], row["interval"], tuple(served.get(cell.agent, ())))
+        _cell(manifest, cell, row, tuple(served.get(cell.agent, ())))
         for cell, row in zip(found, table.rows, strict=True)
     ]
     return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(made))
@@ -164,10 +167,10 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
 def _cell(
     manifest: Manifest,
     cell: Cell,
-    score: float | None,
-    interval: tuple[float, float] | None,
+    row: Mapping[str, Any],
     served: tuple[str, ...],
 ) -> CellNight:
+    """`row`: the cell's of the table `scores`."""
     digests = {one.id: one.digest for one in cell.suite.instances}
     ended: dict[str, int] = {}
     values: dict[str, list[float]] = {}
@@ -177,7 +180,7 @@ def _cell(
     for episode in cell.prefix:
         if episode.score is not None:
             values.setdefault(digests[episode.instance], []).append(episode.score)
-    low, high = interval or (None, None)
+    low, high = row["interval"] or (None, None)
     return CellNight(
         agent=cell.agent,
         suite=cell.suite.name,
@@ -186,9 +189,10 @@ def _cell(
         planned=cell.planned,
         ended=ended,
         values={name: tuple(ones) for name, ones in values.items()},
-        score=score,
+        score=row["score"],
         low=low,
         high=high,
+        kind=row["kind"] or "",
         episodes=len(cell.prefix),
         cost=sum(episode.cost for episode in cell.episodes),
         tokens_in=sum(episode.tokens_in for episode in cell.episodes),

@@ -2,12 +2,13 @@
 
 What is drawn is an instance (a cluster): its replicates are averaged first, since they are no independent draws.
 
-    yes or no, one value an instance    Wilson's, of a share
-    all instances agree                 from the chance that an instance which differs was never met
-    bounded on both sides               Wilson's with the spread that was seen, Student's quantile and skewness
-    else, fewer than 20 instances       Student's t: a few values resample to a few means only
-    else, 20 and more                   bootstrap-t; where one value is so common that a resample may hold no other,
-                                        percentiles as in `bootstrap.py`
+    all instance means 0 or 1       Wilson's, of a share
+    all instances alike             from the share of instances of another kind that may never have been met
+    bounded on both sides           Wilson's with the spread that was seen, Student's quantile and skewness; never wider
+                                    than Wilson's itself
+    else, fewer than 20 instances   Student's t: a few values resample to a few means only
+    else, 20 and more               bootstrap-t; where one value is so common that a resample may hold no other,
+                                    percentiles as in `bootstrap.py`
 
 Chosen: Wilson's interval, not Clopper and Pearson's, which never covers less than 95 % and so covers 97 or 98 % with a
 dozen instances (Brown, Cai and DasGupta 2001, "Interval Estimation for a Binomial Proportion"). Bootstrap-t (Davison
@@ -15,6 +16,11 @@ and Hinkley 1997, 5.2; Efron and Tibshirani 1993, 12.5), not percentiles: scores
 20 instances whose losses are exponential percentiles cover 91 %, Student's t as well, bootstrap-t 94 %. For bounded
 scores no bootstrap: where most instances are optimal, resamples know too little of the rare losses (88 % with 20
 instances). A bound that holds for any bounded draws (Gaffke's) is two to eight times as wide for losses that are small.
+
+Chosen: no lower end is above the one that the same instances would have, all of them optimal, so that a loss never
+makes anybody surer of an agent (`_with_unmet`). Without this, 12 scores from 0.95 to 1 would exclude what 12 scores of
+1 do not, and of agents that are nearly optimal and fail outright on one instance in 20, 12 instances' intervals would
+cover 50 % instead of 95.
 """
 
 import math
@@ -39,10 +45,20 @@ from evalkit.seeds import Stream
 if TYPE_CHECKING:
     from evalkit.report.bootstrap import Doubles
 
-Method = Literal["none", "Wilson", "no difference met", "bounded", "t", "bootstrap-t", "bootstrap"]
+Method = Literal["none", "Wilson", "alike", "bounded", "t", "bootstrap-t", "bootstrap"]
+
+NONE: Method = "none"
 
 ENOUGH_TO_RESAMPLE = 20
 """Instances from which a bootstrap is preferred to Student's t, where values are not bounded on both sides."""
+
+TRIFLE = 0.01
+"""A standard deviation of instance means, 1 for 100 %, from which instances no longer count as alike. Up to there what
+may never have been met weighs less and less, so that no rounding error decides an interval."""
+
+_NEARLY_SHARES = 0.05
+"""Of the variance that answers of yes and no with the same mean would have, how much may lack for Wilson's interval to
+have a part in the result."""
 
 _SEED = 0
 _SAME = 1e-12
@@ -72,25 +88,33 @@ def estimate(
     strata: Mapping[str, str] | None = None,
     least: float = -math.inf,
     most: float = math.inf,
+    unmet: tuple[float, float] | None = None,
 ) -> Estimate:
     """The mean of instance means with its 95 % interval.
 
-    replicates  by instance: its replicates' values, at least one
+    replicates  by instance: its replicates' values, at least one; 1 is 100 %
     place       names the draws: the same place and values give the same interval, in every process
     strata      by instance: its stratum; left aside where one has fewer than 3 instances, and by Wilson's interval,
                 which is then somewhat too wide
     least, most the bounds of the values there can be; the interval does not go beyond
+    unmet       (lowest, highest) value that an instance unlike all that were met is taken to have, where values have no
+                two bounds; else these. None: nothing is said of such instances
 
     Raises ValueError without instances.
     """
     mean = mean_of_instances(replicates)
-    found, method, why = _interval(replicates, place, strata, least, most)
-    within = method in ("bounded", "t", "bootstrap-t", "bootstrap") and len(instance_means(replicates, strata)) > 1
+    if unmet is None and math.isfinite(least) and math.isfinite(most):
+        unmet = (least, most)
+    groups = instance_means(replicates, strata)
+    if len(replicates) < LEAST_INSTANCES:
+        found, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
+    else:
+        found, method, why = _interval(replicates, groups, place, strata, (least, most), unmet)
     return Estimate(
         mean=mean,
         interval=None if found is None else _kept(found, mean, least, most),
         method=method,
-        stratified=within,
+        stratified=method not in (NONE, "Wilson") and len(groups) > 1,
         instances=len(replicates),
         values=sum(map(len, replicates.values())),
         why=why,
@@ -99,40 +123,42 @@ def estimate(
 
 def _interval(
     replicates: Mapping[str, Sequence[float]],
+    groups: "Sequence[Doubles]",
     place: Sequence[str],
     strata: Mapping[str, str] | None,
-    least: float,
-    most: float,
+    bounds: tuple[float, float],
+    unmet: tuple[float, float] | None,
 ) -> tuple[Interval | None, Method, str]:
-    if len(replicates) < LEAST_INSTANCES:
-        return None, "none", f"fewer than {LEAST_INSTANCES} instances"
-    if is_share(replicates, least, most):
-        yes = round(sum(values[0] for values in replicates.values()))
-        return wilson(yes, len(replicates)), "Wilson", ""
-    groups = instance_means(replicates, strata)
+    least, most = bounds
     whole = np.concatenate(groups)
-    open_ended = math.isinf(least) or math.isinf(most)
-    if np.ptp(whole) <= _SAME * max(1.0, float(np.abs(whole).max())):
-        if open_ended:
-            return None, "none", "all instances agree"
-        return agreement(float(whole[0]), len(whole), least, most), "no difference met", ""
-    if not open_ended:
-        return bounded(groups, least, most), "bounded", ""
-    if len(whole) >= ENOUGH_TO_RESAMPLE:
-        found = bootstrap_t(groups, place)
-        if found is not None:
-            return found, "bootstrap-t", ""
-        return mean_interval(replicates, place=place, strata=strata, least=least, most=most), "bootstrap", ""
-    return student(groups), "t", ""
+    if bounds == (0.0, 1.0) and is_share(whole):
+        return wilson(float(whole.sum()), len(whole)), "Wilson", ""
+    mean, error = _mean_and_error(groups)
+    found: Interval | None = None
+    method: Method = "bootstrap"
+    if error <= _SAME * max(1.0, float(np.abs(whole).max())):
+        if unmet is None:
+            return None, NONE, "all instances agree"
+        found, method = Interval(low=mean, high=mean), "alike"
+    elif math.isfinite(least) and math.isfinite(most):
+        found, method = bounded(groups, least, most), "bounded"
+    elif len(whole) < ENOUGH_TO_RESAMPLE:
+        found, method = student(groups), "t"
+    elif (found := bootstrap_t(groups, place)) is not None:
+        method = "bootstrap-t"
+    else:
+        found = mean_interval(replicates, place=place, strata=strata, least=least, most=most)
+    if found is not None and unmet is not None:
+        found = _with_unmet(found, groups, *unmet)
+    return found, method, ""
 
 
-def is_share(replicates: Mapping[str, Sequence[float]], least: float = 0.0, most: float = 1.0) -> bool:
-    """Whether these are answers of yes and no (1 and 0), one an instance."""
-    single = all(len(values) == 1 and values[0] in (0.0, 1.0) for values in replicates.values())
-    return single and least >= 0.0 and most <= 1.0
+def is_share(means: "Doubles") -> bool:
+    """Whether these instance means are answers of yes and no (1 and 0), however many replicates agreed on each."""
+    return bool(np.all((means == 0.0) | (means == 1.0)))
 
 
-def wilson(yes: int, n: int) -> Interval:
+def wilson(yes: float, n: int) -> Interval:
     """Wilson's 95 % interval (1927) of a share, from `yes` of `n` independent answers. Raises ValueError."""
     from scipy.special import ndtri
 
@@ -145,14 +171,30 @@ def wilson(yes: int, n: int) -> Interval:
     return Interval(low=low, high=1.0 if yes == n else middle + half)
 
 
-def agreement(value: float, n: int, least: float, most: float) -> Interval:
-    """The 95 % interval of a mean when all of `n` instances gave `value` and none can be beyond `least` and `most`.
+def unmet_share(n: int) -> float:
+    """The share of instances of a kind that none of `n` was of which is not excluded: Wilson's upper end of 0 of n.
 
-    If more than a share q of instances were other than `value`, a sample of `n` would hold none of them with a chance
-    below (1 - q)^n; q is where that is 5 % (the rule of three: q is about 3 / n).
+    About 4 / (n + 4): 0.49 of 4 instances, 0.24 of 12, 0.1 of 36.
     """
-    q = 1 - (1 - LEVEL) ** (1 / n)
-    return Interval(low=value - q * (value - least), high=value + q * (most - value))
+    return wilson(0, n).high
+
+
+def _with_unmet(found: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float) -> Interval:
+    """The interval, widened for instances unlike all that were met, which lie from `lowest` to `highest`.
+
+    - No end is nearer to a bound than had all instances been on that bound: without losses a share `unmet_share` of
+      failures is not excluded, so with small losses it is not either.
+    - Where instances are alike, as many others may be at either bound. That weighs less the more they differ, and
+      nothing from a spread of `TRIFLE` on: who has seen them vary takes it that the losses to come are like those met.
+    """
+    n = sum(map(len, groups))
+    mean, error = _mean_and_error(groups)
+    q = unmet_share(n)
+    alike = q * max(0.0, 1 - error * math.sqrt(n) / TRIFLE)
+    return Interval(
+        low=min(found.low, mean - alike * (mean - lowest), highest - q * (highest - lowest)),
+        high=max(found.high, mean + alike * (highest - mean), lowest + q * (highest - lowest)),
+    )
 
 
 def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
@@ -166,16 +208,17 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     - Student's, moved towards the longer tail by the third moment (Johnson 1978; Hall 1992, "On the Removal of Skewness
       by Transformation").
 
-    Strata are left aside where each agrees within itself. Raises ValueError where all values agree.
+    As far as Wilson's own goes, of n answers with that mean: no bounded values vary more. Where nearly all values are
+    0 or 1 the ends are Wilson's, by and by.
+
+    Raises ValueError where all values agree, or those of each group.
     """
     from scipy.special import stdtrit
 
     n, level, width = sum(map(len, groups)), (1 + LEVEL) / 2, most - least
     mean, error = _mean_and_error(groups)
     if error <= _SAME * width:
-        if len(groups) == 1:
-            raise ValueError("all values agree: their spread says nothing")
-        return bounded([np.concatenate(groups)], least, most)
+        raise ValueError("all values agree: their spread says nothing")
     apart = np.concatenate([one - one.mean() for one in groups])
     apart /= math.sqrt(float(np.mean(apart**2)))
     free = n - len(groups)
@@ -188,10 +231,22 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     half = math.sqrt(t2) / (1 + rarity * t2) * math.sqrt(spread + t2 * rarity**2 / 4)
     t = float(stdtrit(free, level))
     moved = mean + error * float(np.mean(apart**3)) * (1 + 2 * t * t) / (6 * math.sqrt(n))
-    return Interval(
-        low=min(least + width * (middle - half), moved - t * error),
-        high=max(least + width * (middle + half), moved + t * error),
-    )
+    low = min(least + width * (middle - half), moved - t * error)
+    high = max(least + width * (middle + half), moved + t * error)
+    return _towards_wilson(Interval(low=low, high=high), groups, least, most)
+
+
+def _towards_wilson(found: Interval, groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
+    """The interval within Wilson's of the same mean, and the nearer to it the more of the values are 0 or 1."""
+    shares = np.clip((np.concatenate(groups) - least) / (most - least), 0.0, 1.0)
+    mean = float(shares.mean())
+    own = wilson(mean * len(shares), len(shares))
+    low, high = least + own.low * (most - least), least + own.high * (most - least)
+    # 0 of values of 0 and 1 only, 1 of values that are all the same.
+    lack = float(np.mean(shares * (1 - shares))) / (mean * (1 - mean)) if 0 < mean < 1 else 0.0
+    part = max(0.0, 1 - lack / _NEARLY_SHARES)
+    kept_low, kept_high = max(found.low, low), min(found.high, high)
+    return Interval(low=kept_low + part * (low - kept_low), high=kept_high + part * (high - kept_high))
 
 
 def student(groups: "Sequence[Doubles]") -> Interval:

@@ -17,7 +17,7 @@ import numpy as np
 
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.contrasts import FEW, MANY, NO_DIFFERENCE, Outcome, flips, signs
-from evalkit.report.intervals import Estimate, estimate, is_share
+from evalkit.report.intervals import Estimate, estimate
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -130,10 +130,15 @@ def change(
 
 def _mcnemar(pairs: Pairs) -> tuple[Outcome, int | None, int | None]:
     """(McNemar's exact test, yes on the first side alone, on the second alone): the sign test of yes and no."""
-    if not (is_share(pairs.first) and is_share(pairs.second)):
+    if not (_answers(pairs.first) and _answers(pairs.second)):
         return Outcome(why="not one yes or no an instance"), None, None
     values = list(pairs.differences.values())
     return signs(values), sum(value < 0 for value in values), sum(value > 0 for value in values)
+
+
+def _answers(side: Mapping[str, Sequence[float]]) -> bool:
+    """Whether these are answers of yes and no (1 and 0), one an instance."""
+    return all(len(values) == 1 and values[0] in (0.0, 1.0) for values in side.values())
 
 
 def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int = 1) -> tuple[Outcome, bool]:

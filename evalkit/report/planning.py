@@ -28,8 +28,8 @@ from evalkit.report.planning_cells import (
     size,
 )
 from evalkit.report.planning_queries import blocks_query, calls_query, counts_query, goal_query, main_query
-from evalkit.report.scores import AGENT, packs_of, place, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import AGENT, kind_notes, packs_of, place, where
+from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.ties import ties_tables
 
 ALL_AGENTS = "(all)"
@@ -90,20 +90,25 @@ def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
     return (
         Column(key="edit_distance", title=title["ed"], kind="fine", unit="calls"),
         Column(key="ned", title=title["ned"], kind="percent", unit="%"),
-        Column(key="ned_interval", title="95 %", kind="interval", unit="%"),
+        ned := Column(key="ned_interval", title="95 %", kind="interval", unit="%"),
+        method_of(ned),
         Column(key="exact", title=title["exact"], kind="percent", unit="% of runs"),
-        Column(key="exact_interval", title="95 %", kind="interval", unit="%"),
+        exact := Column(key="exact_interval", title="95 %", kind="interval", unit="%"),
+        method_of(exact),
         Column(key="exact_any", title=title["any"], kind="percent", unit="% of runs"),
     )
 
 
 def _path_figures(cell: Cell, keep: Keep) -> dict[str, Any]:
+    (ned, ned_kind), (exact, exact_kind) = (interval(cell, name, keep) for name in ("ned", "exact"))
     return {
         "edit_distance": mean(cell, "edit_distance", keep),
         "ned": mean(cell, "ned", keep, 100),
-        "ned_interval": interval(cell, "ned", keep),
+        "ned_interval": ned,
+        "ned_kind": ned_kind,
         "exact": mean(cell, "exact", keep, 100),
-        "exact_interval": interval(cell, "exact", keep),
+        "exact_interval": exact,
+        "exact_kind": exact_kind,
         "exact_any": mean(cell, "exact_any", keep, 100),
     }
 
@@ -111,6 +116,7 @@ def _path_figures(cell: Cell, keep: Keep) -> dict[str, Any]:
 def _main_table(cells: Sequence[Cell], named: bool) -> Table:
     """Table 4 of the paper, by the reference's rules."""
     title = _titles(named)
+    rows = [_main_row(cell) for cell in cells]
     return Table(
         name="planning" if named else "planning_own",
         title="Planning" if named else "Planning, own suites",
@@ -123,13 +129,14 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             Column(key="intent", title=title["intent"], kind="percent", unit="% of runs"),
             Column(key="invalid", title=title["invalid"], kind="percent", unit="% of calls"),
         ),
-        rows=tuple(_main_row(cell) for cell in cells),
+        rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             "the reference's rules: runs without a call that was answered are left out, and with blocks those that did "
             "not meet all of them; where the goal was not reached, the distance is the worst and no path is the same",
             f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
             "runs with repeated or extra calls",
+            *kind_notes(rows, cells, ("ned_interval", "exact_interval")),
             f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
             f"{title['invalid']}: of the calls in all runs; means are over instances; what over is counted below",
             *digest_notes(cells),

@@ -8,7 +8,7 @@ from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.intervals import estimate
 from evalkit.report.planning_queries import SHORT_TALK
-from evalkit.report.scores import by_instance, strata_of
+from evalkit.report.scores import EXACT, by_instance, strata_of
 
 ENVIRONMENT = "costbench"
 
@@ -61,20 +61,28 @@ def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
     return scale * mean_of_instances(values) if values else None
 
 
-def interval(cell: Cell, name: str, keep: Keep) -> tuple[float, float] | None:
-    """The 95 % interval of such a mean of a share, in percent."""
-    return share_interval(cell, name, _values(cell, name, keep))
+Spread = tuple[tuple[float, float] | None, str | None]
+"""(a 95 % interval, None where there is none; its method, None where nothing was measured)."""
 
 
-def share_interval(
-    cell: Cell, name: str, values: Mapping[str, list[float]], scale: float = 100.0
-) -> tuple[float, float] | None:
-    """`scale` times the 95 % interval of the mean of shares by instance; `name`: what they are, for the draws."""
+def interval(cell: Cell, name: str, keep: Keep) -> Spread:
+    """The 95 % interval of such a mean of a share, in percent, and its method."""
+    values = _values(cell, name, keep)
+    if cell.exact and len({value for one in values.values() for value in one}) == 1:
+        return None, EXACT
+    return share_interval(cell, name, values)
+
+
+def share_interval(cell: Cell, name: str, values: Mapping[str, list[float]], scale: float = 100.0) -> Spread:
+    """`scale` times the 95 % interval of the mean of shares by instance, and its method; `name`: what they are, for the
+    draws."""
     if not values:
-        return None
+        return None, None
     drawn_at = (cell.suite.name, cell.agent, name)
-    found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0).interval
-    return None if found is None else (scale * found.low, scale * found.high)
+    found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0)
+    if found.interval is None:
+        return None, None
+    return (scale * found.interval.low, scale * found.interval.high), found.method
 
 
 def size(cell: Cell, keep: Keep) -> int:

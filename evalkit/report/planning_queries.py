@@ -17,7 +17,7 @@ PLAIN = f"{REACHED} and metrics['repeated'] = 0 and metrics['extra'] = 0"
 """The same without repeated and extra calls."""
 
 _HAS_GAP = "metrics['gap'] is not null"
-_INTERVALS: Mapping[str, str] = {"ned_interval, exact_interval": queries.CHOSEN}
+_INTERVALS: Mapping[str, str] = {"ned_interval, ned_kind, exact_interval, exact_kind": queries.CHOSEN}
 
 
 def main_query(cells: Sequence[Cell]) -> str:

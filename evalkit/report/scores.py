@@ -12,9 +12,9 @@ from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
 from evalkit.report.cells import NEVER_BELOW_0, Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.intervals import estimate
+from evalkit.report.intervals import estimate, unmet_share
 from evalkit.report.sequential import anytime_interval
-from evalkit.report.tables import PROMPTS, Column, Table
+from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.report.voided import void_notes
 from evalkit.store.manifest import Manifest
 
@@ -35,6 +35,14 @@ ZERO: Mapping[str, str] = {
     "pricing": "no profit",
 }
 """By environment: what a score of 0 stands for, where it stands for something."""
+
+UNMET = (0.0, 1.0)
+"""Between what an instance unlike all that were met is taken to score, also where scores can be below 0."""
+
+EXACT = "exact"
+"""In place of an interval's method: what the optimum itself scores is no estimate."""
+
+INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum")
 
 ONE_PERIOD = frozenset({"costbench"})
 """Environments whose episodes are one chat: shares of periods say nothing there."""
@@ -67,7 +75,7 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     rows = [_score_row(cell) for cell in cells]
     notes = [
         f"score: {_scale(cells)}; mean over instances",
-        *_kind_notes(rows),
+        *kind_notes(rows, cells),
         "solved: % of the episodes that reached the optimum",
     ]
     notes += _partial_notes(cells)
@@ -80,7 +88,8 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
             *where(cells),
             AGENT,
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum"),
+            INTERVAL,
+            method_of(INTERVAL),
             Column(key="solved", title="Solved", kind="percent", unit="% of episodes"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="episodes", title="Episodes", kind="count"),
@@ -98,7 +107,7 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
                 queries.derived("instances", "count(*)"),
                 queries.count("episodes"),
             ),
-            methods={"interval": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
+            methods={"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
         ),
     )
 
@@ -107,15 +116,42 @@ ANYTIME = "evalkit.report.sequential.anytime_interval, which holds whenever a ru
 ANYTIME_KINDS = frozenset({"betting", "bernstein"})
 
 
-def _kind_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What kinds of intervals there are, and why there is none."""
-    kinds = ", ".join(dict.fromkeys(row["kind"] for row in rows if row["kind"]))
-    notes = (
-        [f"95 % interval over instances, replicates averaged first; by what suits the figure: {kinds}"] if kinds else []
+WORDS: Mapping[str, str] = {
+    "Wilson": "a share's",
+    "alike": "instances agree",
+    "bounded": "scores with two bounds",
+    "t": "Student's",
+    "bootstrap-t": "resampled",
+    "bootstrap": "resampled percentiles",
+    "betting": "of a partial run, holds at every look",
+    "bernstein": "the same, strata out of turn",
+    EXACT: "the optimum's own score, no estimate: no interval",
+}
+"""What a method's name means."""
+
+ALLOWING = frozenset({"bounded", "t", "bootstrap-t", "bootstrap"})
+"""Methods that judge losses that were not met by those that were."""
+
+
+def kind_notes(
+    rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell], keys: Iterable[str] = ("interval",)
+) -> list[str]:
+    """How the intervals of rows came about, what they leave out, and why there is none; `keys`: the intervals'."""
+    stems = [key.removesuffix("interval") for key in keys]
+    met = {row.get(f"{stem}kind") for row in rows for stem in stems}
+    named = "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in met)
+    notes = [f"95 % interval over instances, replicates averaged first; by what suits the figure: {named}"] * bool(
+        named
     )
-    if any(row["interval"] is None and row["instances"] >= LEAST_INSTANCES for row in rows):
-        notes.append("no interval where all instances agree and nothing says how low a score can be")
-    if any(row["interval"] is None and 0 < row["instances"] < LEAST_INSTANCES for row in rows):
+    counts = sorted({len({one.instance for one in cell.prefix}) for cell in cells if cell.prefix and not cell.exact})
+    enough = [n for n in counts if n >= LEAST_INSTANCES]
+    if enough and met & ALLOWING:
+        ends = dict.fromkeys((enough[0], enough[-1]))
+        shares = ", ".join(f"{100 * unmet_share(n):.2g} % of instances like these ({n:,} met)" for n in ends)
+        notes.append(
+            f"taken for granted: no loss is rarer and larger than those met; not excluded: such ones on {shares}"
+        )
+    if any(0 < n < LEAST_INSTANCES for n in counts):
         notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     return notes
 
@@ -147,17 +183,21 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     """The 95 % interval of a cell's mean score and what kind it is: the same in every table.
 
     Of a partial cell one that holds whenever a run is stopped, where there is such a one; else one that would hold had
-    the run been planned to be so long.
+    the run been planned to be so long. None of the optimum's own score, which is no estimate.
     """
     scores = by_instance((episode, episode.score) for episode in cell.prefix)
     if not scores:
         return None, ""
-    found = estimate(scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), **bounds(cell))
-    if cell.complete or found.interval is None:
-        return found.interval, found.method if found.interval else ""
-    held = anytime_interval(cell)
+    if cell.exact:
+        return None, EXACT
+    least, most = bounds(cell)
+    found = estimate(
+        scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=UNMET
+    )
+    known = sum(episode is not None for _, episode in cell.begun)
+    held = None if cell.complete or known < LEAST_INSTANCES else anytime_interval(cell)
     if held is None:
-        return found.interval, found.method
+        return found.interval, found.method if found.interval else ""
     low, high, method = held
     # It is of first replicates: the mean over all of them may lie elsewhere.
     return Interval(low=min(low, found.mean), high=max(high, found.mean)), method
@@ -168,9 +208,9 @@ def strata_of(cell: Cell) -> dict[str, str]:
     return {episode.instance: episode.stratum for episode in cell.prefix}
 
 
-def bounds(cell: Cell) -> dict[str, float]:
+def bounds(cell: Cell) -> tuple[float, float]:
     """Between what a cell's scores can be."""
-    return {"least": 0.0 if cell.suite.environment in NEVER_BELOW_0 else -math.inf, "most": 1.0}
+    return (0.0 if cell.suite.environment in NEVER_BELOW_0 else -math.inf), 1.0
 
 
 def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:
@@ -198,11 +238,11 @@ def _interval_note(cell: Cell) -> str:
     found, kind = interval_and_kind(cell)
     if found is None:
         return ""
-    return (
-        f"; interval: {kind}, of a length fixed beforehand"
-        if kind not in ANYTIME_KINDS
-        else (f"; interval: {kind}, holds whenever a run is stopped")
-    )
+    if kind not in ANYTIME_KINDS:
+        return f"; interval: {kind}, of a length fixed beforehand; the mean leans towards short episodes"
+    unknown = sum(episode is None for _, episode in cell.begun)
+    bring = f", whatever the {unknown:,} begun and not ended will bring" if unknown else ""
+    return f"; interval: {kind}, holds whenever a run is stopped{bring}; the mean leans towards short episodes"
 
 
 def behaviour_table(cells: Sequence[Cell]) -> Table:

@@ -8,9 +8,11 @@ misled far more often. A confidence sequence holds at all looks together, for sc
     bernstein    where that mean may change: holds for the average of those means so far; wider
 
 Sources: Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", theorem 3 and section
-4.2 (hedged capital, predictable bets); Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
-nonasymptotic confidence sequences", theorems 1 and 4 (stitched boundary, empirical Bernstein).
-Chosen: replicates of an instance are no new draws, so a cell's sequence is the first replicate of its instances.
+4.2 (hedged capital), with a mixture of fixed bets; Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform,
+nonparametric, nonasymptotic confidence sequences", theorems 1 and 4 (stitched boundary, empirical Bernstein).
+Chosen: replicates of an instance are no new draws, so a cell's sequence is the first replicate of its instances. Bets
+that are fixed beforehand: their capital grows with every value, so an episode that has begun and not ended counts as
+the worst for the lower end and as the best for the upper one, and nothing depends on which episodes are the short ones.
 """
 
 import math
@@ -30,8 +32,11 @@ LEVEL = 0.95
 GRID = 501
 """Means that are tried, from 0 to 1: bounds are rounded outwards by at most 0.002."""
 
-_LARGEST_BET = 0.5
-"""Of what a bet could lose, so that no value ruins it."""
+_BETS = (0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.32, 0.43, 0.57, 0.74, 0.93)
+"""What each bet of the mixture puts at stake of its capital, so that no value ruins it; each has as much to begin with.
+Small ones suit answers of yes and no, large ones graded scores."""
+_LEAST_STAKE = 0.01
+"""Of a guess near 0: one value refutes nothing."""
 _RATIO, _POWER, _START = 2.0, 1.4, 1.0
 """Of the stitched boundary: how epochs of variance grow, how its error falls with them, where the first begins."""
 
@@ -67,17 +72,31 @@ def wealth(values: "Doubles", guess: float, *, level: float = LEVEL, up: bool) -
     up      whether the bet is that the mean is above `guess`, else below
     """
     # As many bets on each side as half the error allows.
-    goal = math.log(2 / (1 - level))
-    looks = np.arange(1, values.shape[-1] + 1)
-    means = (0.5 + np.cumsum(values, axis=-1)) / (looks + 1)
-    variance = (0.25 + np.cumsum((values - means) ** 2, axis=-1)) / (looks + 1)
-    # A bet is made before its value is seen.
-    known = np.concatenate([np.full((*values.shape[:-1], 1), 0.25), variance[..., :-1]], axis=-1)
-    bet = np.sqrt(2 * goal / (known * looks * np.log1p(looks)))
-    stake = guess if up else 1 - guess
-    bet = np.minimum(bet, _LARGEST_BET / stake if stake > 0 else np.inf)
-    gains = np.log1p(bet * (values - guess) * (1 if up else -1))
-    return np.maximum.accumulate(np.cumsum(gains, axis=-1), axis=-1) - goal
+    return capital(values, guess, up=up) - math.log(2 / (1 - level))
+
+
+def capital(values: "Doubles", guess: float, *, up: bool) -> "Doubles":
+    """Log of the most that a mixture of fixed bets against `guess` has made so far of 1; parameters as of `wealth`."""
+    stake = max(guess if up else 1 - guess, _LEAST_STAKE)
+    gains = (values - guess) * (1 if up else -1) / stake
+    total: Doubles = np.full(values.shape, -np.inf)
+    for bet in _BETS:
+        total = np.logaddexp(total, np.cumsum(np.log1p(bet * gains), axis=-1))
+    made: Doubles = np.maximum.accumulate(total - math.log(len(_BETS)), axis=-1)
+    return made
+
+
+def sequential_p(low: "Doubles", high: "Doubles", guess: float) -> float:
+    """The p-value of `guess`, two-sided and valid at all looks together: 1 / p is what the better side has made.
+
+    low, high   shape (looks,), 0 to 1: each value, or what it is at least and at most where it is not known yet
+    """
+    _check(low)
+    _check(high)
+    if not len(low):
+        return 1.0
+    best = max(capital(low, guess, up=True)[-1], capital(high, guess, up=False)[-1])
+    return min(1.0, 2 * math.exp(-float(best)))
 
 
 def bernstein(values: "Doubles", *, level: float = LEVEL) -> "tuple[Doubles, Doubles]":
@@ -122,12 +141,31 @@ def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
 def anytime_interval(cell: Cell) -> tuple[float, float, str] | None:
     """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
 
-    Of the first replicates of its prefix; none where scores can be below 0, or before a whole round of strata.
+    Of the first replicates that have begun, in admission order; what has not ended may be 0 or 1. None where scores can
+    be below 0, or before a whole round of strata.
     """
-    first = [one for one in cell.prefix if one.replicate == 0]
-    if not first or cell.suite.environment not in NEVER_BELOW_0:
+    if not cell.prefix or cell.suite.environment not in NEVER_BELOW_0:
         return None
-    values = np.array([one.score for one in first], np.float64)
-    averages = rounds(values, [one.stratum for one in first])
-    low, high = bernstein(values) if averages is None else betting(averages)
-    return (float(low[-1]), float(high[-1]), "bernstein" if averages is None else "betting") if len(low) else None
+    scores = [None if one is None else one.score for _, one in cell.begun]
+    worst, best = filled(scores, 0.0), filled(scores, 1.0)
+    return sequence(worst, best, [stratum for stratum, _ in cell.begun])
+
+
+def filled(values: Sequence[float | None], unknown: float) -> "Doubles":
+    """The values, shape (looks,), with `unknown` for those that are not known."""
+    return np.array([unknown if value is None else value for value in values], np.float64)
+
+
+def sequence(low: "Doubles", high: "Doubles", strata: Sequence[str]) -> tuple[float, float, str] | None:
+    """(low, high, method): where the mean of values from 0 to 1 lies, valid at all looks; None before the first.
+
+    low, high   shape (looks,): each value, or what it is at least and at most where it is not known yet
+    strata      of each of them
+    """
+    both = rounds(low, strata), rounds(high, strata)
+    if both[0] is None or both[1] is None:
+        ends, method = (bernstein(low), bernstein(high)), "bernstein"
+    else:
+        ends, method = (betting(both[0]), betting(both[1])), "betting"
+    (lows, _), (_, highs) = ends
+    return (float(lows[-1]), float(highs[-1]), method) if len(lows) else None

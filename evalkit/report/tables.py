@@ -45,6 +45,12 @@ class Column:
         return self.kind not in {"text", "counts"}
 
 
+def method_of(interval: Column) -> Column:
+    """The column behind an interval's that says by which method each of them is: `ned_kind` of `ned_interval`."""
+    stem = interval.key.removesuffix("interval") if interval.key.endswith("interval") else f"{interval.key}_"
+    return Column(key=f"{stem}kind", title="By")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """One table, as values."""

@@ -12,7 +12,7 @@ from typing import Any
 from evalkit.errors import UsageError, nearest
 from evalkit.report.bootstrap import LEAST_INSTANCES
 from evalkit.report.intervals import estimate
-from evalkit.report.tables import Column, Kind, Table
+from evalkit.report.tables import Column, Kind, Table, method_of
 from evalkit.store.manifest import Manifest
 
 UNTAGGED = "(none)"
@@ -66,7 +66,12 @@ def _fits(table: Table) -> bool:
 def _grouped(table: Table, groups: Mapping[str, str], by: str) -> Table:
     columns, spread = _columns(table, by)
     rows: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    places = [column.key for column in table.columns if column.kind == "text" and column.key != "agent"]
+    methods = _methods(table)
+    places = [
+        column.key
+        for column in table.columns
+        if column.kind == "text" and column.key != "agent" and column.key not in methods
+    ]
     order = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
     for row in table.rows:
         if row["agent"] in groups:
@@ -119,15 +124,21 @@ def _columns(table: Table, by: str) -> tuple[tuple[Column, ...], list[str]]:
     spread = list(behind.values()) or [column.key for column in table.columns if column.kind in ("score", "percent")]
     columns: list[Column] = []
     for column in table.columns:
-        if column.kind == "interval":
+        if column.kind == "interval" or column.key in _methods(table):
             continue
         if column.key == "agent":
             columns += [Column(key="group", title=by.capitalize()), Column(key="agents", title="Agents", kind="count")]
             continue
         columns.append(column)
         if column.key in spread:
-            columns.append(Column(key=f"{column.key}_over_agents", title="95 %", kind="interval", unit=column.unit))
+            over = Column(key=f"{column.key}_over_agents", title="95 %", kind="interval", unit=column.unit)
+            columns += [over, method_of(over)]
     return tuple(columns), spread
+
+
+def _methods(table: Table) -> set[str]:
+    """Keys of the columns that name an interval's method."""
+    return {method_of(column).key for column in table.columns if column.kind == "interval"}
 
 
 def _kind(table: Table, key: str) -> Kind:
@@ -150,7 +161,8 @@ def _row(
         if column.kind in MEANS:
             row[column.key] = math.fsum(values.values()) / len(values) if values else None
             if column.key in spread:
-                row[f"{column.key}_over_agents"] = _interval((table.name, column.key, *key), values)
+                found, method = _interval((table.name, column.key, *key), values)
+                row |= {f"{column.key}_over_agents": found, f"{column.key}_over_agents_kind": method}
         elif column.kind == "count":
             row[column.key] = sum(values.values()) if values else None
         elif column.kind == "counts":
@@ -158,8 +170,8 @@ def _row(
     return row
 
 
-def _interval(place: Sequence[Any], values: Mapping[str, float]) -> tuple[float, float] | None:
+def _interval(place: Sequence[Any], values: Mapping[str, float]) -> tuple[tuple[float, float] | None, str | None]:
     if len(values) < LEAST_INSTANCES:
-        return None
-    found = estimate({name: [value] for name, value in values.items()}, place=[str(one) for one in place]).interval
-    return None if found is None else (found.low, found.high)
+        return None, None
+    found = estimate({name: [value] for name, value in values.items()}, place=[str(one) for one in place])
+    return (None, None) if found.interval is None else ((found.interval.low, found.interval.high), found.method)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalkit.report.history import CellNight, NightRecord
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import INTERVAL
+from evalkit.report.tables import Column, Table, method_of
 
 BARS = "▁▂▃▄▅▆▇█"
 NOTHING = "·"
@@ -29,7 +30,8 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             *_WHERE,
             Column(key="trend", title="Trend"),
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum"),
+            INTERVAL,
+            method_of(INTERVAL),
             Column(key="alarm", title="Alarm"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="owed", title="Owed", kind="count", unit="episodes"),
@@ -54,6 +56,7 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
         "trend": bars([_score(record, cell) for record in history[-MOST_NIGHTS:]]),
         "score": cell.score,
         "interval": (cell.low, cell.high) if cell.low is not None else None,
+        "kind": cell.kind or None,
         "instances": len(cell.values),
         "owed": cell.owed,
         "cost": cell.cost,

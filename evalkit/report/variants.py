@@ -30,8 +30,8 @@ from evalkit.report.econ_cells import (
 )
 from evalkit.report.econ_queries import tests_query, variants_query
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.scores import interval_and_kind, packs_of
-from evalkit.report.tables import PROMPTS, Column, Table
+from evalkit.report.scores import interval_and_kind, kind_notes, packs_of
+from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.store.manifest import Manifest, ManifestAgent
 
 STANDARD = "standard"
@@ -93,7 +93,7 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
     rows = []
     for (agent, _), group in groups.items():
         for cell in group:
-            interval, _ = interval_and_kind(cell)
+            interval, kind = interval_and_kind(cell)
             rows.append(
                 {
                     "agent": agent,
@@ -104,6 +104,7 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
                     "played_by": cell.agent,
                     "score": percent(means(cell, score_of)),
                     "interval": (100 * interval.low, 100 * interval.high) if interval else None,
+                    "kind": kind or None,
                     "exploration_rate": percent(means(cell, exploration_of)),
                     "solved": sum(episode.solved for episode in cell.prefix),
                     "runs": len(cell.prefix),
@@ -120,7 +121,8 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
             Column(key=PROMPTS, title="Prompts"),
             Column(key="played_by", title="Played by"),
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="interval", title="95 %", kind="interval", unit="100 = optimum"),
+            interval_column := Column(key="interval", title="95 %", kind="interval", unit="100 = optimum"),
+            method_of(interval_column),
             Column(key="exploration_rate", title="Exploration", kind="percent", unit="% of actions"),
             Column(key="solved", title="Solved", kind="count", unit="episodes"),
             Column(key="runs", title="of", kind="count", unit="episodes"),
@@ -131,6 +133,7 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
             "as Table 5 of the paper, whose prompts are these in procurement: Baseline (standard), Known Horizon "
             "(known_horizon), Known Horizon + Goal (known_horizon_goal)",
             "agents that differ in nothing but their prompts; exploration: % of accepted actions that were new",
+            *kind_notes(rows, cells),
             *owed_notes(cells),
         ),
         query=variants_query(groups, named),

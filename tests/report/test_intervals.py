@@ -1,10 +1,14 @@
+import math
+
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy import stats
 
 from evalkit.report import bootstrap, intervals
 from evalkit.report.bootstrap import Interval
-from evalkit.report.intervals import agreement, bootstrap_t, bounded, estimate, student, wilson
+from evalkit.report.intervals import bootstrap_t, bounded, estimate, student, unmet_share, wilson
 
 PLACE = ("suite", "agent")
 STUDIES = 1500
@@ -145,11 +149,21 @@ def test_the_bounded_interval_is_wilsons_where_answers_are_yes_or_no() -> None:
     assert (found.low, found.high) == pytest.approx((want.low, want.high), abs=0.002)
 
 
-def test_strata_that_agree_within_themselves_are_left_aside() -> None:
+def test_strata_that_agree_within_themselves_say_nothing_of_their_spread() -> None:
     high, low = np.full(6, 1.0), np.full(6, 0.4)
-    assert bounded([high, low], 0.0, 1.0) == bounded([np.concatenate([high, low])], 0.0, 1.0)
+    with pytest.raises(ValueError, match="agree"):
+        bounded([high, low], 0.0, 1.0)
     with pytest.raises(ValueError, match="agree"):
         bounded([high], 0.0, 1.0)
+    strata = {f"i{i:03}": "ab"[i // 6] for i in range(12)}
+    found = estimate(named(np.concatenate([high, low])), place=PLACE, strata=strata, least=0.0, most=1.0)
+    assert (found.method, found.stratified) == ("alike", True)
+    assert ends(found) == pytest.approx((0.7 * (1 - unmet_share(12)), 0.7 + 0.3 * unmet_share(12)))
+    # What rounding adds changes nothing.
+    noisy = np.concatenate([high, low]) - np.resize([0.0, 1e-9], 12)
+    assert ends(estimate(named(noisy), place=PLACE, strata=strata, least=0.0, most=1.0)) == pytest.approx(
+        ends(found), abs=1e-6
+    )
 
 
 def test_no_interval_excludes_its_mean_where_rounding_goes_beyond_the_bound() -> None:
@@ -226,7 +240,7 @@ def test_each_figure_gets_what_suits_it() -> None:
         "enough": "bounded",
         "share": "Wilson",
         "lone": "bounded",
-        "same": "no difference met",
+        "same": "alike",
         "two": "none",
     }
     assert methods(-np.inf) == {
@@ -239,30 +253,130 @@ def test_each_figure_gets_what_suits_it() -> None:
     }
 
 
-def test_replicates_of_an_instance_are_no_draws_of_their_own() -> None:
-    values = named(np.arange(24) % 3 == 0)
-    again = estimate({name: one * 50 for name, one in values.items()}, place=PLACE, least=0.0, most=1.0)
-    assert (again.method, again.instances, again.values) == ("bounded", 24, 1200)
-    once = estimate(values, place=PLACE, least=0.0, most=1.0)
-    assert again.interval is not None
-    assert once.interval is not None
-    assert again.interval.high - again.interval.low > 0.8 * (once.interval.high - once.interval.low)
+def ends(found: intervals.Estimate) -> tuple[float, float]:
+    assert found.interval is not None
+    return found.interval.low, found.interval.high
+
+
+def scored(values: object, **bounds: float) -> tuple[float, float]:
+    return ends(estimate(named(np.asarray(values, float)), place=PLACE, **{"least": 0.0, "most": 1.0, **bounds}))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=3, max_size=40), st.integers(2, 50))
+def test_replicates_that_agree_change_nothing(values: list[float], replicates: int) -> None:
+    once = estimate(named(np.array(values)), place=PLACE, least=0.0, most=1.0)
+    again = estimate(named(np.repeat(np.array([values]).T, replicates, 1)), place=PLACE, least=0.0, most=1.0)
+    assert (again.method, again.values) == (once.method, replicates * len(values))
+    assert ends(again) == pytest.approx(ends(once), abs=1e-9)
+    assert once.method == {True: "Wilson", False: once.method}[set(values) <= {0.0, 1.0}]
+
+
+def test_one_failure_in_36_is_as_sure_with_replicates_as_without() -> None:
+    once, twice = np.zeros(36), np.zeros((36, 2))
+    once[0] = twice[0] = 1.0
+    assert scored(twice) == scored(once)
+    assert scored(once) == pytest.approx((0.005, 0.142), abs=0.001)
+    # Half a point less on one of the others moves the interval by about as much, not to [0, 0.35].
+    once[0] = 0.995
+    assert scored(once) == pytest.approx((0.005, 0.142), abs=0.002)
 
 
 def test_instances_that_agree_do_not_bring_certainty() -> None:
     found = estimate(named(np.full((10, 2), 1.0)), place=PLACE, least=0.0, most=1.0)
-    assert found.interval == Interval(low=pytest.approx(0.05 ** (1 / 10)), high=1.0)
-    # The chance to see 10 that agree is at most 5 % for any mean below.
-    assert agreement(0.5, 10, 0.0, 1.0).low == pytest.approx(0.5 * 0.05**0.1)
+    assert (found.method, ends(found)) == ("Wilson", (pytest.approx(1 - unmet_share(10)), 1.0))
+    inner = estimate(named(np.full(10, 0.5)), place=PLACE, least=0.0, most=1.0)
+    assert (inner.method, inner.interval) == (
+        "alike",
+        Interval(low=pytest.approx(0.5 - 0.5 * unmet_share(10)), high=pytest.approx(0.5 + 0.5 * unmet_share(10))),
+    )
     open_below = estimate(named(np.full(10, 1.0)), place=PLACE, most=1.0)
     assert (open_below.interval, open_below.why) == (None, "all instances agree")
+    # Where failures are told to be at 0 the same holds as for bounded scores.
+    told = estimate(named(np.full(10, 1.0)), place=PLACE, most=1.0, unmet=(0.0, 1.0))
+    assert (told.method, ends(told)) == ("alike", pytest.approx(ends(found)))
+
+
+@pytest.mark.parametrize("n", [3, 4, 6, 12, 36, 100])
+@pytest.mark.parametrize("below", [0.0, -math.inf])
+def test_nothing_jumps_from_all_optimal_to_nearly_optimal(n: int, below: float) -> None:
+    lone = np.arange(n) == 0
+    where = {"least": below, "unmet": (0.0, 1.0)}
+    perfect = scored(np.ones(n), **where)
+    assert perfect == pytest.approx((1 - unmet_share(n), 1.0))
+    before = perfect
+    for loss in (1e-13, 1e-11, 1e-9, 1e-6, 1e-4, 0.001, 0.01, 0.05, 0.1):
+        for losses in (lone * loss, np.full(n, loss), loss * np.arange(n) / n):
+            low, high = scored(1 - losses, **where)
+            assert -1e-12 <= perfect[0] - low <= 2 * loss / math.sqrt(n) + loss * unmet_share(n) + losses.mean() * 6
+            assert high <= 1.0
+        low, _ = scored(1 - lone * loss, **where)
+        assert low <= before[0] + 1e-12
+        before = low, 1.0
+
+
+UNITS = st.integers(0, 1000).map(lambda i: i / 1000)
+SCORES = st.lists(UNITS, min_size=3, max_size=24)
+
+
+@given(SCORES, st.data())
+def test_small_changes_of_scores_are_small_changes_of_intervals(scores: list[float], data: st.DataObject) -> None:
+    nudge = data.draw(st.lists(st.floats(-1, 1), min_size=len(scores), max_size=len(scores)))
+    strata = {f"i{i:03}": "ab"[i % 2] for i in range(len(scores))}
+    for size in (1e-7, 1e-10):
+        moved = np.clip(np.array(scores) + size * np.array(nudge), 0, 1)
+        for groups in (None, strata):
+            one, other = (
+                estimate(named(np.asarray(v)), place=PLACE, strata=groups, least=0.0, most=1.0) for v in (scores, moved)
+            )
+            # A spread weighs at most 1 / TRIFLE times itself, and a standard error its root.
+            assert ends(other) == pytest.approx(ends(one), abs=2000 * size + 20 * math.sqrt(size))
+
+
+@given(SCORES)
+def test_no_loss_makes_anybody_surer_than_none(scores: list[float]) -> None:
+    low, high = scored(scores)
+    q = unmet_share(len(scores))
+    assert low <= 1 - q + 1e-12
+    assert high >= q - 1e-12
+    # Nor is an interval wider than that of as many answers of yes and no with the same mean.
+    widest = wilson(float(np.sum(scores)), len(scores))
+    assert widest.low - 1e-9 <= low
+    assert high <= widest.high + 1e-9
+
+
+@given(SCORES, st.floats(0.001, 0.3))
+def test_worse_scores_have_no_higher_interval(scores: list[float], loss: float) -> None:
+    assume(min(scores) >= loss)
+    before, after = scored(scores), scored(np.array(scores) - loss)
+    assert after[0] <= before[0] + 1e-9
+    assert after[1] <= before[1] + 1e-9
+
+
+@given(st.lists(UNITS, min_size=12, max_size=12))
+def test_mirrored_scores_have_mirrored_intervals(scores: list[float]) -> None:
+    low, high = scored(scores)
+    assert scored(1 - np.array(scores)) == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+@pytest.mark.parametrize("failures", [0.05, 0.1])
+@pytest.mark.parametrize("n", [4, 6, 12, 36, 100])
+def test_agents_that_are_nearly_optimal_and_rarely_fail_are_covered(failures: float, n: int) -> None:
+    draws = np.random.Generator(np.random.Philox(13))
+    truth = 0.975 * (1 - failures)
+    held = 0
+    for _ in range(studies := 600):
+        low, high = scored(np.where(draws.random(n) < failures, 0.0, draws.uniform(0.95, 1, n)))
+        held += low <= truth <= high
+    # Three standard errors of 600 studies are 2.7 points.
+    assert held / studies >= 0.95 - 0.027
 
 
 def test_an_interval_keeps_within_what_can_be_and_in_any_order() -> None:
     values = named(np.array([1.0, 1.0, 1.0, 0.2]))
     found = estimate(values, place=PLACE, least=0.0, most=1.0)
     assert found.interval is not None
-    assert found.interval.high == 1.0
+    assert 0.8 < found.interval.high <= 1.0
+    assert ends(estimate(values, place=PLACE, most=1.0))[1] == 1.0
     turned = estimate(dict(reversed(values.items())), place=PLACE, least=0.0, most=1.0)
     assert turned == found
     with pytest.raises(ValueError, match="no instance"):

@@ -4,11 +4,14 @@ from typing import Any
 import orjson
 import pytest
 
+from evalkit.report.latex import latex
 from evalkit.report.report import Report
+from evalkit.report.tables import as_csv, markdown, method_of
 from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
-from tests.playing import report_of
+from evalkit.view.grid import grid
+from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 
 
 def row(report: Report, table: str, agent: str, suite: str = "") -> dict[str, Any]:
@@ -34,11 +37,48 @@ def test_scores_stand_by_suite_and_agent(the_report: Report) -> None:
 
 def test_a_score_is_a_hundred_times_the_mean_with_its_interval(the_report: Report) -> None:
     good = row(the_report, "scores", "good", "game/basic")
-    assert (good["score"], good["interval"], good["solved"]) == (100.0, None, 100.0)
-    assert any("all instances agree" in note for note in the_report.table("scores").notes)
+    assert (good["score"], good["kind"], good["solved"]) == (100.0, "alike", 100.0)
+    # What four answers of yes would say: no instance failed, and half of them might.
+    assert good["interval"] == pytest.approx((51.0, 100.0), abs=0.05)
+    assert any("alike: instances agree" in note for note in the_report.table("scores").notes)
     assert (good["instances"], good["episodes"], good["prompts"]) == (4, 8, "standard")
     poor = row(the_report, "scores", "poor", "game/basic")
     assert (poor["score"], poor["solved"], poor["prompts"]) == (pytest.approx(90.0), 0.0, "terse")
+
+
+def test_every_interval_says_its_method_wherever_the_table_is_read(the_report: Report) -> None:
+    table = the_report.table("scores")
+    assert [one["kind"] for one in table.rows[:2]] == ["alike", "alike"]
+    assert table.to_json()["rows"][0]["kind"] == "alike"
+    head, first = as_csv(table).splitlines()[:2]
+    assert dict(zip(head.split(","), first.split(","), strict=True))["kind"] == "alike"
+    assert "& alike &" in latex(table)
+    assert "| alike |" in markdown(table)
+    cells = [[cell.text for cell in line.cells] for line in grid(table, "run").rows]
+    assert all("alike" in line for line in cells[:2])
+    for one in the_report.tables:
+        keys = [column.key for column in one.columns]
+        assert all(
+            keys[place + 1] == method_of(column).key
+            for place, column in enumerate(one.columns)
+            if column.kind == "interval"
+        )
+
+
+def test_the_optimum_itself_is_no_estimate() -> None:
+    agents = [an_agent("best", policy="oracle"), an_agent("good")]
+    manifest = a_manifest(agents, [a_suite("game/basic", [1, 3, 5, 7])])
+    log = [
+        row
+        for agent in ("best", "good")
+        for one in manifest.suites["game/basic"].instances
+        for row in rows(manifest, agent, "game/basic", one.id, 0, search(one.line["value"]))
+    ]
+    made = report_of(manifest, steps_table(log), [], paid={})
+    best, good = made.table("scores").rows
+    assert (best["score"], best["interval"], best["kind"]) == (100.0, None, "exact")
+    assert good["interval"] is not None
+    assert any("exact: the optimum's own score" in note for note in made.table("scores").notes)
 
 
 def test_two_instances_get_no_interval_and_a_note_says_why(the_report: Report) -> None:
@@ -147,7 +187,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
     assert {
         name: " ".join(column["key"] for column in table["columns"]) for name, table in value["tables"].items()
     } == {
-        "scores": "suite axis:k agent score interval solved instances episodes prompts",
+        "scores": "suite axis:k agent score interval kind solved instances episodes prompts",
         "behaviour": "suite axis:k agent exploration_rate no_action turns_per_period unresponsive episodes",
         "refusals": "agent replies_without_call calls refused outcomes",
         "completeness": "suite axis:k agent planned ended owed begun prefix outside endings",

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from evalkit.report.report import Report
-from evalkit.report.sequential import anytime_interval, bernstein, betting, rounds, wealth
+from evalkit.report.sequential import (
+    anytime_interval,
+    bernstein,
+    betting,
+    filled,
+    rounds,
+    sequence,
+    sequential_p,
+    wealth,
+)
 
 STUDIES, LOOKS = 1500, 400
 
@@ -77,6 +86,70 @@ def test_strata_that_take_turns_are_averaged_by_rounds() -> None:
     assert found.tolist() == [0.5, 0.5]
     assert rounds(values, list("aabba")) is None
     assert rounds(np.zeros(0), []).tolist() == []
+
+
+def killed(draws: np.random.Generator, planned: int, width: int, share: float) -> tuple[list[float | None], float]:
+    """(scores of the episodes that had begun when a run was killed, in order, None of what had not ended; their mean's
+    truth): `width` at a time, long episodes score lower, the kill after `share` of the time."""
+    scores = draws.beta(4, 1, planned)
+    lasts = (1.2 - scores) * draws.uniform(0.5, 1.5, planned)
+    free, starts = np.zeros(width), np.empty(planned)
+    for i in range(planned):
+        first = int(free.argmin())
+        starts[i] = free[first]
+        free[first] += lasts[i]
+    kill = share * float((starts + lasts).max())
+    begun = int((starts < kill).sum())
+    ended = (starts + lasts <= kill)[:begun]
+    return [float(score) if there else None for score, there in zip(scores, ended, strict=False)], 0.8
+
+
+def prefix_mean(values: list[float | None]) -> float | None:
+    ended = values[: values.index(None)] if None in values else values
+    return float(np.mean([one for one in ended if one is not None])) if ended else None
+
+
+@pytest.mark.parametrize("share", [0.25, 0.6])
+def test_a_kill_is_survived_by_the_interval_though_not_by_the_mean(share: float) -> None:
+    draws = np.random.Generator(np.random.Philox(7))
+    held, means = 0, []
+    for _ in range(studies := 300):
+        values, truth = killed(draws, 60, 16, share)
+        found = sequence(filled(values, 0.0), filled(values, 1.0), [""] * len(values))
+        assert found is not None
+        held += found[0] <= truth <= found[1]
+        mean = prefix_mean(values)
+        means += [mean] if mean is not None else []
+    # Three standard errors of 300 studies are 3.8 points.
+    assert held / studies >= 0.95 - 0.038
+    if share == 0.25:
+        assert np.mean(means) > truth + 0.01
+
+
+def test_what_has_begun_and_not_ended_counts_as_the_worst_and_as_the_best() -> None:
+    values: list[float | None] = [0.5, None, 0.7, 0.6, None, 0.6] * 10
+    low, high, method = sequence(filled(values, 0.0), filled(values, 1.0), [""] * 60) or (0.0, 1.0, "")
+    assert method == "betting"
+    assert low <= 0.4
+    assert high >= 0.73
+    alike = [0.4, 0.5, 0.7, 0.6, 0.8, 0.6] * 10
+    assert low < betting(np.array(alike))[0][-1]
+    assert high > betting(np.array(alike))[1][-1]
+
+
+def test_the_p_value_of_a_sequence_holds_at_all_looks_and_agrees_with_its_bounds() -> None:
+    draws = np.random.Generator(np.random.Philox(8))
+    wrong = 0
+    for _ in range(studies := 400):
+        values = draws.beta(2, 2, 120)
+        wrong += sequential_p(values, values, 0.5) <= 0.05
+    assert wrong / studies <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / studies)
+    values = draws.beta(3, 2, 120)
+    low, high = (ends[-1] for ends in betting(values))
+    for guess in (low - 0.01, high + 0.01):
+        assert sequential_p(values, values, guess) <= 0.05
+    assert sequential_p(values, values, (low + high) / 2) > 0.05
+    assert sequential_p(np.zeros(0), np.zeros(0), 0.5) == 1.0
 
 
 def test_nothing_seen_says_nothing_and_what_is_no_score_is_refused() -> None:

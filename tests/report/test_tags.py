@@ -44,7 +44,7 @@ def scores() -> Table:
 def test_groups_are_means_over_agents_with_an_interval_over_them(manifest: Manifest) -> None:
     (table,) = grouped_tables(manifest, [scores()], "family")
     assert [column.key for column in table.columns] == [
-        *("suite", "group", "agents", "score", "score_over_agents", "solved", "episodes")
+        *("suite", "group", "agents", "score", "score_over_agents", "score_over_agents_kind", "solved", "episodes")
     ]
     assert [(row["suite"], row["group"]) for row in table.rows] == [
         (suite, group) for suite in ("a", "b") for group in ("qwen", "gpt", UNTAGGED)
@@ -71,7 +71,7 @@ def test_means_over_a_part_of_their_agents_say_so(manifest: Manifest) -> None:
 def test_shares_without_intervals_of_their_own_get_one(manifest: Manifest) -> None:
     rows = [{"suite": "a", "agent": name, "rate": float(i), "n": 1.0} for i, name in enumerate(TAGS)]
     (table,) = grouped_tables(manifest, [a_table(rows, rate="percent", n="number")], "open")
-    assert [column.key for column in table.columns[3:]] == ["rate", "rate_over_agents", "n"]
+    assert [column.key for column in table.columns[3:]] == ["rate", "rate_over_agents", "rate_over_agents_kind", "n"]
     assert [(row["group"], row["rate"]) for row in table.rows] == [("open", 1.0), (UNTAGGED, 3.5)]
 
 

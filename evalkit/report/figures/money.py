@@ -23,8 +23,8 @@ from evalkit.report.figures.marks import (
 )
 from evalkit.report.figures.scores import at_most
 from evalkit.report.figures.theme import WIDTH
-from evalkit.report.scores import AGENT, packs_of, place
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import AGENT, INTERVAL, packs_of, place
+from evalkit.report.tables import Column, Table, method_of
 
 if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing
@@ -45,7 +45,7 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
         cost = sum(episode.cost for episode in cell.prefix)
         if cost and scored["score"] is not None:
             mean = round(cost / len(cell.prefix))
-            known = {name: scored[name] for name in ("score", "interval", "episodes")}
+            known = {name: scored[name] for name in ("score", "interval", "kind", "episodes")}
             rows.append({"suite": suite_of(place(cell)), "agent": cell.agent, "cost_pico_usd": mean, **known})
     if not rows:
         return ()
@@ -58,7 +58,8 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
             AGENT,
             Column(key="cost_pico_usd", title="Cost an episode", kind="usd", unit="1e-12 USD"),
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum"),
+            INTERVAL,
+            method_of(INTERVAL),
             Column(key="episodes", title="Episodes", kind="count"),
         ),
         rows=tuple(rows),

@@ -7,7 +7,8 @@ from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import Rows, by_agent, data, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.history import CellNight, NightRecord
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import INTERVAL
+from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.trends import changes, trend_table
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _row(record: NightRecord, cell: CellNight, changed: bool) -> dict[str, Any]:
         "value": cell.score,
         "low": cell.low,
         "high": cell.high,
+        "kind": cell.kind or None,
         "instances": len(cell.values),
         "alarm": "alarm" if raised else "",
         "changed": "served anew" if changed else "",
@@ -130,7 +132,8 @@ def _table(rows: Rows, like: Table) -> Table:
             Column(key="suite", title="Suite"),
             Column(key="agent", title="Agent"),
             Column(key="value", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum"),
+            INTERVAL,
+            method_of(INTERVAL),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="alarm", title="Alarm"),
             Column(key="served", title="Served"),
