@@ -69,7 +69,7 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
     if args.basis is None and not (own / FILE).exists():
         return Known(reply_s=reply_s)
     from evalkit.run.basis import NOTHING
-    from evalkit.run.money import accounts, spent
+    from evalkit.store.accounts import accounts, spent
     from evalkit.store.reader import read_index
 
     held, paid = {}, 0

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from evalkit.client.purse import Ceiling, Purse
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.money import PicoUsd, show_usd
+from evalkit.store.accounts import closing_word
 from evalkit.store.record import LedgerRecord
 from evalkit.store.unmetered import Unmetered
 
@@ -328,7 +329,7 @@ class Budget:
         """
         till, purse = self._till, self._till.purse
         unused = 0 if purse.budget is None else max(0, purse.room) + till.entered
-        till.write("close", unused)
+        till.write("close", unused, reason=closing_word(purse.spent))
         if purse.budget is not None:
             purse.leased, purse.room, till.entered = purse.leased - unused, 0, 0
 

@@ -1,17 +1,17 @@
-"""What a run has spent, and what its crashed sessions may have left in flight: the ledger read as accounts.
+"""What a run's crashed sessions may have left in flight, and what its agents and lanes have spent.
 
-A session writes `open` when it begins and `close` when it ends. One without a `close` has crashed: the money of its
-leases that no step and no charge accounts for may have been spent on requests whose replies nobody wrote down.
+The money of a crashed session's leases that no step and no charge accounts for (`store/accounts.py`) may have been
+spent on requests whose replies nobody wrote down.
 """
 
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from evalkit.client.purse import crash_charge
 from evalkit.money import PicoUsd
+from evalkit.store.accounts import APART, BUDGETED, PARTLY, UNBUDGETED, Account, closing_row
 from evalkit.store.record import LedgerRecord
 
 
@@ -21,65 +21,6 @@ class WorstCase(NamedTuple):
     amount: int
     lane: str
     agent: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Account:
-    """One session's money, in pico-dollars."""
-
-    session: str
-    leased: int = 0
-    charged: int = 0
-    """Charges for single attempts."""
-    settled: int = 0
-    """Its steps."""
-    crashed: int = 0
-    """What was charged for its crash."""
-    released: int = 0
-    confirmed: int = 0
-    """Part of `released` that was taken off `crashed`: the provider's usage showed that it was not spent."""
-    had_budget: bool = False
-    partial: bool = False
-    """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
-    apart: bool = False
-    """Whether agents had budgets of their own, so that some may have been passed over in the order."""
-    closed: bool = False
-    width: int = 0
-    """Episodes it could have in flight in all its lanes."""
-
-    @property
-    def unspent(self) -> int:
-        """What no step and no charge accounts for in its leases."""
-        return max(0, self.leased - self.settled - self.charged)
-
-
-def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
-    """All sessions of a run, from its ledger and the cost of each session's steps."""
-    found: dict[str, Account] = {}
-    for row in ledger:
-        account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
-        if row.kind == "open":
-            account.width = row.attempt
-            account.had_budget = row.reason.startswith(BUDGETED)
-            account.partial = row.reason.endswith(PARTLY)
-            account.apart = APART in row.reason
-        elif row.kind == "lease":
-            account.leased += row.amount
-        elif row.kind == "charge":
-            account.charged += row.amount
-        elif row.kind == "crash":
-            account.crashed += row.amount
-        elif row.kind == "release":
-            account.released += row.amount
-            account.confirmed += 0 if row.episode else row.amount
-        elif row.kind == "close":
-            account.closed = True
-    return found
-
-
-BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
-"""Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
-APART, PARTLY = "; bounds single agents", "; plays a part"
 
 
 def open_row(session: str, width: int, *, budgeted: bool, apart: bool = False, partial: bool = False) -> LedgerRecord:
@@ -107,7 +48,7 @@ def settle_crashes(
         else:
             _read_until(left, known, more)
             parts = _parts(account, known)
-        account.crashed, account.closed = sum(parts.values()), True
+        account.crashed, account.closed, account.crashed_close = sum(parts.values()), True, True
         yield from (
             crash_row(account.session, amount, lane=lane, agent=agent) for (lane, agent), amount in parts.items()
         )
@@ -142,11 +83,6 @@ def crash_row(session: str, amount: int, *, lane: str = "", agent: str = "") -> 
     )
 
 
-def closing_row(session: str) -> LedgerRecord:
-    """The row that closes a crashed session."""
-    return LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="crashed", at=time.time())
-
-
 def _read_until(enough: int | None, known: list[WorstCase], more: Iterator[WorstCase]) -> None:
     """Add to the known ones until they are more than `enough`; all there are if None."""
     total = sum(one.amount for one in known)
@@ -163,7 +99,7 @@ def spent_below(
 ) -> Counter[tuple[str, str]]:
     """What each agent and each lane has spent, by (`agent` or `lane`, name): an upper bound, as the run's is.
 
-    Crash charges that nobody knows whose they are count for everybody. `lane_of`: by agent.
+    Charges that nobody knows whose they are count for everybody. `lane_of`: by agent.
     """
     found, anybodys = Counter[tuple[str, str]](), 0
     for agent, cost in cost_by_agent.items():
@@ -175,7 +111,7 @@ def spent_below(
         amount = -row.amount if row.kind == "release" else row.amount
         if row.agent:
             found["agent", row.agent] += amount
-            found["lane", row.lane] += amount
+            found["lane", row.lane or lane_of.get(row.agent, "")] += amount
         else:
             anybodys += amount
     for agent in lane_of:
@@ -183,8 +119,3 @@ def spent_below(
     for lane in set(lane_of.values()):
         found["lane", lane] += anybodys
     return found
-
-
-def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:
-    """All that counts against the budget: steps and charges, crash charges included, releases taken off."""
-    return PicoUsd(steps + sum(one.charged + one.crashed - one.released for one in ledger))

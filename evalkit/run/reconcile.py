@@ -8,7 +8,7 @@ listed counts as not billed. A release is a row of the ledger; a second reconcil
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,13 +16,14 @@ import orjson
 
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
-from evalkit.run.money import Account, accounts, closing_row, crash_row, spent
+from evalkit.run.money import crash_row
 from evalkit.run.stand_in import price_of
 from evalkit.run.universe import Choice, episodes
 from evalkit.run.usage import Billed
+from evalkit.store.accounts import Account, accounts, closing_row, spent
 from evalkit.store.manifest import Manifest, read_manifest
 from evalkit.store.reader import read_ledger, scan_all
-from evalkit.store.record import LedgerRecord
+from evalkit.store.record import ESTIMATED, UNMETERED, LedgerRecord
 from evalkit.store.writer import Store, open_store
 
 Step = tuple[str, int]
@@ -76,7 +77,7 @@ def read_books(run: Path) -> Books:
             _place(books, episode, agent)
             books.by_session[worker] += cost
             books.started[step] = at
-            if attempts.endswith("unmetered"):
+            if attempts.endswith((UNMETERED, ESTIMATED)):
                 books.guessed[step] += cost
                 books.unmetered[step] = worker
             else:
@@ -170,13 +171,26 @@ class Held:
 RECONCILED = "reconciled with the provider's usage"
 
 
+WHOLE = -1
+"""Stands for all steps of an episode together."""
+
+
+def _places(books: Books) -> Callable[[Step], Step]:
+    """What charges are compared with: a step; of an episode that has a charge for several steps at once (rows that a
+    repair gave up or a merge left out: no attempt of theirs is named), the whole of it."""
+    together = {row.episode for row in books.ledger if row.kind == "charge" and row.episode and row.attempt < 0}
+    return lambda step: (step[0], WHOLE) if step[0] in together else step
+
+
 def held_charges(books: Books) -> tuple[dict[Step, Held], list[Held]]:
-    """(by step: charges for attempts and steps without usage; charges for crashes), releases taken off."""
+    """(by step, as `_places` puts them: charges for attempts and steps without usage; charges for crashes and for what
+    a log has lost), releases taken off."""
     first: dict[tuple[str, ...], LedgerRecord] = {}
     amounts = Counter[tuple[str, ...]]()
     key: tuple[str, ...]
+    place = _places(books)
     for (episode, step), cost in books.guessed.items():
-        key = episode, str(step)
+        key = episode, str(place((episode, step))[1])
         amounts[key] += cost
         agent = books.agent_of[episode]
         first[key] = LedgerRecord(
@@ -191,12 +205,13 @@ def held_charges(books: Books) -> tuple[dict[Step, Held], list[Held]]:
         )
     for row in books.ledger:
         if row.kind in ("charge", "crash", "release"):
-            key = (row.episode, str(row.step)) if row.episode else (row.session, row.lane, row.agent)
+            whose = row.episode, str(place((row.episode, row.step))[1])
+            key = whose if row.episode else (row.session, row.lane, row.agent)
             first.setdefault(key, row)
             amounts[key] += -row.amount if row.kind == "release" else row.amount
     found = [Held(row=row, amount=amounts[key]) for key, row in first.items()]
     return (
-        {(one.row.episode, one.row.step): one for one in found if one.row.episode},
+        {place((one.row.episode, one.row.step)): one for one in found if one.row.episode},
         [one for one in found if not one.row.episode],
     )
 
@@ -206,11 +221,13 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
     steps, crashes = held_charges(books)
     lost = Counter[str]()
     """By lane: what was billed and no row accounts for, so it was in flight when a session died."""
-    for step in {*steps, *word.billed}:
+    place, truths = _places(books), Counter[Step]()
+    for step, cost in word.billed.items():
+        truths[place(step)] += max(0, cost - books.known[step])
+    for step in {*steps, *truths}:
         lane = books.lane_of[step[0]]
         if lane in word.lanes:
-            held = steps[step].amount if step in steps else 0
-            truth = max(0, word.billed[step] - books.known[step])
+            held, truth = steps[step].amount if step in steps else 0, truths[step]
             lost[lane] += max(0, truth - held)
             if held > truth:
                 yield steps[step].release(held - truth)
@@ -221,7 +238,7 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
         yield from _take_off(crashes, sum(one.amount for one in crashes) - lost.total())
         return
     for lane in word.lanes:
-        mine = [one for one in crashes if one.row.lane == lane]
+        mine = [one for one in crashes if _lane(books, one.row) == lane]
         yield from _take_off(mine, sum(one.amount for one in mine) - lost[lane])
 
 
@@ -239,9 +256,15 @@ def by_total(books: Books, lane: str, truth: int, *, since: float, until: float)
     mine = [
         one
         for one in (*crashes, *steps.values())
-        if (one.row.lane == lane or (alone and not one.row.lane)) and since <= _when(books, one.row) <= until
+        if (_lane(books, one.row) == lane or (alone and not one.row.agent)) and since <= _when(books, one.row) <= until
     ]
     yield from _take_off(mine, counted + sum(one.amount for one in mine) - truth)
+
+
+def _lane(books: Books, row: LedgerRecord) -> str:
+    """Whose lane's money a row is; empty where nobody knows. A repair's rows and a merge's name the agent alone."""
+    agent = books.manifest.agents.get(row.agent)
+    return row.lane or ("" if agent is None else agent.lane)
 
 
 def _when(books: Books, row: LedgerRecord) -> float:

@@ -9,10 +9,10 @@ from evalkit.run.askers import Desk, Launch
 from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved
 from evalkit.run.gate import Gate
-from evalkit.run.money import Account, spent
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob
 from evalkit.run.universe import Choice
+from evalkit.store.accounts import Account, spent
 from evalkit.store.manifest import Manifest
 from evalkit.store.writer import Store
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from evalkit.run.forecast import Expected, Forecast, Range, alone, make_priors, read_priors
 from evalkit.run.keeping import reworded
-from evalkit.run.money import accounts, spent
 from evalkit.run.resume import Held, Holdings, read_holdings
 from evalkit.run.stand_in import admitted
 from evalkit.run.universe import Choice, cells
+from evalkit.store.accounts import accounts, spent
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest, read_manifest
 

@@ -24,13 +24,14 @@ from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved, merge, worker_name
 from evalkit.run.jobs import make_jobs
 from evalkit.run.keeping import kept, reworded
-from evalkit.run.money import WorstCase, accounts, open_row, settle_crashes, spent_below
+from evalkit.run.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.run.outcome import Outcome
 from evalkit.run.resume import order, read_holdings
 from evalkit.run.scheduler import play_lanes
 from evalkit.run.session import RunOptions, Session
 from evalkit.run.universe import Choice, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
+from evalkit.store.accounts import accounts, unaccounted
 from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
 from evalkit.store.reader import read_through
@@ -163,6 +164,8 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
             crashes = list(
                 settle_crashes(session.accounts, _worst_cases(session, desk), all_known=not _strangers(session))
             )
+            # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
+            crashes += unaccounted(session.accounts)
             for row in crashes:
                 store.enter(row)
             sweep, choice = session.resolved.sweep, options.choice

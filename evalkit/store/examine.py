@@ -43,6 +43,8 @@ class Examined:
     first: int
     last: int
     """The numbers it says it holds; those of its name where it says nothing."""
+    short: bool = False
+    """Whether it has not as many rows as it says."""
     flaws: list[Flaw] = field(default_factory=list)
     episodes: list[str] = field(default_factory=list)
     """One a row; empty where it cannot be known."""
@@ -61,6 +63,7 @@ def examine(segment: Segment) -> Examined:
             if says.get("kind") == "steps" and says.get("first", "").isdigit() and says.get("last", "").isdigit():
                 found.first, found.last = int(says["first"]), int(says["last"])
             problem = mismatch(segment, strict)
+            found.short = says.get("rows") != str(strict.metadata.num_rows)
             for number in range(strict.metadata.num_row_groups):
                 _examine_group(found, _Group(segment, strict, lax, number))
     except CorruptLogError as flaw:

@@ -72,8 +72,8 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
     held = [read_index(run) for run in runs]
     owner, differing = _owners(runs, [index.episodes for index in held], prefer_first)
     renamed, ledger = _sessions([index.ledger for index in held])
-    charges = list(_charges(runs, owner))
-    ledger += _charge_rows(charges)
+    charges = _charges(runs, owner, renamed)
+    ledger += charges
     with new_folder(out) as folder:
         for name in (TAIL, STEPS_FOLDER, LEDGER_FOLDER):
             (folder / name).mkdir()
@@ -92,7 +92,7 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
         rows=rows,
         shared=len(owner),
         differing=differing,
-        charged=PicoUsd(sum(amount for _, amount in charges)),
+        charged=PicoUsd(sum(row.amount for row in charges)),
     )
 
 
@@ -187,49 +187,53 @@ def _sessions(ledgers: Sequence[Sequence[LedgerRecord]]) -> tuple[list[dict[str,
     return renamed, joined
 
 
-def _charges(runs: Sequence[Path], owner: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """(agent, pico-dollars) of steps that were paid for and are left out, by run."""
+def _charges(
+    runs: Sequence[Path], owner: Mapping[str, int], renamed: Sequence[Mapping[str, str]]
+) -> list[LedgerRecord]:
+    """Charges for steps that were paid for and are left out, on the books of the sessions that paid: what these leased
+    and what they spent still agree."""
     if not owner:
-        return
+        return []
     names = pa.array(list(owner), pa.string())
-    seen: set[tuple[Any, ...]] = set()
-    left: list[Counter[str]] = []
-    columns = ("episode", "take", "step", "started_at", "response_id", "agent", "cost")
+    columns = ("episode", "take", "step", "started_at", "response_id", "agent", "worker", "cost")
     tables = []
     for run in runs:
         table = scan_all(run, columns)
         tables.append(table.filter(compute.is_in(table.column("episode").cast(pa.string()), value_set=names)))
+    seen: set[tuple[Any, ...]] = set()
     for number, table in enumerate(tables):
-        seen |= {key for key, _, _ in _paid(table) if owner[key[0]] == number}
-    for table in tables:
-        sums = Counter[str]()
-        for key, agent, cost in _paid(table):
+        seen |= {key for key, _ in _paid(table) if owner[key[0]] == number}
+    left = Counter[tuple[str, str, str]]()
+    for number, table in enumerate(tables):
+        for key, row in _paid(table):
             if key not in seen:
                 seen.add(key)
-                sums[agent] += cost
-        left.append(sums)
-    for sums in left:
-        yield from ((agent, amount) for agent, amount in sums.items() if amount)
+                session = renamed[number].get(row["worker"], row["worker"])
+                left[session, row["agent"], row["episode"]] += row["cost"]
+    now = time.time()
+    return [
+        LedgerRecord(
+            kind="charge",
+            session=session,
+            amount=PicoUsd(amount),
+            agent=agent,
+            episode=episode,
+            reason=LEFT_OUT,
+            at=now,
+        )
+        for (session, agent, episode), amount in left.items()
+        if amount
+    ]
 
 
-def _paid(table: pa.Table) -> Iterator[tuple[tuple[Any, ...], str, int]]:
-    """(what tells one request from all others, agent, cost) of each row."""
+LEFT_OUT = "paid for in a run that was merged; another run's steps of the episode were taken"
+
+
+def _paid(table: pa.Table) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]]:
+    """(what tells one request from all others, its row) of each row."""
     for batch in table.to_batches(max_chunksize=SEGMENT_ROWS):
         for row in batch.to_pylist():
-            key = (row["episode"], row["take"], row["step"], row["started_at"], row["response_id"])
-            yield key, row["agent"], row["cost"]
-
-
-def _charge_rows(charges: Sequence[tuple[str, int]]) -> list[LedgerRecord]:
-    if not charges:
-        return []
-    now, session = time.time(), f"merge:{time.time_ns()}"
-    reason = "paid for in a run that was merged; another run's steps of the episode were taken"
-    rows = [
-        LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), agent=agent, reason=reason, at=now)
-        for agent, amount in charges
-    ]
-    return [*rows, LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="merged", at=now)]
+            yield (row["episode"], row["take"], row["step"], row["started_at"], row["response_id"]), row
 
 
 def _write_steps(

@@ -1,7 +1,8 @@
 """Make a damaged log valid again: say what is given up, then give up exactly that.
 
 Each episode that has lost a step is cut off at its first lost step; it will be played on from there. What is given up
-was paid for, so its known cost goes into the ledger first. Damaged files are kept in `quarantine/`.
+was paid for, so its cost goes into the ledger first: where no row tells it any more, by what the sessions of the lost
+rows had leased and had not given back (`lost_money.py`). Damaged files are kept in `quarantine/`.
 """
 
 import os
@@ -21,11 +22,22 @@ from evalkit.store.commit import Load, commit
 from evalkit.store.effect import Flags, rows_in_effect
 from evalkit.store.examine import Examined, Flaw, examine, rows_of
 from evalkit.store.lock import hold_run
+from evalkit.store.lost_money import Remains, Remnant, lost_money
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import ledger_table, steps_table
-from evalkit.store.segment import LEDGER_FOLDER, STEPS_FOLDER, Layout, Segment, encode_segment, lay_out, segment_name
+from evalkit.store.schema import LEDGER, conform, ledger_records, ledger_table, steps_table
+from evalkit.store.segment import (
+    LEDGER_FOLDER,
+    STEPS_FOLDER,
+    Layout,
+    Segment,
+    encode_segment,
+    lay_out,
+    read_segment,
+    segment_name,
+)
 
 QUARANTINE = "quarantine"
+GIVEN_UP = "given up by repair"
 _FACTS = ("episode", "agent", "suite", "instance", "replicate", "worker", "cost")
 
 
@@ -56,7 +68,11 @@ class Repair:
     """Files of steps that are lost without anybody knowing whose they were or what they cost: an episode whose last
     rows were there is cut off without being listed."""
     ledger_lost: tuple[str, ...]
-    """Files of money rows that are lost: what they said does not count against the budget any more."""
+    """Files of money rows that are lost: what they said counts only as far as other rows still show it."""
+    recovered: int = 0
+    """What stays charged beside the rows that are given up, since nothing else shows it any more."""
+    uncounted: tuple[str, ...] = ()
+    """Sessions that may have written the lost rows, and of which nobody knows what they had spent."""
 
     def lines(self) -> list[str]:
         """The same in sentences."""
@@ -71,7 +87,16 @@ class Repair:
         for name in self.unreadable:
             said.append(f"{name}: its rows are lost, and nobody knows whose they were.")
         for name in self.ledger_lost:
-            said.append(f"{name}: its money rows are lost; the budget does not know of them any more.")
+            said.append(f"{name}: its money rows are lost; what they said counts as far as other rows show it.")
+        if self.recovered:
+            said.append(
+                f"{show_usd(self.recovered)} more stay charged: what the sessions of lost rows had spent, or may have "
+                "spent of what they had set aside."
+            )
+        for name in self.uncounted:
+            said.append(
+                f"Session {name} had no budget and did not end by itself: what its lost rows cost nobody knows."
+            )
         return said
 
 
@@ -133,7 +158,23 @@ def _inspect(run: Path) -> _Work:
     lost_ledgers = {one.path: (one.first, one.last) for one in bad_ledgers}
     for gap in _gaps(ledger.segments, ledger.next):
         lost_ledgers[run / LEDGER_FOLDER / segment_name(*gap)] = gap
-    given_up, charges = _given_up(rows, keep, cuts, files)
+    given_up, charges, told = _given_up(rows, keep, cuts, files)
+    intact = [one for one in ledger.segments if one.path not in lost_ledgers]
+    known = [record for one in intact for record in ledger_records(conform(read_segment(one), LEDGER))]
+    charges = _not_yet(charges, known)
+    remnants = [
+        (file.first, Remnant(settled=_settled(file, mask), whole=one))
+        for file, mask, one in zip(files, masks, told, strict=True)
+    ]
+    remnants += [(gap[0], Remnant(settled={}, whole=False)) for gap in gaps]
+    recovered, uncounted = lost_money(
+        run,
+        Remains(
+            files=[one for _, one in sorted(remnants, key=lambda pair: pair[0])],
+            ledger=[*known, *charges],
+            ledger_whole=not lost_ledgers,
+        ),
+    )
     found = [Flaw(segment=where, problem=what) for where, what in (*layout.flaws, *ledger.flaws)]
     found += [flaw for one in bad_ledgers for flaw in ledger_flaws(one)]
     found += [flaw for file in (*files, *aside) for flaw in file.flaws]
@@ -149,10 +190,12 @@ def _inspect(run: Path) -> _Work:
             quarantined=tuple(path.relative_to(run).as_posix() for path in damaged),
             unreadable=tuple(unreadable),
             ledger_lost=tuple(path.relative_to(run).as_posix() for path in lost_ledgers),
+            recovered=sum(row.amount for row in recovered),
+            uncounted=uncounted,
         ),
         targets=tuple(targets),
         empty_ledgers=lost_ledgers,
-        charges=tuple(charges),
+        charges=(*charges, *recovered),
         next_ledger=ledger.next,
         quarantine=tuple(damaged),
     )
@@ -217,13 +260,19 @@ def _kept(rows: KnownRows) -> tuple[Flags, dict[int, int]]:
 
 def _given_up(
     rows: KnownRows, keep: Flags, cuts: dict[int, int], files: Sequence[Examined]
-) -> tuple[list[GivenUp], list[LedgerRecord]]:
+) -> tuple[list[GivenUp], list[LedgerRecord], list[bool]]:
+    """(episodes that are cut off, charges for the rows that are given up, of each file whether all its rows' costs are
+    known)."""
     counts = np.bincount(rows.episode[~keep], minlength=len(rows.names))
     facts: dict[str, list[dict[str, Any]]] = {}
+    told: list[bool] = []
     for number, file in enumerate(files):
         lost = np.zeros(len(file.episodes), np.bool_)
         lost[rows.row[~keep & (rows.file == number)]] = True
-        for row in rows_of(file, lost, _FACTS).to_pylist():
+        found = rows_of(file, lost, _FACTS).to_pylist()
+        kept = int((keep & (rows.file == number)).sum())
+        told.append(not file.short and len(found) + kept == len(file.episodes) and bool(len(file.episodes)))
+        for row in found:
             facts.setdefault(row["episode"], []).append(row)
     cut_of = {rows.names[number]: step for number, step in cuts.items()}
     charges: dict[tuple[str, str, str], int] = {}
@@ -242,21 +291,39 @@ def _given_up(
         for number, step in cuts.items()
     ]
     now = time.time()
-    return given_up, [
-        # On the books of the session that paid: what it leased and what it spent still agree.
-        LedgerRecord(
-            kind="charge",
-            session=worker,
-            amount=PicoUsd(amount),
-            agent=agent,
-            episode=episode,
-            step=cut_of.get(episode, -1),
-            reason="given up by repair",
-            at=now,
-        )
-        for (worker, episode, agent), amount in charges.items()
-        if amount
-    ]
+    return (
+        given_up,
+        [
+            # On the books of the session that paid: what it leased and what it spent still agree.
+            LedgerRecord(
+                kind="charge",
+                session=worker,
+                amount=PicoUsd(amount),
+                agent=agent,
+                episode=episode,
+                step=cut_of.get(episode, -1),
+                reason=GIVEN_UP,
+                at=now,
+            )
+            for (worker, episode, agent), amount in charges.items()
+            if amount
+        ],
+        told,
+    )
+
+
+def _not_yet(charges: Sequence[LedgerRecord], ledger: Sequence[LedgerRecord]) -> list[LedgerRecord]:
+    """Those that no repair that was cut short has written: rows that are played again have another session."""
+    written = {(row.session, row.episode, row.step, row.amount) for row in ledger if row.reason == GIVEN_UP}
+    return [row for row in charges if (row.session, row.episode, row.step, row.amount) not in written]
+
+
+def _settled(file: Examined, mask: Flags) -> dict[str, int]:
+    """Cost of the rows that stay, by session, in their order."""
+    found: dict[str, int] = {}
+    for row in rows_of(file, mask, ("worker", "cost")).to_pylist():
+        found[row["worker"]] = found.get(row["worker"], 0) + row["cost"]
+    return found
 
 
 def _place(facts: Sequence[dict[str, Any]]) -> str:

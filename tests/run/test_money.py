@@ -9,18 +9,9 @@ from hypothesis import strategies as st
 
 from evalkit.client.purse import Purse
 from evalkit.money import PicoUsd
-from evalkit.run.money import (
-    BUDGETED,
-    UNBUDGETED,
-    Account,
-    WorstCase,
-    accounts,
-    open_row,
-    settle_crashes,
-    spent,
-    spent_below,
-)
+from evalkit.run.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.run.universe import Choice
+from evalkit.store.accounts import BUDGETED, UNBUDGETED, Account, accounts, spent
 from evalkit.store.record import LedgerRecord
 from tests.run.running import go_served, with_budget
 from tests.run.snapshot import snapshot_at
@@ -120,8 +111,18 @@ def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again(
     assert list(settle_crashes(books, map(anybodys, [30]))) == []
     assert spent(20, books.values()) == 26
     assert books["s1"] == Account(
-        session="s1", leased=100, charged=10, settled=20, released=4, confirmed=4, had_budget=True, closed=True, width=4
+        session="s1",
+        leased=100,
+        charged=10,
+        settled=20,
+        released=4,
+        confirmed=4,
+        had_budget=True,
+        closed=True,
+        returned=70,
+        width=4,
     )
+    assert books["s1"].missing == 0
 
 
 @pytest.mark.parametrize("budgeted", [True, False])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalkit.run.money import accounts
+from evalkit.store.accounts import accounts
 from evalkit.store.reader import read_index, scan
 from tests.soak.sweeping import simulator
 

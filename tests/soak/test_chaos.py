@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.run.money import accounts, spent
+from evalkit.store.accounts import accounts, spent
 from evalkit.store.reader import read_index
 from tests.soak.chaos import FAULTS, LIMITS, Chaos
 

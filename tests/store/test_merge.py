@@ -90,9 +90,9 @@ def test_the_first_is_preferred_on_request_and_what_the_others_cost_is_charged(t
     two = a_run(tmp_path / "b", [*other, *episode("e1", 1)])
     made = join(tmp_path, one, two, prefer_first=True)
     assert (made.rows, made.differing, made.charged) == (3, 1, 2100)
-    charge, close = read_ledger(tmp_path / "out")
-    assert (charge.kind, charge.amount, charge.agent, close.kind) == ("charge", 2100, "knuth", "close")
-    assert charge.session == close.session
+    (charge,) = read_ledger(tmp_path / "out")
+    assert (charge.kind, charge.amount, charge.agent, charge.episode) == ("charge", 2100, "knuth", "e0")
+    assert charge.session == other[0].worker  # who paid: what it leased and what it spent still agree
     kept = scan(tmp_path / "out", ("episode", "reply")).to_pylist()
     assert not any("else" in row["reply"] for row in kept)
 

@@ -1,0 +1,134 @@
+"""A run's ledger read as accounts, one a session, and what they know of steps that are gone.
+
+A session writes `open` when it begins and `close` when it ends. One without a `close` has crashed. Money that was spent
+stays spent: where steps are lost, or never reached the log, the leases of their session less its `close` still know the
+sum, and `unaccounted` charges what nothing else shows.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from evalkit.money import PicoUsd
+from evalkit.store.record import LedgerRecord
+
+BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
+"""Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
+APART, PARTLY = "; bounds single agents", "; plays a part"
+CRASHED = "crashed"
+"""Reason of a `close` that a later session wrote."""
+MERGED = "merge:"
+"""How the sessions of merges began that charged what they left out; now the session that paid is charged."""
+UNACCOUNTED = "spent, and no step in the log shows for what"
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """One session's money, in pico-dollars."""
+
+    session: str
+    leased: int = 0
+    charged: int = 0
+    """Charges for single attempts."""
+    settled: int = 0
+    """Its steps."""
+    crashed: int = 0
+    """What was charged for its crash."""
+    released: int = 0
+    confirmed: int = 0
+    """Part of `released` that was taken off `crashed`: the provider's usage showed that it was not spent."""
+    had_budget: bool = False
+    partial: bool = False
+    """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
+    apart: bool = False
+    """Whether agents had budgets of their own, so that some may have been passed over in the order."""
+    closed: bool = False
+    crashed_close: bool = False
+    """Whether a later session closed it."""
+    returned: int = 0
+    """What it gave back of its leases when it closed."""
+    said: int = 0
+    """What it had spent by its own closing word; 0 where it left none."""
+    width: int = 0
+    """Episodes it could have in flight in all its lanes."""
+
+    @property
+    def unspent(self) -> int:
+        """What no step and no charge accounts for in its leases."""
+        return max(0, self.leased - self.settled - self.charged)
+
+    @property
+    def missing(self) -> int:
+        """What it had spent when it closed and no step and no charge shows any more: its closing word, and its leases
+        less what it gave back, outlive its steps. 0 of one that has crashed."""
+        if not self.closed or self.crashed_close:
+            return 0
+        known = max(self.said, self.leased - self.returned)
+        return max(0, known - self.settled - self.charged)
+
+
+def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
+    """All sessions of a run, from its ledger and the cost of each session's steps."""
+    found: dict[str, Account] = {}
+    for row in ledger:
+        account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
+        if row.kind == "open":
+            account.width = row.attempt
+            account.had_budget |= row.reason.startswith(BUDGETED)
+            account.partial = row.reason.endswith(PARTLY)
+            account.apart = APART in row.reason
+        elif row.kind == "lease":
+            account.leased += row.amount
+            account.had_budget |= row.amount > 0  # also where the row that opened it is lost
+        elif row.kind == "charge":
+            account.charged += row.amount
+        elif row.kind == "crash":
+            account.crashed += row.amount
+        elif row.kind == "release":
+            account.released += row.amount
+            account.confirmed += 0 if row.episode else row.amount
+        elif row.kind == "close":
+            account.closed = True
+            account.crashed_close = row.reason == CRASHED
+            account.returned += row.amount
+            account.said = max(account.said, closing_sum(row.reason))
+    return found
+
+
+_SAID = re.compile(r"spent (\d{1,19}) pico-dollars")
+
+
+def closing_word(spent: int) -> str:
+    """The reason of a session's own `close`: what it has spent, so that this outlives its steps."""
+    return f"spent {spent} pico-dollars"
+
+
+def closing_sum(reason: str) -> int:
+    """What a closing word says; 0 of any other."""
+    match = _SAID.fullmatch(reason)
+    return int(match[1]) if match else 0
+
+
+def unaccounted(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
+    """The charges for what sessions had spent when they closed and what nothing shows any more; books them too."""
+    covered = sum(one.charged for one in books.values() if one.session.startswith(MERGED))
+    for account in books.values():
+        part = min(covered, account.missing)
+        covered -= part
+        amount = account.missing - part
+        if amount:
+            account.charged += amount
+            yield LedgerRecord(
+                kind="charge", session=account.session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=time.time()
+            )
+
+
+def closing_row(session: str) -> LedgerRecord:
+    """The row that closes a crashed session."""
+    return LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason=CRASHED, at=time.time())
+
+
+def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:
+    """All that counts against the budget: steps and charges, crash charges included, releases taken off."""
+    return PicoUsd(steps + sum(one.charged + one.crashed - one.released for one in ledger))

@@ -1,0 +1,106 @@
+"""What rows that a log has lost had cost, as far as the rest of the run still knows it: what was spent stays spent.
+
+A session that ended by itself knows the sum: its closing word, or its leases less what it gave back. Of one that
+crashed the leases bound it: what no step, no charge and no crash charge accounts for is charged if it may have written
+lost rows. `events.jsonl` holds what all sessions together had spent whenever one ended; the books never fall below it.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from evalkit.money import PicoUsd
+from evalkit.store.accounts import UNACCOUNTED, Account, accounts, spent, unaccounted
+from evalkit.store.commit import EVENTS
+from evalkit.store.record import LedgerRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remnant:
+    """What is left of one file of steps."""
+
+    settled: Mapping[str, int]
+    """Cost of the rows that stay, by session, in the order in which these wrote."""
+    whole: bool
+    """Whether the cost of every row that it held is known, be it kept or given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is left of a log."""
+
+    files: Sequence[Remnant]
+    """In the log's order, one without rows for each file that is missing."""
+    ledger: Sequence[LedgerRecord]
+    """The rows that can be read, and the charges for rows that are given up."""
+    ledger_whole: bool
+
+
+def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[str, ...]]:
+    """(charges for what nothing else shows any more, sessions of which nobody knows what lost rows of theirs cost)."""
+    settled = Counter[str]()
+    for file in remains.files:
+        settled.update(file.settled)
+    books = accounts(remains.ledger, settled)
+    found = list(unaccounted(books))
+    uncounted: list[str] = []
+    now = time.time()
+    for account in _suspects(remains, books):
+        if account.closed and not account.crashed_close and (account.said or account.leased):
+            continue  # its sum is known, and charged above
+        if not account.had_budget:
+            uncounted.append(account.session)
+            continue
+        amount = account.unspent - account.crashed
+        if amount > 0:
+            account.charged += amount
+            found.append(_charge(account.session, amount, now))
+    short = _seen_spent(run, remains.ledger) - spent(settled.total(), books.values())
+    if short > 0:
+        session = f"repair:{time.time_ns()}"
+        found.append(_charge(session, short, now))
+        found.append(LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="repaired", at=now))
+    return found, tuple(uncounted)
+
+
+def _charge(session: str, amount: int, at: float) -> LedgerRecord:
+    return LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=at)
+
+
+def _suspects(remains: Remains, books: Mapping[str, Account]) -> Iterator[Account]:
+    """The sessions that may have written what is lost: those from the one that wrote before a hole to the one that
+    wrote behind it, in the order in which they began; all of them where money rows are lost."""
+    order = list(dict.fromkeys(row.session for row in remains.ledger))
+    place = {session: number for number, session in enumerate(order)}
+    suspected = set() if remains.ledger_whole else set(order)
+    wrote = [[place[one] for one in file.settled if one in place] for file in remains.files]
+    for number, file in enumerate(remains.files):
+        if not file.whole:
+            ahead = max((one for part in wrote[:number] for one in part), default=0)
+            behind = min((one for part in wrote[number + 1 :] for one in part), default=len(order))
+            suspected.update(order[min([ahead, *wrote[number]]) : max([behind, *wrote[number]]) + 1])
+    return (books[session] for session in order if session in suspected)
+
+
+def _seen_spent(run: Path, ledger: Sequence[LedgerRecord]) -> int:
+    """The most that all sessions together had spent when one of them ended, by `events.jsonl`, less what was released
+    since; in pico-dollars."""
+    releases = [(row.at, row.amount) for row in ledger if row.kind == "release"]
+    most = 0
+    path = run / EVENTS
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        if b'"ended"' not in line:
+            continue
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:  # a crash tore it
+            continue
+        usd, at = (event.get("spent_usd"), event.get("time")) if isinstance(event, dict) else (None, None)
+        if isinstance(usd, float) and isinstance(at, float) and 0 <= usd < 1e7 and event.get("kind") == "ended":
+            # The figure was rounded to a float's 53 bits.
+            most = max(most, int(usd * 1e12 * (1 - 1e-15)) - sum(amount for when, amount in releases if when > at))
+    return most
