@@ -1,5 +1,7 @@
 """The run's hard ceiling, shared by all lanes: `purse.py` decides, this waits and writes.
 
+A provider that bills more than it reports cannot be noticed: where a reply states its usage, that is believed.
+
 A lease is on disk before any of it may be spent, so a crash at any moment leaves the ceiling in force. While one refill
 is under way everybody else waits for it. Within a lane it is first come, first served, and nobody overtakes a large
 reservation; of several lanes that one is served which has the least money in flight, so that near the budget's end a
