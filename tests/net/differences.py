@@ -5,7 +5,8 @@
 
 The pattern may be an id, or have `*` in it (one that takes every id below it too); of what it matches, that is listed
 which differs today. The golden stays; what is said today is kept in `intended/`, also where it was listed
-before (then the new reason joins the old ones). `--gone` drops entries that no longer differ.
+before (then the new reason joins the old ones). `--gone` drops entries that no longer differ. JSON keys keep their
+names: where one is lost all the same, and that is meant, `--loses` says so, and the entry names the keys.
 """
 
 import argparse
@@ -16,8 +17,20 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.net.checking import Made
-from tests.net.goldens import DIFFERENCES, GOLDENS, GROUPS, REASONS, expected, group_of, ids, read, reasons, write
+from tests.net.checking import Made, lost
+from tests.net.goldens import (
+    DIFFERENCES,
+    GOLDENS,
+    GROUPS,
+    REASONS,
+    expected,
+    group_of,
+    ids,
+    losses,
+    read,
+    reasons,
+    write,
+)
 
 LEAST_WORDS = 3
 
@@ -39,15 +52,17 @@ def differing(made: Made, groups: Iterable[str]) -> list[str]:
     return found
 
 
-def add(one: str, now: str | None, reason: str) -> None:
-    """List an id, with what it says now; None: it says nothing any more."""
+def add(one: str, now: str | None, reason: str, *, loses: bool = False) -> None:
+    """List an id, with what it says now; None: it says nothing any more. `loses`: JSON keys may be lost."""
     if now is None:
         (DIFFERENCES / f"{one}.txt").unlink(missing_ok=True)
     else:
         write(DIFFERENCES, one, now)
-    if reason not in reasons().get(one, []):
+    keys = [key for key in lost(one, now) if loses and key not in losses().get(one, [])]
+    if keys or reason not in reasons().get(one, []):
+        entry = {"id": one, "reason": reason, **({"loses": keys} if keys else {})}
         with REASONS.open("a") as file:
-            file.write(json.dumps({"id": one, "reason": reason}, ensure_ascii=False) + "\n")
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def drop(one: str) -> None:
@@ -62,6 +77,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.net.differences", description=__doc__)
     parser.add_argument("patterns", nargs="*")
     parser.add_argument("--reason", default="")
+    parser.add_argument("--loses", action="store_true")
     parser.add_argument("--gone", action="store_true")
     args = parser.parse_args(words)
     if args.patterns and len(args.reason.split()) < LEAST_WORDS:
@@ -78,7 +94,7 @@ def main(words: list[str]) -> int:
         for one in found:
             mine = any(fnmatch.fnmatchcase(one, pattern) for pattern in args.patterns)
             if mine:
-                add(one, made.text(one), args.reason)
+                add(one, made.text(one), args.reason, loses=args.loses)
             print(("listed: " if mine else "differs: ") + one)
     return 0 if all(any(fnmatch.fnmatchcase(one, each) for each in args.patterns) for one in found) else 1
 

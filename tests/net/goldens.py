@@ -7,6 +7,7 @@ say something else, `intended/ID.txt` holds what is said now, and a line of `dif
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.net import commands, wire
 from tests.net.commands import READERS
@@ -56,10 +57,21 @@ def write(folder: Path, one: str, text: str) -> None:
 def reasons() -> dict[str, list[str]]:
     """Why each listed id differs; the lines of the list in order."""
     found: dict[str, list[str]] = {}
-    for line in REASONS.read_text().splitlines() if REASONS.exists() else ():
-        entry = json.loads(line)
+    for entry in _entries():
         found.setdefault(entry["id"], []).append(entry["reason"])
     return found
+
+
+def losses() -> dict[str, list[str]]:
+    """The JSON keys that listed ids may have lost."""
+    found: dict[str, list[str]] = {}
+    for entry in _entries():
+        found.setdefault(entry["id"], []).extend(entry.get("loses", []))
+    return found
+
+
+def _entries() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in REASONS.read_text().splitlines()] if REASONS.exists() else []
 
 
 def expected(one: str, listed: Mapping[str, object]) -> str | None:
