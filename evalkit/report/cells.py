@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from evalkit.report.episodes import EpisodeResult
-from evalkit.store.manifest import Manifest, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
 from evalkit.store.void import Void
 
 NEVER_BELOW_0 = frozenset({"costbench", "procurement", "errand"})
@@ -39,8 +39,8 @@ class Cell:
     """The longest prefix of the admission order whose episodes have all ended: what estimates are made of."""
     voided: tuple[tuple[EpisodeResult, str], ...] = ()
     """Ended episodes that count for nothing, each with the reason, in admission order."""
-    begun: tuple[tuple[str, EpisodeResult | None], ...] = ()
-    """The first replicates in admission order up to the last that the log knows, void ones left out: (stratum, the
+    begun: tuple[tuple[ManifestInstance, EpisodeResult | None], ...] = ()
+    """The first replicates in admission order up to the last that the log knows, void ones left out: (instance, the
     ended episode; None of one that has not ended)."""
     exact: bool = False
     """Whether its agent plays the optimum: then its mean is no estimate."""
@@ -117,10 +117,7 @@ def _cell(
         if episode is None or not episode.finished:
             break
         prefix.append(episode)
-    strata = {one.id: one.stratum for one in suite.instances}
-    first = [place for place in _admission(manifest, suite) if place[0] == 0]
-    known_first = [place for place in first if place in known]
-    begun = first[: first.index(known_first[-1]) + 1] if known_first else []
+    reach = max((i for i, one in enumerate(suite.instances) if (0, one.id) in known), default=-1)
     return Cell(
         agent=agent,
         suite=suite,
@@ -130,9 +127,9 @@ def _cell(
         prefix=tuple(prefix),
         voided=tuple((one, voids[one.id].reason) for one in struck),
         begun=tuple(
-            (strata[place[1]], one if one is not None and one.finished else None)
-            for place in begun
-            if (one := known.get(place)) is None or one.id not in gone
+            (target, one if one is not None and one.finished else None)
+            for target in suite.instances[: reach + 1]
+            if (one := known.get((0, target.id))) is None or one.id not in gone
         ),
         exact=manifest.agents[agent].policy == ORACLE,
     )

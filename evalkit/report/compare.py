@@ -1,37 +1,46 @@
 """`evalkit compare`: two agents, or two runs, on the instances they share: what differs, by how much, and how surely.
 
 Each difference is between values of the same instances (`pairs.py`); both sides stand on their cells' longest ended
-prefixes. Every p-value is corrected for all tests that are made together (Holm).
+prefixes, and where one is partial interval and test hold at every look (`looks.py`). Every p-value is corrected for the
+tests that are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.cells import NEVER_BELOW_0, Cell
-from evalkit.report.episodes import EpisodeResult
-from evalkit.report.pairs import Change, Pairs, change, holm, pair
-from evalkit.report.planning_cells import ENVIRONMENT as PLANNING
-from evalkit.report.planning_cells import counted, reached
-from evalkit.report.scores import METRICS, packs_of, where
+from evalkit.report.cells import Cell
+from evalkit.report.looks import BY, at_every_look
+from evalkit.report.measures import Measure, measures
+from evalkit.report.pairs import Change, Pairs, change, pair
+from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.settings import settings_table
 from evalkit.report.sizes import size
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, method_of
+from evalkit.report.verdicts import (
+    PRIMARY,
+    SURE,
+    Overall,
+    Tested,
+    Verdict,
+    binding_notes,
+    corrected,
+    family_size,
+    overall,
+    verdict,
+)
 from evalkit.store.manifest import Manifest
 
 SCHEMA = "evalkit.compare"
 VERSION = 1
-
-SURE = 0.05
 
 QUERY = """\
 select agent, suite, instance, 100 * avg(score) as score, 100 * avg(solved::int) as solved, count(*) as episodes
 from episodes where used group by all order by suite, agent, instance
 -- asked of each run; other measures are metrics of the view scores, averaged in the same way
 -- B - A: the mean, over instances that both sides have, of the differences; interval, p and more: `change` of
--- evalkit/report/pairs.py and `size` of sizes.py, corrected by `holm`"""
-
-Value = Callable[[EpisodeResult], float | None]
+-- evalkit/report/pairs.py (`at_every_look` of looks.py where a side is partial), `size` of sizes.py, `corrected` and
+-- `verdict` of verdicts.py"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +55,6 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """What is compared."""
-
-    key: str
-    title: str
-    value: Value
-    """Of one episode, 1 for 100 %; None where it is not defined."""
-    width: float = 1.0
-    """The greatest difference there can be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two sides, compared."""
 
@@ -67,16 +64,20 @@ class Comparison:
     """Who was compared with whom."""
     tables: tuple[Table, ...]
     """`compare`, `compare_details`, and `compare_settings` where settings differ."""
+    overall: tuple[Overall, ...] = ()
+    """Of each two agents, over all suites."""
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as plain values, for `--json`: schema, version, first, second, agents, and tables as of
-        `Report.to_json`. Within a version fields, tables and columns are only added."""
+        """The comparison as plain values, for `--json`: schema, version, first, second, agents, overall (by two agents:
+        suites, verdicts by count, difference, interval, kind, p), and tables as of `Report.to_json`. Within a version
+        fields, tables and columns are only added."""
         return {
             "schema": SCHEMA,
             "version": VERSION,
             "first": self.first.label,
             "second": self.second.label,
             "agents": [list(names) for names in self.agents],
+            "overall": [one.to_json() for one in self.overall],
             "tables": {table.name: table.to_json() for table in self.tables},
         }
 
@@ -90,6 +91,11 @@ class _Match:
     measure: Measure
     pairs: Pairs
 
+    @property
+    def partial(self) -> bool:
+        """Whether a side still owes episodes."""
+        return not (self.first.complete and self.second.complete)
+
 
 def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wanted: float = 0.05) -> Comparison:
     """Each pair of agents (of the first side, of the second) on every suite that both play.
@@ -102,57 +108,33 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
         for other in second.cells
         if (one.agent, other.agent) in agents and one.suite.name == other.suite.name
     ]
-    matches = [_match(one, other, measure) for one, other in places for measure in _measures(one, other)]
+    matches = [_match(one, other, measure) for one, other in places for measure in measures(one, other)]
     found = [match for match in matches if match.pairs.names]
     changes = [_change(match, len(found)) for match in found]
+    rows = [_tested(match, one) for match, one in zip(found, changes, strict=True)]
     settings = settings_table(first.manifest, second.manifest, places)
-    notes = (*settings.notes, *dict.fromkeys((*first.notes, *second.notes)), *_partial_notes(places))
+    ps = corrected(rows)
+    said = [_verdict(rows, row, p) for row, p in zip(rows, ps, strict=True)]
+    together = overall(rows, said)
+    notes = (
+        *(one.words for one in together),
+        *binding_notes(rows),
+        *settings.notes,
+        *dict.fromkeys((*first.notes, *second.notes)),
+        *_replicate_notes(found),
+        *_partial_notes(places),
+    )
     return Comparison(
         first=first,
         second=second,
         agents=tuple(agents),
         tables=(
-            _main_table((first, second), places, found, changes, notes),
+            _main_table((first, second), places, found, [*zip(changes, ps, said, strict=True)], notes),
             _details_table(places, found, changes, wanted),
             *([settings] if settings.rows else []),
         ),
+        overall=tuple(together),
     )
-
-
-def _measures(first: Cell, second: Cell) -> list[Measure]:
-    """What both cells have values of."""
-    environment = first.suite.environment
-    bounded = 1.0 if environment in NEVER_BELOW_0 else float("inf")
-    found = [
-        Measure(key="score", title="Score", value=lambda one: one.score, width=bounded),
-        Measure(key="solved", title="Solved", value=lambda one: float(one.solved)),
-    ]
-    if environment == PLANNING:
-        return found + PLANNING_MEASURES
-    given = [{name for episode in cell.prefix for name in episode.metrics} for cell in (first, second)]
-    return found + [
-        Measure(key=name, title=title, value=_metric(name))
-        for name, title in METRICS.items()
-        if all(name in names for names in given)
-    ]
-
-
-def _metric(name: str, keep: Callable[[EpisodeResult], bool] = lambda _: True) -> Value:
-    return lambda one: one.metrics.get(name) if keep(one) else None
-
-
-def _extra_cost(one: EpisodeResult) -> float | None:
-    """Cost above the optimum, as a share of it, where the goal was reached."""
-    return one.metrics["gap"] / one.metrics["optimal_cost"] if reached(one) and "gap" in one.metrics else None
-
-
-PLANNING_MEASURES = [
-    Measure(key="exact", title="Same path", value=_metric("exact", counted)),
-    Measure(key="ned", title="Edit distance %", value=_metric("ned", counted)),
-    Measure(key="gap_share", title="Cost gap %", value=_extra_cost, width=float("inf")),
-    Measure(key="intent", title="Right answer", value=_metric("intent", counted)),
-]
-"""The paper's, over the runs it counts; distance and gap are better when they are lower."""
 
 
 def _match(first: Cell, second: Cell, measure: Measure) -> _Match:
@@ -174,20 +156,42 @@ def _values(cell: Cell, measure: Measure) -> dict[str, list[float]]:
 
 def _change(match: _Match, tests: int) -> Change:
     strata = {one.digest: one.stratum for one in match.first.suite.instances}
-    return change(
+    found = change(
         match.pairs,
         place=(match.first.suite.name, match.first.agent, match.second.agent, match.measure.key),
         strata={name: strata[name] for name in match.pairs.names},
         width=match.measure.width,
+        unmet=match.measure.unmet,
         tests=tests,
     )
+    if not match.partial:
+        return found
+    return at_every_look(found, match.first, match.second, match.measure.value, match.measure.width)
+
+
+def _tested(match: _Match, one: Change) -> Tested:
+    return Tested(
+        suite=match.first.suite.name,
+        agents=_agents(match),
+        measure=match.measure.key,
+        partial=match.partial,
+        pairs=match.pairs,
+        change=one,
+    )
+
+
+def _verdict(rows: Sequence[Tested], row: Tested, p: float | None) -> Verdict | None:
+    return verdict(row, p, family_size(rows, row)) if row.measure == PRIMARY else None
+
+
+def _agents(match: _Match) -> str:
+    return " → ".join(dict.fromkeys((match.first.agent, match.second.agent)))
 
 
 def _place(match: _Match) -> dict[str, Any]:
     suite = match.first.suite
     axes = {f"axis:{axis}": value for axis, value in suite.axes.items()}
-    names = dict.fromkeys((match.first.agent, match.second.agent))
-    return {"suite": suite.base if axes else suite.name, **axes, "agents": " → ".join(names)}
+    return {"suite": suite.base if axes else suite.name, **axes, "agents": _agents(match)}
 
 
 def _columns(places: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
@@ -202,36 +206,42 @@ def _main_table(
     sides: tuple[Side, Side],
     places: Sequence[tuple[Cell, Cell]],
     found: Sequence[_Match],
-    changes: Sequence[Change],
+    judged: Sequence[tuple[Change, float | None, Verdict | None]],
     notes: Sequence[str],
 ) -> Table:
-    adjusted = holm([one.test.p for one in changes])
-    tests = sum(p is not None for p in adjusted)
-    sure = sum(p is not None and p <= SURE for p in adjusted)
+    tests = sum(p is not None for _, p, _ in judged)
+    sure = sum(p is not None and p <= SURE for _, p, _ in judged)
+    interval = Column(key="interval", title="95 % interval", kind="interval", unit="points")
+    rows = [
+        {**_place(match), "measure": match.measure.title, **_figures(match, one), "p_holm": p, "verdict": said}
+        for match, (one, p, said) in zip(found, judged, strict=True)
+    ]
     return Table(
         name="compare",
         title=f"A: {sides[0].label}   B: {sides[1].label}",
         columns=(
             *_columns(places),
+            Column(key="better", title="Better"),
             Column(key="first", title="A", kind="score", unit="%"),
             Column(key="second", title="B", kind="score", unit="%"),
             Column(key="difference", title="B - A", kind="score", unit="points"),
-            Column(key="interval", title="95 % interval", kind="interval", unit="points"),
+            interval,
+            method_of(interval),
             Column(key="p", title="p", kind="p"),
             Column(key="p_holm", title="p Holm", kind="p"),
             Column(key="pairs", title="Pairs", kind="count", unit="instances"),
             Column(key="unpaired", title="Unpaired", kind="count", unit="instances"),
+            Column(key="verdict", title="Verdict"),
         ),
-        rows=tuple(
-            {**_place(match), "measure": match.measure.title, **_figures(match, one), "p_holm": p}
-            for match, one, p in zip(found, changes, adjusted, strict=True)
-        ),
+        rows=tuple(rows),
         packs=packs_of(cell for both in places for cell in both),
         notes=(
-            f"{sure:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over all of them",
-            "over instances that both sides have, replicates averaged; p: two-sided permutation test by signs; "
-            "interval of the difference, not corrected",
+            f"{sure:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over the scores and, "
+            "apart, over the other measures",
+            "over instances that both sides have, replicates averaged; p: two-sided permutation test, of whether A and "
+            "B are alike; interval of the difference, not corrected",
             *notes,
+            *kind_notes(rows, [], ("interval",)),
         ),
         query=QUERY,
     )
@@ -242,8 +252,10 @@ def _figures(match: _Match, one: Change) -> dict[str, Any]:
     return {
         "first": 100 * one.first,
         "second": 100 * one.second,
+        "better": match.measure.better or None,
         "difference": 100 * one.difference.mean,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        "kind": one.difference.method if interval else None,
         "p": one.test.p,
         "pairs": len(match.pairs.names),
         "unpaired": match.pairs.only_first + match.pairs.only_second,
@@ -260,12 +272,15 @@ def _details_table(
             *_columns(places),
             Column(key="method", title="Interval by"),
             Column(key="test", title="p by"),
+            Column(key="least_p", title="Least p", kind="p"),
             Column(key="mcnemar_p", title="p McNemar", kind="p"),
             Column(key="only_first", title="A alone", kind="count", unit="instances with yes"),
             Column(key="only_second", title="B alone", kind="count", unit="instances with yes"),
             Column(key="missing_first", title="Not in B", kind="count", unit="instances"),
             Column(key="missing_second", title="Not in A", kind="count", unit="instances"),
             Column(key="more_pairs", title=f"More for ± {100 * wanted:g}", kind="count", unit="instances"),
+            Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
+            Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
         ),
         rows=tuple(
             {**_place(match), "measure": match.measure.title, **_details(match, one, wanted)}
@@ -273,9 +288,11 @@ def _details_table(
         ),
         packs=packs_of(cell for both in places for cell in both),
         notes=(
+            "least p: the smallest that so many pairs that differ can have, not corrected",
             "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by "
             "one side only",
-            f"more: further instances, played by both, for a half width of {100 * wanted:g} points",
+            f"more: further instances, played by both, for a half width of {100 * wanted:g} points, "
+            "which is reached in about half of the cases; from, to: the 10th and 90th percentile",
         ),
         query=QUERY,
     )
@@ -287,14 +304,26 @@ def _details(match: _Match, one: Change, wanted: float) -> dict[str, Any]:
     more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, mine)
     return {
         "method": one.difference.why or one.difference.method + (", strata" if one.difference.stratified else ""),
-        "test": one.test.why or ("all signs" if one.exact else "drawn signs"),
+        "test": one.test_by,
+        "least_p": one.least_p,
         "mcnemar_p": one.mcnemar.p,
         "only_first": one.only_first_solved,
         "only_second": one.only_second_solved,
         "missing_first": match.pairs.only_first,
         "missing_second": match.pairs.only_second,
         "more_pairs": None if more is None else more.more_instances,
+        "more_low": None if more is None else more.more_range[0],
+        "more_high": None if more is None else more.more_range[1],
     }
+
+
+def _replicate_notes(found: Sequence[_Match]) -> list[str]:
+    uneven = dict.fromkeys(match.first.suite.name for match in found if not match.pairs.even and not match.partial)
+    return [
+        f"{name}: one side has more replicates: p deals them to the sides anew; the interval is as wide as with as "
+        "many on both sides"
+        for name in uneven
+    ]
 
 
 def _partial_notes(places: Sequence[tuple[Cell, Cell]]) -> list[str]:
@@ -304,7 +333,13 @@ def _partial_notes(places: Sequence[tuple[Cell, Cell]]) -> list[str]:
         for cell in both
         if not cell.complete
     )
-    return list(partial)
+    if not partial:
+        return []
+    return [
+        *partial,
+        f"where a side is partial p and interval are by {BY}: they hold at every look, over first replicates that both "
+        "have begun, whatever those that have not ended will bring; where both are complete they are of one look",
+    ]
 
 
 def same_agents(first: Side, second: Side) -> list[tuple[str, str]]:

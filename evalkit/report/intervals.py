@@ -45,7 +45,8 @@ from evalkit.seeds import Stream
 if TYPE_CHECKING:
     from evalkit.report.bootstrap import Doubles
 
-Method = Literal["none", "Wilson", "alike", "bounded", "t", "bootstrap-t", "bootstrap"]
+Method = Literal["none", "Wilson", "alike", "bounded", "t", "bootstrap-t", "bootstrap", "betting", "bernstein"]
+"""The last two are of sequences, which hold at every look (`sequential.py`)."""
 
 NONE: Method = "none"
 
@@ -219,10 +220,9 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     mean, error = _mean_and_error(groups)
     if error <= _SAME * width:
         raise ValueError("all values agree: their spread says nothing")
-    apart = np.concatenate([one - one.mean() for one in groups])
-    apart /= math.sqrt(float(np.mean(apart**2)))
-    free = n - len(groups)
-    known = min(free, max(1.0, 2 * n / (float(np.mean(apart**4)) - (n - 3) / (n - 1))))
+    parts = [one - one.mean() for one in groups]
+    apart = np.concatenate(parts) / math.sqrt(float(np.mean(np.concatenate(parts) ** 2)))
+    free, known = n - len(groups), known_freedom(parts)
     share, spread = (mean - least) / width, (error / width) ** 2
     # One over as many answers of yes and no; not below 1, whatever rounding put beyond the bounds.
     rarity = spread / max(share * (1 - share), spread)
@@ -234,6 +234,17 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     low = min(least + width * (middle - half), moved - t * error)
     high = max(least + width * (middle + half), moved + t * error)
     return _towards_wilson(Interval(low=low, high=high), groups, least, most)
+
+
+def known_freedom(apart: "Sequence[Doubles | Sequence[float]]") -> float:
+    """Degrees of freedom of a variance (Satterthwaite 1946), from what values are off the means of their groups.
+
+    2 n / (kurtosis - (n - 3) / (n - 1)), at least 1, at most n less the groups; not all values may be 0.
+    """
+    whole = np.concatenate([np.asarray(one) for one in apart])
+    n, square = len(whole), float(np.mean(whole**2))
+    kurtosis = float(np.mean(whole**4)) / square**2
+    return min(float(n - len(apart)), max(1.0, 2 * n / (kurtosis - (n - 3) / (n - 1))))
 
 
 def _towards_wilson(found: Interval, groups: "Sequence[Doubles]", least: float, most: float) -> Interval:

@@ -3,6 +3,11 @@
 The difference of an instance is the difference of its means over replicates; instances that only one side has are left
 out and counted. Welch's, Student's, the sign test and the exact permutation test are in `contrasts.py`.
 
+Where one side has more replicates of an instance than the other, its mean varies less, and with scores that are not
+symmetric the difference of two like agents is as little symmetric: signs must not be flipped then. The replicates are
+dealt to the two sides anew instead, within each instance; and the interval's width is that of as many replicates on
+both sides as the smaller one has.
+
 Sources: Fisher's permutation test by signs (Good 2005, "Permutation, Parametric and Bootstrap Tests of Hypotheses",
 3.6; a drawn p-value counts what was observed as one draw: Phipson and Smyth 2010); McNemar (1947), exact; Holm (1979),
 "A Simple Sequentially Rejective Multiple Test Procedure".
@@ -10,12 +15,12 @@ Sources: Fisher's permutation test by signs (Good 2005, "Permutation, Parametric
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.report.bootstrap import mean_of_instances
+from evalkit.report.bootstrap import Interval, mean_of_instances
 from evalkit.report.contrasts import FEW, MANY, NO_DIFFERENCE, Outcome, flips, signs
 from evalkit.report.intervals import Estimate, estimate
 from evalkit.seeds import Stream
@@ -52,6 +57,17 @@ class Pairs:
     """Instances that one side alone has."""
 
     @property
+    def even(self) -> bool:
+        """Whether both sides have as many replicates of every instance."""
+        return all(len(self.first[name]) == len(self.second[name]) for name in self.names)
+
+    @property
+    def thinned(self) -> dict[str, float]:
+        """As `differences`, of as many first replicates of both sides as the smaller one has."""
+        counts = {name: min(len(self.first[name]), len(self.second[name])) for name in self.names}
+        return {name: _mean(self.second[name][:n]) - _mean(self.first[name][:n]) for name, n in counts.items()}
+
+    @property
     def differences(self) -> dict[str, float]:
         """By instance: the second side's mean minus the first's."""
         return {name: _mean(self.second[name]) - _mean(self.first[name]) for name in self.names}
@@ -67,9 +83,11 @@ class Change:
     difference: Estimate
     """Second minus first."""
     test: Outcome
-    """The permutation test by signs, two-sided."""
-    exact: bool
-    """Whether all signs were tried, not a sample of them."""
+    """The permutation test, two-sided: by signs, or by labels where one side has more replicates."""
+    test_by: str
+    """How: `all signs`, `drawn signs`, `drawn labels`, `betting`; or why there is no test."""
+    least_p: float | None
+    """The smallest p-value that so many pairs can have; None where there is no test."""
     mcnemar: Outcome
     """McNemar's exact test, where both sides answer yes or no once an instance."""
     only_first_solved: int | None
@@ -95,6 +113,7 @@ def change(
     place: Sequence[str],
     strata: Mapping[str, str] | None = None,
     width: float = math.inf,
+    unmet: float | None = None,
     tests: int = 1,
 ) -> Change:
     """The difference between two sides with interval and tests.
@@ -102,30 +121,106 @@ def change(
     place   names the draws
     strata  by instance: its stratum, as of `intervals.estimate`
     width   the greatest difference there can be: 1 of scores from 0 to 1
+    unmet   the greatest that a pair unlike all that were met is taken to have, as of `intervals.estimate`; None:
+            nothing is said of such pairs unless `width` is finite
     tests   how many such tests are made together: more of them need finer p-values
 
     Raises ValueError without a shared instance.
     """
-    differences = pairs.differences
-    values = [differences[name] for name in pairs.names]
     mcnemar, only_first, only_second = _mcnemar(pairs)
-    test, exact = sign_flips(values, place=place, tests=tests)
+    test, test_by = _test(pairs, place, tests)
+    found = estimate(
+        {name: [value] for name, value in pairs.thinned.items()},
+        place=("pairs", *place),
+        strata=strata,
+        least=-width,
+        most=width,
+        unmet=None if unmet is None else (-unmet, unmet),
+    )
     return Change(
         first=mean_of_instances(pairs.first),
         second=mean_of_instances(pairs.second),
-        difference=estimate(
-            {name: [value] for name, value in differences.items()},
-            place=("pairs", *place),
-            strata=strata,
-            least=-width,
-            most=width,
-        ),
+        difference=_moved(found, _mean(list(pairs.differences.values())), width),
         test=test,
-        exact=exact,
+        test_by=test_by,
+        least_p=None if test.p is None else least_p(pairs),
         mcnemar=mcnemar,
         only_first_solved=only_first,
         only_second_solved=only_second,
     )
+
+
+def _moved(found: Estimate, mean: float, width: float) -> Estimate:
+    """The estimate around another mean, within what can be."""
+    if found.interval is None or found.mean == mean:
+        return replace(found, mean=mean)
+    by = mean - found.mean
+    low, high = max(-width, found.interval.low + by), min(width, found.interval.high + by)
+    return replace(found, mean=mean, interval=Interval(low=min(low, mean), high=max(high, mean)))
+
+
+def _test(pairs: Pairs, place: Sequence[str], tests: int) -> tuple[Outcome, str]:
+    """(the permutation test of the difference, how it was made or why it was not)."""
+    if not pairs.even:
+        found = relabelled(pairs, place=place, tests=tests)
+        return found, found.why or "drawn labels"
+    found, exact = sign_flips(list(pairs.differences.values()), place=place, tests=tests)
+    return found, found.why or ("all signs" if exact else "drawn signs")
+
+
+def least_p(pairs: Pairs) -> float:
+    """The smallest p-value that the permutation test can give of so many pairs that differ."""
+    ways = 1.0
+    for name in pairs.names:
+        first, second = pairs.first[name], pairs.second[name]
+        even = len(first) == len(second)
+        if not even and max(*first, *second) - min(*first, *second) > _SAME:
+            ways *= math.comb(len(first) + len(second), len(first))
+        elif even and abs(_mean(second) - _mean(first)) > _SAME:
+            ways *= 2
+        ways = min(ways, 1e300)
+    return min(1.0, (2.0 if pairs.even else 1.0) / ways)
+
+
+def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Outcome:
+    """The two-sided permutation test that deals the replicates of each instance to the two sides anew.
+
+    Instances with as many on both sides have their sides swapped. `LEAST_DRAWS` or more, drawn at `place`.
+    """
+    if len(pairs.names) < 2:
+        return Outcome(why=FEW)
+    groups: dict[tuple[int, int], list[list[float]]] = {}
+    for name in pairs.names:
+        first, second = pairs.first[name], pairs.second[name]
+        # Even sides are two blocks: nothing is assumed of replicates within one.
+        whole = [_mean(first), _mean(second)] if len(first) == len(second) else [*first, *second]
+        counts = (1, 1) if len(first) == len(second) else (len(first), len(second))
+        groups.setdefault(counts, []).append(whole)
+    pools = {counts: np.array(found) for counts, found in sorted(groups.items())}
+    if all(float(np.ptp(pool, axis=1).max()) <= _SAME for pool in pools.values()):
+        return Outcome(why=NO_DIFFERENCE)
+    draws = max(LEAST_DRAWS, DRAWS_A_TEST * tests - 1)
+    seen = abs(math.fsum(pairs.differences.values()))
+    least = seen - 1e-9 * sum(float(np.abs(pool).sum()) for pool in pools.values())
+    stream, hits = Stream(_SEED, "report", "labels", *place), 0
+    rows = max(1, _SIGNS_AT_ONCE // sum(pool.size for pool in pools.values()))
+    for done in range(0, draws, rows):
+        count = min(rows, draws - done)
+        sums = sum(_dealt(pool, counts, stream, count) for counts, pool in pools.items())
+        hits += int(np.count_nonzero(np.abs(sums) >= least))
+    return Outcome(p=(1 + hits) / (1 + draws))
+
+
+def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int) -> "Doubles":
+    """Sums over instances of (mean of the second side - mean of the first), shape (draws,), dealt anew each time.
+
+    pool    shape (instances, replicates of both sides)
+    """
+    first, second = counts
+    order = stream.uniforms(draws * pool.size).reshape(draws, *pool.shape).argsort(axis=2)[:, :, :second]
+    dealt = np.take_along_axis(pool[None], order, axis=2).sum(axis=2)
+    sums: Doubles = (dealt / second - (pool.sum(axis=1) - dealt) / first).sum(axis=1)
+    return sums
 
 
 def _mcnemar(pairs: Pairs) -> tuple[Outcome, int | None, int | None]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalkit.report.cells import NEVER_BELOW_0, Cell
+from evalkit.report.intervals import Method
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -138,7 +139,7 @@ def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
     return averages
 
 
-def anytime_interval(cell: Cell) -> tuple[float, float, str] | None:
+def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
     """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
 
     Of the first replicates that have begun, in admission order; what has not ended may be 0 or 1. None where scores can
@@ -148,7 +149,7 @@ def anytime_interval(cell: Cell) -> tuple[float, float, str] | None:
         return None
     scores = [None if one is None else one.score for _, one in cell.begun]
     worst, best = filled(scores, 0.0), filled(scores, 1.0)
-    return sequence(worst, best, [stratum for stratum, _ in cell.begun])
+    return sequence(worst, best, [target.stratum for target, _ in cell.begun])
 
 
 def filled(values: Sequence[float | None], unknown: float) -> "Doubles":
@@ -156,12 +157,13 @@ def filled(values: Sequence[float | None], unknown: float) -> "Doubles":
     return np.array([unknown if value is None else value for value in values], np.float64)
 
 
-def sequence(low: "Doubles", high: "Doubles", strata: Sequence[str]) -> tuple[float, float, str] | None:
+def sequence(low: "Doubles", high: "Doubles", strata: Sequence[str]) -> tuple[float, float, Method] | None:
     """(low, high, method): where the mean of values from 0 to 1 lies, valid at all looks; None before the first.
 
     low, high   shape (looks,): each value, or what it is at least and at most where it is not known yet
     strata      of each of them
     """
+    method: Method
     both = rounds(low, strata), rounds(high, strata)
     if both[0] is None or both[1] is None:
         ends, method = (bernstein(low), bernstein(high)), "bernstein"

@@ -4,6 +4,10 @@ A score varies between instances and, with replicates, within one. With n instan
 is (between + within / r) / n, so replicates alone narrow an interval only so far. Both are estimated by the one-way
 analysis of variance (Searle, Casella and McCulloch 1992, "Variance Components", 3.6), within strata where there are
 some.
+
+A plan is no surer than the spread that it was made from: a few instances know theirs badly. So each plan has a range:
+from the 10th to the 90th percentile of the variance that may be behind the one that was seen. Who plays as many
+instances as the middle says reaches the width in about half of the cases; with the upper end in about nine of ten.
 """
 
 import math
@@ -14,8 +18,12 @@ from typing import Any
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
 from evalkit.report.cells import Cell
+from evalkit.report.intervals import known_freedom
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
 from evalkit.report.tables import Column, Table
+
+ASSURED = 0.9
+"""The chance with which the upper end of a plan's range is enough."""
 
 MOST = 10_000_000
 """More instances than this are not counted out."""
@@ -38,6 +46,8 @@ class Size:
     """Further instances with as many replicates each; 0 if it is narrow enough; None beyond `MOST`."""
     more_replicates: int | None
     """Further replicates of every instance instead; None where no number of them would do, or where it is not known."""
+    more_range: tuple[int | None, int | None]
+    """Further instances at the 10th and at the 90th percentile of the variance; None beyond `MOST`."""
 
 
 def size(
@@ -71,7 +81,22 @@ def size(
         half_width=half_width(variance, n, lost),
         more_instances=_more_instances(variance, n, lost, wanted),
         more_replicates=None if within is None else _more_replicates(between, within, n, r, lost, wanted),
+        more_range=_range(groups, variance, n, lost, wanted),
     )
+
+
+def _range(
+    groups: Sequence[Sequence[float]], variance: float, n: int, lost: int, wanted: float
+) -> tuple[int | None, int | None]:
+    """Further instances for the least and the greatest variance that is likely (80 %), given the one that was seen."""
+    from scipy.special import chdtri
+
+    if variance == 0:
+        return (0, 0)
+    free = known_freedom([[value - math.fsum(one) / len(one) for value in one] for one in groups])
+    # chdtri takes the chance of more: the upper tail of chi-squared.
+    low, high = (variance * free / float(chdtri(free, tail)) for tail in ((1 - ASSURED), ASSURED))
+    return _more_instances(low, n, lost, wanted), _more_instances(high, n, lost, wanted)
 
 
 def half_width(variance: float, n: int, lost: int = 1) -> float:
@@ -130,12 +155,16 @@ def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
             Column(key="between", title="Between", kind="score", unit="standard deviation, points"),
             Column(key="within", title="Within", kind="score", unit="standard deviation, points"),
             Column(key="more_instances", title="More instances", kind="count"),
+            Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
+            Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
             Column(key="more_replicates", title="or replicates", kind="count", unit="further ones an instance"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             f"half width {100 * wanted:g} points of Student's 95 % interval of the mean, at the spread seen so far",
+            "more instances: reaches the width in about half of the cases, since the spread is itself an estimate; "
+            "from, to: its 10th and 90th percentile; the upper end reaches it in about nine of ten",
             "between instances and within one (between its replicates); no number of replicates where the first alone "
             "is too wide",
         ),
@@ -143,7 +172,7 @@ def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
             queries.place(cells),
             (queries.mean("score", "score"), queries.derived("instances", "count(*)")),
             methods={
-                "half_width, between, within, more_instances, more_replicates": (
+                "half_width, between, within, more_instances, more_low, more_high, more_replicates": (
                     "evalkit.report.sizes.size over "
                     "select agent, suite, instance, stratum, score from episodes where used"
                 )
@@ -161,5 +190,7 @@ def _figures(found: Size | None, instances: int) -> dict[str, Any]:
         "between": 100 * found.between,
         "within": None if found.within is None else 100 * found.within,
         "more_instances": found.more_instances,
+        "more_low": found.more_range[0],
+        "more_high": found.more_range[1],
         "more_replicates": found.more_replicates,
     }

@@ -71,7 +71,11 @@ def test_two_agents_of_a_run_are_compared_where_both_played(one_run: Side) -> No
     assert (details["only_first"], details["only_second"]) == (0, 8)
     main = found.tables[0]
     tests = [one["p"] for one in main.rows if one["p"] is not None]
-    assert solved["p_holm"] == pytest.approx(len(tests) * 2 / 256)
+    # The score's test is a family of its own, the other measures' another.
+    assert solved["p_holm"] == pytest.approx((len(tests) - 1) * 2 / 256)
+    score = row(found, "compare", "Score")
+    assert (score["p_holm"], score["verdict"], score["better"]) == (score["p"], "B better", "higher")
+    assert (solved["verdict"], row(found, "compare_details", "Solved")["least_p"]) == (None, 2 / 256)
     assert f"of {len(tests)} tests" in main.notes[0]
 
 
@@ -131,4 +135,74 @@ def test_an_agent_with_itself_differs_in_nothing(the_report: Report) -> None:
     found = compare(whole, whole, [("good", "good"), ("poor", "poor"), ("late", "late")])
     assert {one["difference"] for one in found.tables[0].rows} == {0.0}
     assert {one["p"] for one in found.tables[0].rows} == {None}
+    assert {one["verdict"] for one in found.tables[0].rows if one["measure"] == "Score"} == {
+        "no difference met",
+        "undecided",
+    }
     assert found.tables[0].notes[0].startswith("0 of 0 tests")
+
+
+def test_four_pairs_cannot_be_sure_and_the_table_says_so() -> None:
+    manifest = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", SECRETS[:4])])
+    whole = side("x", manifest, [*played(manifest, "a", []), *played(manifest, "b", range(4))])
+    found = compare(narrowed(whole, "a"), narrowed(whole, "b"), [("a", "b")])
+    score = row(found, "compare", "Score")
+    assert (score["p"], score["verdict"]) == (0.125, "too few pairs")
+    assert row(found, "compare_details", "Score")["least_p"] == 0.125
+    assert any("p cannot go below 0.125" in note for note in found.tables[0].notes)
+
+
+def test_suites_are_told_one_by_one_and_all_together() -> None:
+    suites = [a_suite("s", SECRETS), a_suite("t", SECRETS), a_suite("u", SECRETS[:4])]
+    manifest = a_manifest([an_agent("a"), an_agent("b")], suites)
+    log = [
+        line
+        for suite, solved in (("s", range(8)), ("t", []), ("u", range(4)))
+        for agent, mine in (("a", []), ("b", solved))
+        for i, one in enumerate(manifest.suites[suite].instances)
+        for line in rows(
+            manifest,
+            agent,
+            suite,
+            one.id,
+            0,
+            search(one.line["value"]) if i in mine else fumble(one.line["value"]),
+        )
+    ]
+    whole = side("x", manifest, log)
+    found = compare(narrowed(whole, "a"), narrowed(whole, "b"), [("a", "b")])
+    said = {one["suite"]: one["verdict"] for one in found.tables[0].rows if one["measure"] == "Score"}
+    assert said == {"s": "B better", "t": "no difference met", "u": "too few pairs"}
+    (together,) = found.overall
+    assert together.counts == {"B better": 1, "no difference met": 1, "too few pairs": 1}
+    scores = [one for one in found.tables[0].rows if one["measure"] == "Score"]
+    assert together.difference is not None
+    assert 100 * together.difference.mean == pytest.approx(sum(one["difference"] for one in scores) / 3)
+    assert together.p is not None
+    assert together.p < 0.05
+    assert together.words in found.tables[0].notes
+    assert orjson.loads(orjson.dumps(found.to_json()))["overall"][0]["verdicts"] == together.counts
+
+
+def test_a_partial_side_is_judged_by_what_holds_at_every_look(one_run: Side) -> None:
+    manifest = a_manifest([an_agent("a")], [a_suite("s", SECRETS)])
+    # Of the sixth instance nothing has ended.
+    log = [line for line in played(manifest, "a", range(8)) if line.instance != "i5"]
+    found = compare(one_run, side("tuesday", manifest, log), [("a", "a")])
+    solved, details = row(found, "compare", "Solved"), row(found, "compare_details", "Solved")
+    assert (solved["pairs"], solved["difference"]) == (5, 100.0)
+    assert (solved["kind"], details["test"]) == ("betting", "betting")
+    assert solved["p"] > 0.05
+    low, high = solved["interval"]
+    assert low < 50
+    assert high == 100.0
+    score = row(found, "compare", "Score")
+    assert (score["verdict"], score["interval"]) == ("undecided", None)
+    assert any("hold at every look" in note for note in found.tables[0].notes)
+
+
+def test_one_side_with_more_replicates_says_so(one_run: Side) -> None:
+    manifest = a_manifest([an_agent("a")], [a_suite("s", SECRETS)], replicates=3)
+    found = compare(one_run, side("tuesday", manifest, played(manifest, "a", [0, 1], replicates=3)), [("a", "a")])
+    assert row(found, "compare_details", "Solved")["test"] == "drawn labels"
+    assert any("one side has more replicates" in note for note in found.tables[0].notes)

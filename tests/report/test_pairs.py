@@ -1,9 +1,11 @@
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from evalkit.report.contrasts import NO_DIFFERENCE
-from evalkit.report.pairs import LEAST_DRAWS, change, holm, pair, sign_flips
+from evalkit.report.pairs import LEAST_DRAWS, Pairs, change, holm, least_p, pair, relabelled, sign_flips
 
 PLACE = ("suite", "a", "b")
 
@@ -43,6 +45,60 @@ def test_few_pairs_try_all_signs() -> None:
     assert (found.p, exact) == (2 / 16, True)
     found, exact = sign_flips([0.0] * 30, place=PLACE)
     assert (found.p, found.why, exact) == (None, NO_DIFFERENCE, False)
+
+
+def several(values: np.ndarray) -> dict[str, list[float]]:
+    return {f"i{i:03}": [float(one) for one in row] for i, row in enumerate(values)}
+
+
+def like_agents(draws: np.random.Generator, p: float, n: int, first: int, second: int) -> Pairs:
+    """One agent on both sides, with unequal replicates."""
+    return pair(*(several((draws.random((n, r)) < p) * 1.0) for r in (first, second)))
+
+
+@pytest.mark.parametrize(("p", "n", "replicates"), [(0.9, 12, (10, 1)), (0.95, 36, (1, 5)), (0.5, 6, (4, 2))])
+def test_more_replicates_on_one_side_make_no_difference(p: float, n: int, replicates: tuple[int, int]) -> None:
+    draws = np.random.Generator(np.random.Philox(21))
+    wrong = held = 0
+    for _ in range(studies := 300):
+        found = change(like_agents(draws, p, n, *replicates), place=PLACE, width=1.0)
+        wrong += found.test.p is not None and found.test.p <= 0.05
+        assert found.difference.interval is not None
+        held += found.difference.interval.low <= 0 <= found.difference.interval.high
+    # Three standard errors of 300 studies are 3.8 points.
+    assert wrong / studies <= 0.05 + 0.038
+    assert held / studies >= 0.95 - 0.038
+
+
+def test_dealing_replicates_anew_is_the_definition() -> None:
+    first, second = [[0.0, 1.0], [0.3, 0.4]], [[1.0], [0.9]]
+    pairs = pair(several(np.array(first)), several(np.array(second)))
+    seen = abs(sum(pairs.differences.values()))
+    every = [
+        abs(
+            sum(
+                whole[k] - (sum(whole) - whole[k]) / 2
+                for whole, k in zip([a + b for a, b in zip(first, second, strict=True)], chosen, strict=True)
+            )
+        )
+        for chosen in itertools.product(range(3), repeat=2)
+    ]
+    want = sum(one >= seen - 1e-9 for one in every) / len(every)
+    found = relabelled(pairs, place=PLACE)
+    assert found.p == pytest.approx(want, abs=0.02)
+    assert relabelled(pairs, place=PLACE) == found
+    assert least_p(pairs) == pytest.approx(1 / 9)
+    same = pair(several(np.full((4, 2), 0.5)), several(np.full((4, 1), 0.5)))
+    assert relabelled(same, place=PLACE).why == NO_DIFFERENCE
+
+
+def test_more_replicates_on_one_side_still_show_a_difference() -> None:
+    draws = np.random.Generator(np.random.Philox(22))
+    found = 0
+    for _ in range(40):
+        pairs = pair(*(several((draws.random((30, r)) < p) * 1.0) for r, p in ((8, 0.9), (2, 0.5))))
+        found += change(pairs, place=PLACE, width=1.0).test.p <= 0.05
+    assert found >= 38
 
 
 def test_mcnemars_test_is_that_of_the_discordant_pairs() -> None:

@@ -50,10 +50,38 @@ def test_replicates_alone_do_not_make_up_for_few_instances() -> None:
 def test_what_is_narrow_enough_takes_nothing() -> None:
     found = size(nested(100, 2, 0.1, 0.1), 0.2)
     assert found is not None
-    assert (found.more_instances, found.more_replicates) == (0, 0)
+    assert (found.more_instances, found.more_replicates, found.more_range) == (0, 0, (0, 0))
     once = size({str(i): [i / 10] for i in range(10)}, 0.1)
     assert once is not None
     assert (once.within, once.more_replicates) == (None, None)
+
+
+def test_a_plan_has_the_range_that_its_pilot_leaves_open() -> None:
+    draws = np.random.Generator(np.random.Philox(31))
+    sigma, wanted = 0.15, 0.03
+    need = next(n for n in range(6, 1000) if half_width(sigma**2, n) <= wanted)
+    inside = assured = middle = 0
+    for _ in range(studies := 400):
+        found = size({str(i): [value] for i, value in enumerate(draws.normal(0.5, sigma, 10).tolist())}, wanted)
+        assert found is not None
+        low, high = found.more_range
+        assert low is not None
+        assert high is not None
+        assert found.more_instances is not None
+        assert low <= found.more_instances <= high
+        inside += 10 + low <= need <= 10 + high
+        assured += need <= 10 + high
+        middle += need <= 10 + found.more_instances
+    # Four standard errors of 400 studies are 8 points.
+    assert abs(inside / studies - 0.8) <= 0.08
+    assert abs(assured / studies - 0.9) <= 0.06
+    assert 0.3 < middle / studies < 0.6
+
+
+def test_instances_that_agree_in_their_means_alone_take_no_more() -> None:
+    found = size({name: [0.0, 1.0] for name in "abcd"}, 0.05)
+    assert found is not None
+    assert (found.more_instances, found.more_range) == (0, (0, 0))
 
 
 def test_strata_take_their_spread_out() -> None:
