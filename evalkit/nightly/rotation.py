@@ -2,8 +2,9 @@
 
 A night whose money or time does not cover all instances leaves the last ones of its order owed. The next night begins
 with these, then takes the others in the order in which they were measured last, so that every instance has its turn.
-Suites keep their stratified order among instances of equal age, so what a night covers stays a balanced sample. All
-agents share the order, and all instances still get replicate r before any gets r+1: agents stay paired.
+Instances of equal age come in the sweep's order (strata interleaved, a random order within each), so what a night
+covers stays a balanced sample, and a random one. All agents share the order, and all instances still get replicate r
+before any gets r+1: agents stay paired.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from evalkit.report.history import NightRecord, cell_key
-from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestInstance, ManifestOrder, ManifestSuite
 
 NEVER = -1
 
@@ -20,13 +21,13 @@ Seen = Mapping[tuple[str, str, str, int], int]
 
 
 def rotated(manifest: Manifest, history: Sequence[NightRecord]) -> Manifest:
-    """The manifest with each suite's instances in tonight's order. `history`: the nights before, oldest first."""
+    """The manifest with each suite's instances listed in tonight's order. `history`: nights before, oldest first."""
     seen = _last_seen(manifest, history)
     suites = {
         name: msgspec.structs.replace(suite, instances=tuple(_ordered(manifest, suite, seen)))
         for name, suite in manifest.suites.items()
     }
-    return msgspec.structs.replace(manifest, suites=suites)
+    return msgspec.structs.replace(manifest, suites=suites, order=ManifestOrder())
 
 
 def _ordered(manifest: Manifest, suite: ManifestSuite, seen: Seen) -> list[ManifestInstance]:
@@ -40,7 +41,7 @@ def _ordered(manifest: Manifest, suite: ManifestSuite, seen: Seen) -> list[Manif
             for replicate in range(manifest.replicates)
         )
 
-    return sorted(suite.instances, key=lambda one: age(one.digest))
+    return sorted(manifest.admitted(suite), key=lambda one: age(one.digest))
 
 
 def _last_seen(manifest: Manifest, history: Sequence[NightRecord]) -> Seen:

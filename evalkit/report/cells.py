@@ -74,7 +74,7 @@ def cells(
     `voids`: the run's void episodes by id (`store/void.py`). One that has ended is left out as if it were not planned.
 
     Chosen: the prefix is taken within each suite. An agent's admission order, restricted to a suite, is the same
-    whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's stratified
+    whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's
     order); so a suite that joins a finished run does not take the finished ones' results away.
     """
     known: dict[tuple[str, str], dict[tuple[int, str], EpisodeResult]] = {}
@@ -137,5 +137,5 @@ def _cell(
 
 def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, str]]:
     for replicate in range(manifest.replicates):
-        for one in suite.instances:
+        for one in manifest.admitted(suite):
             yield replicate, one.id

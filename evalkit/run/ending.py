@@ -128,11 +128,12 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
 def _example(session: Session) -> str:
     """An episode that is worth a look, as `show` takes it."""
     choice = session.options.choice
-    for suite in filter(choice.takes_suite, session.resolved.manifest.suites.values()):
-        for agent in session.resolved.manifest.agents.values():
+    manifest = session.resolved.manifest
+    for suite in filter(choice.takes_suite, manifest.suites.values()):
+        for agent in manifest.agents.values():
             if choice.agents and agent.name not in choice.agents:
                 continue
-            return f"{agent.name}:{suite.name}:{suite.instances[0].id}:0"
+            return f"{agent.name}:{suite.name}:{next(manifest.admitted(suite)).id}:0"
     return ""
 
 

@@ -250,15 +250,15 @@ async def make_priors(
                 groups.setdefault((*key, cell.sampling.max_tokens), []).append((agent, suite, cell))
     found = list[Prior]()
     for members in groups.values():
-        samples = await _samples(members[0], manifest.replicates, max(LEAST_STEPS, STEPS // len(groups)))
+        samples = await _samples(manifest, members[0], max(LEAST_STEPS, STEPS // len(groups)))
         found += [_prior(agent, suite, samples) for agent, suite, _ in members]
     return found
 
 
-async def _samples(member: tuple[ManifestAgent, ManifestSuite, Cell], replicates: int, steps: int) -> list[Sample]:
+async def _samples(manifest: Manifest, member: tuple[ManifestAgent, ManifestSuite, Cell], steps: int) -> list[Sample]:
     agent, suite, cell = member
     stand_in, found = stand_in_of(agent, suite.environment), list[Sample]()
-    for episode in admitted(cell, suite, replicates):
+    for episode in admitted(manifest, cell, suite):
         found.append(await play_sample(episode, stand_in, PLAIN, steps))
         steps -= found[-1].requests
         if steps <= 0 or len(found) == MOST_EPISODES:
@@ -329,7 +329,7 @@ def learn_all(forecast: Forecast, manifest: Manifest, held: Mapping[str, Held]) 
             cell = cell_of.get((agent.name, suite.environment))
             if cell is None:
                 continue
-            for episode in admitted(cell, suite, manifest.replicates):
+            for episode in admitted(manifest, cell, suite):
                 one = held.get(episode.id)
                 if one is not None and one.ending:
                     forecast.learn(agent.name, suite.name, cost=one.cost, requests=one.steps)

@@ -20,13 +20,22 @@ from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
 from evalkit.run.distinct import shared
 from evalkit.run.expressible import Offer, check_offer, check_words, marks_of, offer_of
-from evalkit.run.keeping import kept
+from evalkit.run.keeping import extended_order, kept
+from evalkit.seeds import derive
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, Sweep
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import expand, suite_digest
-from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestInstance, ManifestPack, ManifestSuite
+from evalkit.store.manifest import (
+    FORMAT,
+    Manifest,
+    ManifestAgent,
+    ManifestInstance,
+    ManifestOrder,
+    ManifestPack,
+    ManifestSuite,
+)
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -72,6 +81,7 @@ def resolve(sweep: Sweep) -> Resolved:
         agents=agents,
         suites=suites,
         packs=packs,
+        order=ManifestOrder(key=derive("admission order", sweep.name)),
     )
     twice = list(islice(shared(manifest), MOST_SHARED))
     if twice:
@@ -273,6 +283,7 @@ def united(old: Manifest, new: Manifest) -> Manifest:
         agents=agents,
         suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
         packs={**new.packs, **old.packs},
+        order=extended_order(old, new),
     )
 
 

@@ -1,9 +1,11 @@
-"""What a run keeps of its own when a spec extends it: the wording of its prompt packs.
+"""What a run keeps of its own when a spec extends it: the wording of its prompt packs, and the order of its episodes.
 
 The wording of a pack that evalkit ships may change with an upgrade. A run began with one wording, and all its agents
 are compared in it: so within a run the name of a shipped pack stands for the texts that the run has frozen, for agents
 that join it too. Where it has none (an environment that nobody has played in it), today's texts join and are frozen.
 What a user changes in a pack of their own is another matter: that is a conflict, and `freeze.py` says so.
+
+Its suites stay as they are listed, its key of permutations stays, and what joins comes after what it was to hold.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.spec.identity import variant
 from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, pack_names, read_pack, texts_digest
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestPack
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
 
 def kept(old: Manifest, new: Manifest) -> Manifest:
-    """What a spec asks for now, `new`, in the words that the run has frozen. Conflicts stay in it, to be found."""
+    """What a spec asks for now, `new`, in the words and the order that the run has frozen. Conflicts stay in it, to be
+    found."""
     import msgspec
 
     words = _Words(old)
@@ -36,7 +39,27 @@ def kept(old: Manifest, new: Manifest) -> Manifest:
         agents[name] = msgspec.structs.replace(
             agent, packs=chosen, pack=was.pack if was is not None and stays else agent.pack
         )
-    return msgspec.structs.replace(new, agents=agents, packs=packs)
+    suites = {
+        name: old.suites[name] if name in old.suites and _as_it_was(old.suites[name], suite) else suite
+        for name, suite in new.suites.items()
+    }
+    return msgspec.structs.replace(new, agents=agents, packs=packs, suites=suites, order=extended_order(old, new))
+
+
+def _as_it_was(was: ManifestSuite, now: ManifestSuite) -> bool:
+    return (was.digest, was.environment_version) == (now.digest, now.environment_version)
+
+
+def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:
+    """The order of the two together: the old one's, and behind it what the new one adds."""
+    import msgspec
+
+    grown = (
+        new.agents.keys() - old.agents.keys()
+        or new.suites.keys() - old.suites.keys()
+        or new.replicates > old.replicates
+    )
+    return msgspec.structs.replace(old.order, before=(*old.order.before, old.extent)) if grown else old.order
 
 
 def _is_the_same(old: Manifest, was: ManifestAgent, new: Manifest, now: ManifestAgent, environment: str) -> bool:

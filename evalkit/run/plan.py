@@ -20,7 +20,7 @@ from evalkit.run.resume import Held
 from evalkit.run.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
 from evalkit.run.universe import Cell, Choice, cells
 from evalkit.spec.model import Limits
-from evalkit.store.manifest import ManifestAgent, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.table import DIALECTS
 
 ASSUMED_REPLY_S = 2.0
@@ -73,8 +73,8 @@ async def plan_sweep(resolved: Resolved, choice: Choice, *, seconds: float, know
         share = seconds / (len(pairs) - number)
         began = time.process_time()
         cell = cell_of[agent.name, suite.environment]
-        owed = _owed(cell, suite, manifest.replicates, known.held)
-        samples = await _play(cell, suite, manifest.replicates, _till(resolved, agent), share)
+        owed = _owed(manifest, cell, suite, known.held)
+        samples = await _play(manifest, cell, suite, _till(resolved, agent), share)
         plans.append(_plan_cell(agent, suite, owed, samples, known.basis, _context(resolved, agent)))
         seconds = max(0.0, seconds - (time.process_time() - began))
     named = {agent.lane: known.basis.reply_s(agent) for agent in agents}
@@ -93,19 +93,19 @@ async def plan_sweep(resolved: Resolved, choice: Choice, *, seconds: float, know
     )
 
 
-def _owed(cell: Cell, suite: ManifestSuite, replicates: int, held: Mapping[str, Held]) -> _Owed:
-    total = len(suite.instances) * replicates
+def _owed(manifest: Manifest, cell: Cell, suite: ManifestSuite, held: Mapping[str, Held]) -> _Owed:
+    total = len(suite.instances) * manifest.replicates
     if not held:
         return _Owed(0, total, ())
-    known = [held[one.id] for one in admitted(cell, suite, replicates) if one.id in held]
+    known = [held[one.id] for one in admitted(manifest, cell, suite) if one.id in held]
     begun = tuple(one for one in known if not one.ending)
     return _Owed(len(known) - len(begun), total - len(known), begun)
 
 
-async def _play(cell: Cell, suite: ManifestSuite, replicates: int, till: Till, seconds: float) -> list[Sample]:
+async def _play(manifest: Manifest, cell: Cell, suite: ManifestSuite, till: Till, seconds: float) -> list[Sample]:
     stand_in = stand_in_of(cell.agent, suite.environment)
     until, found = time.process_time() + seconds, list[Sample]()
-    for episode in admitted(cell, suite, replicates):
+    for episode in admitted(manifest, cell, suite):
         found.append(await play_sample(episode, stand_in, till))
         if time.process_time() >= until:
             break

@@ -19,7 +19,7 @@ from evalkit.run.episode import Seat, Stop, Table, play
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
 from evalkit.spec.identity import episode_id
-from evalkit.store.manifest import ManifestAgent, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.record import StepRecord
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
@@ -86,10 +86,10 @@ def price_of(agent: ManifestAgent) -> Price:
     return FREE if agent.price is None else Price(**agent.price)
 
 
-def admitted(cell: Cell, suite: ManifestSuite, replicates: int) -> Iterator[Episode]:
+def admitted(manifest: Manifest, cell: Cell, suite: ManifestSuite) -> Iterator[Episode]:
     """The episodes of one agent on one suite, in admission order, lazily."""
-    for replicate in range(replicates):
-        for target in suite.instances:
+    for replicate in range(manifest.replicates):
+        for target in manifest.admitted(suite):
             name = episode_id(cell.key, target.digest, replicate)
             yield Episode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
 

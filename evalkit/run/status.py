@@ -173,7 +173,7 @@ def _held(manifest: Manifest, holdings: Holdings) -> dict[tuple[str, str], list[
         for agent in manifest.agents.values():
             cell = cell_of.get((agent.name, suite.environment))
             if cell is not None:
-                ids = (one.id for one in admitted(cell, suite, manifest.replicates)) if holdings.episodes else ()
+                ids = (one.id for one in admitted(manifest, cell, suite)) if holdings.episodes else ()
                 found[agent.name, suite.name] = [holdings.episodes[one] for one in ids if one in holdings.episodes]
     return found
 

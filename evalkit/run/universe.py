@@ -1,19 +1,27 @@
 """All episodes of a manifest, lazily and in admission order.
 
 Within a lane: all instances get replicate r before any gets r+1; suites and strata are interleaved, so that any prefix
-is a balanced sample; agents that share the lane all play an instance before the next one begins.
+is a balanced sample, and within a stratum instances come in a random order that the manifest's key fixes, so that a
+prefix is a random one; agents that share the lane all play an instance before the next one begins. What a run was
+extended by comes after what it was to hold before, so nothing loses its place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import merge
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from evalkit.dialogue import Sampling
 from evalkit.env.environment import Environment, Kit
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestInstance, ManifestSuite
+
+KEPT = 10_000
+"""Places that are worked out once for all replicates; more are worked out anew for each, so that no list is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +87,16 @@ def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:
     return found
 
 
-def placed(suites: Sequence[ManifestSuite]) -> list[tuple[ManifestSuite, ManifestInstance]]:
-    """All instances of all suites, suites interleaved in proportion to their sizes."""
-    order = [
-        ((i + 0.5) / len(suite.instances), s, i) for s, suite in enumerate(suites) for i in range(len(suite.instances))
-    ]
-    return [(suites[s], suites[s].instances[i]) for _, s, i in sorted(order)]
+def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tuple[ManifestSuite, ManifestInstance]]:
+    """All instances of these suites, suites interleaved in proportion to their sizes; lazily."""
+    for _, s, target in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
+        yield suites[s], target
+
+
+def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, ManifestInstance]]:
+    """(how far in the suite, the suite's number, instance)."""
+    for i, target in enumerate(manifest.admitted(suite)):
+        yield (i + 0.5) / len(suite.instances), s, target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,17 +124,47 @@ def lanes(manifest: Manifest, choice: Choice) -> dict[str, list[ManifestAgent]]:
 
 def episodes(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[Episode]:
     """The episodes of the given agents in admission order, lazily."""
-    cell = cells(manifest)
-    places = placed([suite for suite in manifest.suites.values() if choice.takes_suite(suite)])
-    for replicate in range(manifest.replicates):
-        for suite, target in places:
-            for agent in agents:
-                mine = cell.get((agent.name, suite.environment))
-                if mine is not None:
+    for block in _blocks(manifest, agents, choice):
+        suites = [manifest.suites[name] for name in block.players]
+        few = sum(len(suite.instances) for suite in suites) <= KEPT
+        places = list(placed(manifest, suites)) if few else []
+        for replicate in block.replicates:
+            for suite, target in places or placed(manifest, suites):
+                for cell in block.players[suite.name]:
                     yield Episode(
-                        id=episode_id(mine.key, target.digest, replicate),
-                        cell=mine,
+                        id=episode_id(cell.key, target.digest, replicate),
+                        cell=cell,
                         suite=suite,
                         target=target,
                         replicate=replicate,
                     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Replicates that the same agents play of the same suites, one after the other."""
+
+    replicates: range
+    players: Mapping[str, Sequence[Cell]]
+    """By suite, in the manifest's order."""
+
+
+def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_Block]:
+    """A run as it began, then what each extension has added."""
+    found = cells(manifest)
+    pairs = [
+        (suite.name, agent.name, found[agent.name, suite.environment])
+        for suite in manifest.suites.values()
+        for agent in agents
+        if choice.takes_suite(suite) and (agent.name, suite.environment) in found
+    ]
+    earlier: list[ManifestExtent] = []
+    for extent in (*manifest.order.before, manifest.extent):
+        last = min(extent.replicates, manifest.replicates)
+        for first, end in pairwise(sorted({0, last, *(min(one.replicates, last) for one in earlier)})):
+            players: dict[str, list[Cell]] = {}
+            for suite, agent, cell in pairs:
+                if extent.holds(agent, suite, first) and not any(one.holds(agent, suite, first) for one in earlier):
+                    players.setdefault(suite, []).append(cell)
+            yield _Block(replicates=range(first, end), players=players)
+        earlier.append(extent)

@@ -4,7 +4,7 @@ It holds everything that replay needs beside the log itself (instances, prompt p
 verified and reported when the suites and packs it was started from have changed or gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from evalkit.env.environment import Kit, Pack
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.seeds import Permutation
 from evalkit.store.disk import make_directories, write_durably
 
 FILE = "run.json"
@@ -84,6 +85,28 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     price_source: str = ""
 
 
+class ManifestExtent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was to hold before it was extended: these agents on these suites."""
+
+    agents: tuple[str, ...]
+    suites: tuple[str, ...]
+    replicates: int
+
+    def holds(self, agent: str, suite: str, replicate: int) -> bool:
+        """Whether an episode was part of it."""
+        return replicate < self.replicates and agent in self.agents and suite in self.suites
+
+
+class ManifestOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """The order in which episodes are admitted (`run/universe.py`), frozen when the run began."""
+
+    key: int | None = None
+    """Of the permutations within strata; None: instances come as they are listed, as in runs that began without a
+    key, and in nights, whose lists are in the night's order."""
+    before: tuple[ManifestExtent, ...] = ()
+    """The run before each extension, oldest first: what joins comes after what was frozen."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The run."""
 
@@ -96,6 +119,31 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     suites: Mapping[str, ManifestSuite]
     packs: Mapping[str, ManifestPack]
     """By digest."""
+    order: ManifestOrder = ManifestOrder()
+
+    @property
+    def extent(self) -> ManifestExtent:
+        """All that the run is to hold."""
+        return ManifestExtent(agents=tuple(self.agents), suites=tuple(self.suites), replicates=self.replicates)
+
+    def admitted(self, suite: ManifestSuite) -> Iterator[ManifestInstance]:
+        """A suite's instances in the order of admission, lazily.
+
+        Each stratum keeps its places in the suite's list, so that strata stay interleaved; within a stratum the
+        instances are permuted by the key.
+        """
+        if self.order.key is None:
+            yield from suite.instances
+            return
+        members: dict[str, list[ManifestInstance]] = {}
+        for one in suite.instances:
+            members.setdefault(one.stratum, []).append(one)
+        orders = {name: Permutation(len(held), self.order.key, name) for name, held in members.items()}
+        taken = dict.fromkeys(members, 0)
+        for one in suite.instances:
+            place = taken[one.stratum]
+            taken[one.stratum] += 1
+            yield members[one.stratum][orders[one.stratum].at(place)]
 
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it."""

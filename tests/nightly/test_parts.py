@@ -1,5 +1,6 @@
 """The parts of nights: dates, the order of instances, the journal, the history's file, lines of bars."""
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from evalkit.nightly.rotation import rotated
 from evalkit.report.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
 from evalkit.report.trends import bars, changes
 from evalkit.run.freeze import Resolved
-from tests.run.sweeps import resolved
+from evalkit.store.manifest import ManifestOrder
+from tests.run.sweeps import TWO_POLICIES, resolved
 
 HOUR = 3600.0
 
@@ -82,8 +84,8 @@ def record(night: str, *cells: CellNight) -> NightRecord:
 class Sweep:
     """A sweep of two agents on four instances, two replicates each, and its nights."""
 
-    def __init__(self, tmp_path: Path) -> None:
-        self.resolved: Resolved = resolved(tmp_path)
+    def __init__(self, tmp_path: Path, text: str = TWO_POLICIES) -> None:
+        self.resolved: Resolved = resolved(tmp_path, text)
         (self.suite,) = self.resolved.manifest.suites.values()
         self.digests = [one.digest for one in self.suite.instances]
 
@@ -126,6 +128,25 @@ def test_one_agents_owed_episode_or_one_owed_replicate_puts_its_instance_first(t
     assert sweep.order(sweep.night("1", knuth=whole, random={0: 2, 1: 2, 3: 2})) == [2, 0, 1, 3]
     assert sweep.order(sweep.night("1", knuth=whole, random={**whole, 3: 1})) == [3, 0, 1, 2]
     assert sweep.order(sweep.night("1", knuth={**whole, 1: 0}, random={**whole, 2: 1})) == [1, 2, 0, 3]
+
+
+def test_instances_of_equal_age_come_in_the_sweeps_order_and_no_others_change_places(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, TWO_POLICIES.replace('instances = ["seed-0", "seed-3", "seed-6", "seed-9"]\n', ""))
+    manifest = sweep.resolved.manifest
+    frozen = [sweep.digests.index(one.digest) for one in manifest.admitted(sweep.suite)]
+    assert frozen != sorted(frozen) == list(range(12))
+    assert sweep.order() == frozen
+    measured = frozen[:7]
+    night = sweep.night("1", knuth=dict.fromkeys(measured, 2), random=dict.fromkeys(measured, 2))
+    assert sweep.order(night) == frozen[7:] + measured
+    # The night lists its order: nobody permutes it again.
+    listed = rotated(manifest, [night])
+    (suite,) = listed.suites.values()
+    assert list(listed.admitted(suite)) == list(suite.instances)
+    # A manifest without a key is rotated as it is listed.
+    old = msgspec.structs.replace(manifest, order=ManifestOrder())
+    sweep.resolved = dataclasses.replace(sweep.resolved, manifest=old)
+    assert sweep.order(night) == [one for one in range(12) if one not in measured] + sorted(measured)
 
 
 def test_another_agent_of_that_name_has_measured_nothing(tmp_path: Path) -> None:

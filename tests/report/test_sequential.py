@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,6 +15,9 @@ from evalkit.report.sequential import (
     sequential_p,
     wealth,
 )
+from evalkit.seeds import derive
+from evalkit.store.manifest import ManifestOrder
+from tests.playing import a_manifest, a_suite, an_agent
 
 STUDIES, LOOKS = 1500, 400
 
@@ -174,3 +178,20 @@ def test_there_is_no_such_interval_where_scores_can_be_below_0(the_report: Repor
 
 def _fields(suite) -> dict:
     return {name: getattr(suite, name) for name in suite.__struct_fields__}
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_suite_sorted_by_difficulty_misleads_nobody_once_its_order_is_random(keyed: bool) -> None:
+    """A suite without strata whose file begins with the easy instances; the score is sure, the order is not."""
+    suite = a_suite("s", range(0, 240, 2))  # all of one stratum
+    scores = {one.id: score for one, score in zip(suite.instances, np.linspace(1, 0, 120), strict=True)}
+    manifest = a_manifest([an_agent("a")], [suite])
+    runs = 400 if keyed else 1
+    values = np.empty((runs, 120))
+    for run in range(runs):
+        key = derive("admission order", f"run-{run}") if keyed else None
+        frozen = msgspec.structs.replace(manifest, order=ManifestOrder(key=key))
+        values[run] = [scores[one.id] for one in frozen.admitted(suite)]
+    missed = (wealth(values, 0.5, up=True) >= 0) | (wealth(values, 0.5, up=False) >= 0)
+    # In the file's order every run is misled.
+    assert missed.any(axis=1).mean() <= 0.05 if keyed else missed.any()

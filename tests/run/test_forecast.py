@@ -192,7 +192,7 @@ def test_the_beginning_of_an_episode_tells_what_the_whole_takes(tmp_path: Path, 
     manifest = resolved(tmp_path, text).manifest
     kind = manifest.suites[suite].environment
     cell = cells(manifest)["mini", kind]
-    episode = next(admitted(cell, manifest.suites[suite], 1))
+    episode = next(admitted(manifest, cell, manifest.suites[suite]))
     stand_in = stand_in_of(manifest.agents["mini"], kind)
     whole = asyncio.run(play_sample(episode, stand_in, PLAIN))
     begun = asyncio.run(play_sample(episode, stand_in, PLAIN, 4 * LEAST_STEPS + 1))

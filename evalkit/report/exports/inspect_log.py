@@ -260,7 +260,12 @@ def _spec(chosen: Chosen, cell: Cell) -> Plain:
         "task_version": suite.environment_version,
         "task_args": dict(suite.axes),
         "task_args_passed": dict(suite.axes),
-        "dataset": {"name": suite.name, "samples": len(names), "sample_ids": names, "shuffled": False},
+        "dataset": {
+            "name": suite.name,
+            "samples": len(names),
+            "sample_ids": names,
+            "shuffled": manifest.order.key is not None,
+        },
         "model": model_name(agent),
         "model_generate_config": {name: sampling[name] for name in _SETTINGS if sampling.get(name) is not None},
         "config": {"epochs": manifest.replicates},
