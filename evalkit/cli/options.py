@@ -270,7 +270,9 @@ def judge(sub: argparse.ArgumentParser) -> None:
 
 def _asked(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--model", metavar="PROVIDER/MODEL", required=True, help="who is asked")
-    sub.add_argument("--budget", metavar="USD", help="hard ceiling of the run, by what providers report (default: none)")
+    sub.add_argument(
+        "--budget", metavar="USD", help="hard ceiling of the run, by what providers report (default: none)"
+    )
 
 
 def conform(sub: argparse.ArgumentParser) -> None:

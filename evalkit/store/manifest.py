@@ -148,8 +148,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it."""
         pack = self.packs[agent.packs[environment]]
-        later = ENVIRONMENTS[environment].later_texts
-        texts = {**later, **pack.texts} if later else pack.texts
+        known = ENVIRONMENTS.get(environment)  # a record that is played without the table has its texts in the pack
+        texts = {**known.later_texts, **pack.texts} if known is not None and known.later_texts else pack.texts
         return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=texts), notes=agent.notes)
 
 

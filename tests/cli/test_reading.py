@@ -18,7 +18,20 @@ PLAN_CELL = {
     *("agent", "suite", "lane", "stand_in", "episodes", "played", "requests", "tokens_in", "tokens_out", "usd"),
     *("longest_chain", "longest_prompt_tokens", "basis", "ended", "context_tokens", "too_long"),
 }
-STATUS = {"version", "run", "name", "episodes", "ended", "started", "owed", "steps", "running", "written_by", "money"}
+STATUS = {
+    "version",
+    "run",
+    "name",
+    "episodes",
+    "ended",
+    "started",
+    "owed",
+    "steps",
+    "running",
+    "written_by",
+    "money",
+    "kept",
+}
 STATUS |= {"to_finish_usd", "seconds_left"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
 STATUS_CELL |= {"predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
