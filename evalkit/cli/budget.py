@@ -81,6 +81,8 @@ def _moment(text: str | None, option: str, default: float) -> float:
 
 def _show(run: Path, *, as_json: bool) -> None:
     from evalkit.run.reconcile import last_budget, read_books
+    from evalkit.store.reader import read_unmetered
+    from evalkit.store.unmetered import together
 
     books = read_books(run)
     accounts, limit = books.accounts.values(), last_budget(run)
@@ -90,6 +92,7 @@ def _show(run: Path, *, as_json: bool) -> None:
             reasons[row.reason] += row.amount
     leases = [row.amount for row in books.ledger if row.kind == "lease"]
     open_sessions = sum(not one.closed for one in accounts)
+    unmetered = together(read_unmetered(run), books.manifest)
     money = {
         "budget": limit,
         "spent": books.spent,
@@ -105,6 +108,7 @@ def _show(run: Path, *, as_json: bool) -> None:
     }
     if as_json:
         pico = {f"{name}_pico_usd": amount for name, amount in money.items()}
+        pico |= unmetered.to_json()
         by_reason = {"charges_by_reason_pico_usd": dict(sorted(reasons.items()))}
         counts = {"leases": len(leases), "sessions": len(accounts), "open_sessions": open_sessions}
         _print_json({"version": 1, "run": str(run), **pico, **by_reason, **counts})
@@ -127,6 +131,8 @@ def _show(run: Path, *, as_json: bool) -> None:
             f"{open_sessions} sessions are open (running, or crashed and not settled) and hold "
             f"{show_usd(money['in_open_leases'] or 0)} in leases."
         )
+    if unmetered.replies:
+        print(unmetered.advice())
     if money["unconfirmed"]:
         print("Crash charges are unconfirmed: `evalkit budget reconcile RUN --usage FILE` releases what was not spent.")
 

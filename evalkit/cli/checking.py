@@ -158,7 +158,12 @@ def _line(case: _Case, finding: "Finding") -> _Line:
     cost = "cost unknown" if finding.cost is None else show_usd(finding.cost)
     if case.provider.simulate is not None:
         cost += " (simulated money)"
-    counted = f"{usage.input} tokens in, {usage.output} out" if usage.input else "tokens not counted"
+    missing = [name for name in ("input", "output") if name in usage.unknown]
+    counted = f"{usage.input} tokens in, {usage.output} out"
+    if missing:
+        what = "usage" if len(missing) > 1 else f"usage of its {missing[0]}"
+        counted = f"came without {what}: a run charges the worst case"
+        cost = cost if finding.cost is None else f"{cost} here"
     text = f"ok in {finding.latency_s:.2f} s: {finding.served or 'no model named'}, {counted}, {cost}"
     return _Line(provider=name, model=model, text=text, failed=False)
 

@@ -59,7 +59,7 @@ def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
 def plain(view: View) -> str:
     """The view in one line, with a line below for each lane that is held up."""
     lines = [f"{_progress(view)}   {_money_line(view)}"]
-    return "\n".join([*lines, *(f"  {line}" for line in _troubles(view.lanes))])
+    return "\n".join([*lines, *(f"  {line}" for line in (*_unmetered(view), *_troubles(view.lanes)))])
 
 
 def render(view: View, width: int, height: int = 50) -> Group:
@@ -67,7 +67,7 @@ def render(view: View, width: int, height: int = 50) -> Group:
 
     Where not all lanes fit, those with troubles and those that owe most are shown, in their order.
     """
-    head = [Text(_money_line(view), style="bold")]
+    head = [*(Text(line, style="yellow") for line in _unmetered(view)), Text(_money_line(view), style="bold")]
     if len(view.lanes) > 1:
         head.insert(0, Text(_progress(view), style="bold"))
     room = max(LANES_LEAST + 1, height - len(head) - 2)
@@ -162,6 +162,12 @@ def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:
     for what, mine in names.items():
         line = visible(f"{WAITS} {what}: {', '.join(mine)}")
         yield line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def _unmetered(view: View) -> Iterator[str]:
+    """The line about replies without usage, where there are any."""
+    if view.unmetered.replies:
+        yield f"{view.unmetered.words()}."
 
 
 def _progress(view: View) -> str:

@@ -111,6 +111,8 @@ def _words(found: Status) -> list[str]:
     if found.crash_charges:
         money.append(f"{show_usd(found.crash_charges)} for what crashes may have left in flight (unconfirmed)")
     lines = [f"{found.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
+    if found.unmetered.replies:
+        lines.append(found.unmetered.advice())
     if ended < planned:
         lines.append(_finish(found))
     return [*lines, *found.kept]

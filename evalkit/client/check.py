@@ -40,7 +40,7 @@ class Finding:
     """The model that answered, in the provider's words."""
     usage: Usage = field(default_factory=Usage)
     cost: PicoUsd | None = None
-    """None: the price, or what was used, is unknown."""
+    """What the usage does not say at its bound; None: the price is unknown."""
 
 
 def most(provider: Provider, model: Model) -> PicoUsd | None:
@@ -62,12 +62,14 @@ async def check(provider: Provider, model: Model, *, url: str = "", within_s: fl
         response = await endpoint.send(_body(provider, model), "check/0/0")
         latency_s = clock() - began
     verdict, reply, _ = dialect.understand(response)
-    return _failed(verdict, provider, model) if reply is None else _answered(reply, latency_s, model)
+    return _failed(verdict, provider, model) if reply is None else _answered(reply, latency_s, provider, model)
 
 
-def _answered(reply: Reply, latency_s: float, model: Model) -> Finding:
-    known = model.price is not None and reply.usage.input > 0
-    cost = model.price.of(reply.usage) if known and model.price is not None else None
+def _answered(reply: Reply, latency_s: float, provider: Provider, model: Model) -> Finding:
+    cost = None
+    if model.price is not None:
+        tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
+        cost = model.price.most(reply.usage, input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
     return Finding(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost)
 
 

@@ -4,7 +4,7 @@ They count everything the log and the ledger hold, also of episodes that no scor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,11 @@ from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
 from evalkit.report.voided import reasons
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import LedgerRecord
+from evalkit.store.record import ANSWERED, LedgerRecord
+from evalkit.store.unmetered import UnmeteredRows, together
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-ANSWERED = "ok"
-"""The last of a step's attempts, where it brought a reply."""
 
 EVERYBODY = "all"
 NOBODY = "(unassigned)"
@@ -105,10 +103,13 @@ def money_table(
     steps: "pa.Table",
     ledger: Iterable[LedgerRecord],
     paid: Mapping[str, int],
+    unmetered: Mapping[str, UnmeteredRows],
 ) -> Table:
-    """By agent: requests, tokens, cost of replies, and charges for attempts that nobody saw the end of.
+    """By agent: requests, tokens, cost of replies, and charges for attempts that nobody saw the end of; where replies
+    came without usage, how many and at what cost.
 
-    `paid`: by agent, the cost of all replies, of those too that a later take supersedes; in pico-dollars.
+    `paid`: by agent, the cost of all replies, of those too that a later take supersedes; in pico-dollars. `unmetered`:
+    of the same replies, those without usage.
     """
     charges = _charges(ledger, manifest)
     agents = [*manifest.agents, *([NOBODY] if charges.known[NOBODY] or charges.crash[NOBODY] else [])]
@@ -119,6 +120,8 @@ def money_table(
         # Of a run that is being written, the rows may have been read after the sums.
         found["cost"] = max(found["cost"], paid.get(agent, 0))
     rows = [_money_row(agent, sums.get(agent, {}), ended.get(agent), charges) for agent in agents]
+    if unmetered:
+        rows = [{**row, **_unmetered(unmetered.get(row["agent"]))} for row in rows]
     if len(rows) > 1:
         rows.append(_all_row(rows, ended))
     unpriced = [agent.name for agent in manifest.agents.values() if agent.price is None]
@@ -135,22 +138,50 @@ def money_table(
             Column(key="cost_per_episode_pico_usd", title="Per episode", kind="usd", unit="1e-12 USD"),
             Column(key="charged_pico_usd", title="Charged", kind="usd", unit="1e-12 USD"),
             Column(key="unconfirmed_pico_usd", title="Unconfirmed", kind="usd", unit="1e-12 USD"),
+            *(_UNMETERED_COLUMNS if unmetered else ()),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             "cost: replies, at the prices frozen when the agent joined; per episode: mean of those that ended",
             "charged: attempts of unknown cost, at their worst; unconfirmed: what crashes may have left unpaid",
+            *(_unmetered_notes(unmetered, manifest)),
             *([f"cost includes {show_usd(replayed)} for replies of episodes played again"] if replayed else []),
             *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
         ),
-        query=_MONEY,
+        query=_MONEY_UNMETERED if unmetered else _MONEY,
     )
+
+
+_UNMETERED_COLUMNS = (
+    Column(key="unmetered", title="No usage", kind="count", unit="replies"),
+    Column(key="unmetered_pico_usd", title="At worst", kind="usd", unit="1e-12 USD"),
+)
+
+
+def _unmetered(found: UnmeteredRows | None) -> dict[str, int]:
+    return {
+        "unmetered": 0 if found is None else found.replies,
+        "unmetered_pico_usd": 0 if found is None else found.cost,
+    }
+
+
+def _unmetered_notes(unmetered: Mapping[str, UnmeteredRows], manifest: Manifest) -> Iterator[str]:
+    words = together(unmetered, manifest).words()
+    if words:
+        yield f"{words}; in the cost, in no usage: replies whose provider did not say what they used"
+    for agent, found in unmetered.items():
+        if found.estimated:
+            yield (
+                f"tokens of {agent}: {found.tokens_in:,} in and {found.tokens_out:,} out are estimated from the text "
+                f"of {found.estimated:,} replies"
+            )
 
 
 _MONEY = """with everybody as (select name as agent from agents union all select '(unassigned)'),
 replies as (
-    select agent, count(*) filter (where regexp_matches(attempts, '(^|,)ok$')) as requests, sum(tokens_in) as tokens_in,
+    select agent, count(*) filter (where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated)$')) as requests,
+        sum(tokens_in) as tokens_in,
         sum(tokens_cached_read) as tokens_cached_read, sum(tokens_out) as tokens_out
     from steps group by agent
 ),
@@ -171,6 +202,21 @@ select if(grouping(everybody.agent) = 1, 'all', everybody.agent) as agent,
 from everybody left join replies using (agent) left join paid using (agent) left join ended using (agent)
     left join moved using (agent)
 group by rollup (everybody.agent)"""
+
+_MONEY_UNMETERED = _MONEY.replace(
+    "ended as (",
+    """unsaid as (
+    select agent, count(*) as n, sum(cost) as cost from log
+    where regexp_matches(attempts, '(^|,)(unmetered|estimated)$') group by agent
+),
+ended as (""",
+).replace(
+    """ as unconfirmed_pico_usd
+from everybody""",
+    """ as unconfirmed_pico_usd,
+    coalesce(sum(unsaid.n), 0) as unmetered, coalesce(sum(unsaid.cost), 0) as unmetered_pico_usd
+from everybody left join unsaid using (agent)""",
+)
 
 
 def _charges(ledger: Iterable[LedgerRecord], manifest: Manifest) -> _Charges:
@@ -281,7 +327,8 @@ _SPEED = """with vain as (
     select agent, sum(n) as failed, map_from_entries(list((word, n) order by n desc, word)) as failures
     from (
         select agent, word, count(*) as n
-        from (select agent, unnest(string_split(attempts, ',')) as word from steps) where word <> 'ok'
+        from (select agent, unnest(string_split(attempts, ',')) as word from steps)
+        where word not in ('ok', 'unmetered', 'estimated')
         group by all
     ) group by agent
 ),
@@ -289,7 +336,7 @@ answered as (
     select agent, count(*) as requests,
         quantile_cont(latency_s, 0.5) as latency_median_s, quantile_cont(latency_s, 0.99) as latency_p99_s,
         quantile_cont(queue_s, 0.5) as queue_median_s, quantile_cont(queue_s, 0.99) as queue_p99_s
-    from steps where regexp_matches(attempts, '(^|,)ok$') group by agent
+    from steps where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated)$') group by agent
 )
 select name as agent, coalesce(requests, 0) as requests, latency_median_s, latency_p99_s, queue_median_s, queue_p99_s,
     coalesce(failed, 0) as failed, failures
@@ -299,7 +346,7 @@ from agents left join answered on answered.agent = name left join vain on vain.a
 def _answered(steps: "pa.Table") -> Any:
     from pyarrow import compute
 
-    return compute.match_substring_regex(steps.column("attempts"), f"(^|,){ANSWERED}$")
+    return compute.match_substring_regex(steps.column("attempts"), f"(^|,)({'|'.join(ANSWERED)})$")
 
 
 def _failures(steps: "pa.Table") -> dict[str, int]:
@@ -307,7 +354,7 @@ def _failures(steps: "pa.Table") -> dict[str, int]:
     counts: Counter[str] = Counter()
     for pair in steps.column("attempts").value_counts().to_pylist():
         for word in pair["values"].split(","):
-            if word != ANSWERED:
+            if word not in ANSWERED:
                 counts[word] += pair["counts"]
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 

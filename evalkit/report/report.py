@@ -18,6 +18,7 @@ from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.store.manifest import Manifest
 from evalkit.store.record import LedgerRecord
+from evalkit.store.unmetered import UnmeteredRows
 from evalkit.store.void import Void, read_voids
 
 if TYPE_CHECKING:
@@ -131,10 +132,19 @@ def report(run: Path, *, judged: Mapping[str, int] | None = None, half_width: fl
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.report.derived import read_run
-    from evalkit.store.reader import read_ledger
+    from evalkit.store.reader import read_ledger, read_unmetered
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
-    found = build_report(manifest, steps, read_ledger(run), results, read_voids(run), paid=_paid(run), judged=judged)
+    found = build_report(
+        manifest,
+        steps,
+        read_ledger(run),
+        results,
+        read_voids(run),
+        paid=_paid(run),
+        unmetered=read_unmetered(run),
+        judged=judged,
+    )
     if half_width is None:
         return found
     return replace(found, tables=(*found.tables, sizes_table(found.cells, half_width)))
@@ -164,18 +174,19 @@ def build_report(
     voids: Mapping[str, Void],
     *,
     paid: Mapping[str, int],
+    unmetered: Mapping[str, UnmeteredRows] | None = None,
     judged: Mapping[str, int] | None = None,
 ) -> Report:
     """The report of a run's rows in effect (with `episodes.COLUMNS` and those of `drift.py`), ledger and results.
 
-    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `judged`:
-    as of `report`.
+    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `unmetered`:
+    by agent, replies without usage among these. `judged`: as of `report`.
     """
     found = cells(manifest, results, voids)
     counting = [one for one in results if one.id not in voids]
     drift = drift_tables(steps, manifest, counting)
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
-    scores, *others = _tables(manifest, found, steps, ledger, paid)
+    scores, *others = _tables(manifest, found, steps, ledger, paid, unmetered or {})
     tables = (replace(scores, notes=(*scores.notes, *flags)), *others, *drift)
     special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))
     return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
@@ -187,12 +198,13 @@ def _tables(
     steps: "pa.Table",
     ledger: Iterable[LedgerRecord],
     paid: Mapping[str, int],
+    unmetered: Mapping[str, UnmeteredRows],
 ) -> tuple[Table, ...]:
     return (
         scores_table(manifest, found),
         behaviour_table(found),
         refusals_table(manifest, found),
         completeness_table(found),
-        money_table(manifest, found, steps, ledger, paid),
+        money_table(manifest, found, steps, ledger, paid, unmetered),
         speed_table(manifest, found, steps),
     )

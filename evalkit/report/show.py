@@ -111,7 +111,7 @@ def replayed(
     `steps` holds the columns that its result is made of, `replay` the rest of the same rows in step order.
     """
     (result,) = episode_results(steps, manifest, environments)
-    numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s"]).to_pylist()
+    numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s", "attempts"]).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
     kit = manifest.kit_of(agent, suite.environment)

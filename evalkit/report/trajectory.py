@@ -14,6 +14,7 @@ from evalkit.money import show_usd
 from evalkit.report.moves import Move
 from evalkit.report.tables import seconds
 from evalkit.report.visible import BOUND, bounded, visible
+from evalkit.store.record import ESTIMATED, UNMETERED
 
 Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
 
@@ -84,11 +85,19 @@ def trajectory_parts(played: Iterable[Move], *, period: int | None = None, most:
 
 
 def _titled(row: Mapping[str, Any]) -> str:
-    tokens = f"{row['tokens_in']:,} tokens in, {row['tokens_out']:,} out"
+    tokens = f"{row['tokens_in']:,} tokens in, {row['tokens_out']:,} out{usage_words([row])}"
     return (
         f"step {row['step']} · period {row['period']}, turn {row['turn']} · {tokens} · {show_usd(row['cost'])} · "
         f"{seconds(row['latency_s'])}"
     )
+
+
+def usage_words(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What is to be said behind the tokens of rows some of which their provider did not count; else empty."""
+    words = {str(row.get("attempts", "")).rpartition(",")[2] for row in rows}
+    if ESTIMATED in words:
+        return " (estimated from the text)"
+    return " (not all stated; cost at worst case)" if UNMETERED in words else ""
 
 
 def _system(move: Move) -> str:

@@ -36,6 +36,7 @@ def outcome_of(session: Session) -> Outcome:
             *_ceiling_words(session),
             *_unfinished_words(unfinished, stop.reason),
             *lane_words,
+            *filter(None, [session.unmetered.advice()]),
             *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
         ),
         episodes=total,
@@ -49,6 +50,7 @@ def outcome_of(session: Session) -> Outcome:
         spent=_spent(session),
         unconfirmed=sum(one.crashed - one.confirmed for one in session.accounts.values()),
         budget=session.resolved.sweep.budget,
+        unmetered=session.unmetered,
         example=_example(session),
     )
 

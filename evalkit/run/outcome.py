@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalkit.store.unmetered import Unmetered
+
 COMPLETE, FAILED, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -35,6 +37,8 @@ class Outcome:
     unconfirmed: int
     """Of it, charges for what crashes may have left in flight."""
     budget: int | None
+    unmetered: Unmetered
+    """Replies whose provider did not say what they used, all calls together."""
     example: str
     """An episode to look at."""
 
@@ -71,4 +75,5 @@ class Outcome:
             "spent_usd": self.spent / 1e12,
             "unconfirmed_usd": self.unconfirmed / 1e12,
             "budget_usd": None if self.budget is None else self.budget / 1e12,
+            **self.unmetered.to_json(),
         }

@@ -14,6 +14,7 @@ from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
 from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
+from evalkit.store.unmetered import UnmeteredRows
 
 
 class Held(Protocol):
@@ -74,6 +75,8 @@ class Holdings:
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
     """The same by the session that wrote them."""
     cost_by_agent: Mapping[str, int] = field(default_factory=dict)
+    unmetered: Mapping[str, UnmeteredRows] = field(default_factory=dict)
+    """By agent, replies without usage."""
     ledger: tuple[LedgerRecord, ...] = ()
 
     def ended(self, episode: Episode) -> bool:
@@ -124,6 +127,7 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdi
         cost=index.totals["cost"],
         cost_by_worker=index.cost_by_worker,
         cost_by_agent=index.cost_by_agent,
+        unmetered=index.unmetered,
         ledger=index.ledger,
     )
 

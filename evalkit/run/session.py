@@ -14,6 +14,7 @@ from evalkit.run.scheduler import LaneJob
 from evalkit.run.universe import Choice
 from evalkit.store.accounts import Account, spent
 from evalkit.store.manifest import Manifest
+from evalkit.store.unmetered import Unmetered, together
 from evalkit.store.writer import Store
 
 
@@ -61,3 +62,14 @@ class Session:
     def spent_before(self) -> PicoUsd:
         """What all earlier sessions have spent: steps and charges, crash charges included."""
         return spent(self.holdings.cost, self.accounts.values())
+
+    @property
+    def unmetered_before(self) -> Unmetered:
+        """Replies without usage of all earlier sessions."""
+        return together(self.holdings.unmetered, self.manifest)
+
+    @property
+    def unmetered(self) -> Unmetered:
+        """The same with this session's."""
+        budget = self.desk.budget if self.desk is not None else None
+        return self.unmetered_before + (Unmetered() if budget is None else budget.stats().unmetered)

@@ -17,6 +17,7 @@ from evalkit.run.universe import Choice, cells
 from evalkit.store.accounts import accounts, spent
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.unmetered import Unmetered, together
 
 PAUSE_S = 120.0
 """Seconds without a request after which a run is taken to have stood still."""
@@ -68,6 +69,8 @@ class Status:
     crash_charges: int
     """For what crashed sessions may have left in flight; unconfirmed."""
     spent: int
+    unmetered: Unmetered
+    """Replies without usage."""
     lane_seconds: Mapping[str, float]
     """Seconds to finish, by lane, of lanes that owe something and whose rate is known."""
     open_sessions: int
@@ -105,6 +108,7 @@ class Status:
                 "attempt_charges_pico_usd": self.charges,
                 "crash_charges_pico_usd": self.crash_charges,
                 "open_sessions": self.open_sessions,
+                **self.unmetered.to_json(),
             },
             "to_finish_usd": _usd(self.to_finish),
             "seconds_left": self.seconds_left,
@@ -160,6 +164,7 @@ def read_status(directory: Path) -> Status:
         charges=sum(one.charged - one.released + one.confirmed for one in books.values()),
         crash_charges=sum(one.crashed - one.confirmed for one in books.values()),
         spent=spent(holdings.cost, books.values()),
+        unmetered=together(holdings.unmetered, manifest),
         lane_seconds=lane_seconds,
         open_sessions=sum(not one.closed for one in books.values()),
         kept=tuple(reworded(manifest)),

@@ -290,6 +290,7 @@ def _timed(session: Session) -> Iterator[None]:
 async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
     """While the lanes play: show the run now and then, to other processes too; set the log's pace by the replies."""
     pace, directory = Pace(), session.options.directory
+    unmetered_before = session.unmetered_before
 
     loop = asyncio.get_running_loop()
 
@@ -298,7 +299,14 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
             _keep_pace(session, loop.time() - due)
-            view = view_of(session.jobs, session.desk, session.resolved.sweep, pace, session.spent_before)
+            view = view_of(
+                session.jobs,
+                session.desk,
+                session.resolved.sweep,
+                pace,
+                spent_before=session.spent_before,
+                unmetered_before=unmetered_before,
+            )
             show(view)
             if look % PUBLISH_EVERY == 0:
                 publish(directory, view.published())

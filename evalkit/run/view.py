@@ -10,6 +10,7 @@ from evalkit.run.askers import Desk
 from evalkit.run.episode import LEFT_OWED
 from evalkit.run.scheduler import LaneJob
 from evalkit.spec.model import Sweep
+from evalkit.store.unmetered import Unmetered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,8 @@ class View:
     stopping: str
     """Why the run is draining; empty while it goes on."""
     cells: tuple[CellView, ...] = ()
+    unmetered: Unmetered = field(default_factory=Unmetered)
+    """Replies without usage, earlier calls included."""
 
     @property
     def eta_s(self) -> float | None:
@@ -120,6 +123,7 @@ class View:
             "spent_usd": self.spent / 1e12,
             "budget_usd": None if self.budget is None else self.budget / 1e12,
             "stopping": self.stopping,
+            **self.unmetered.to_json(),
             "lanes": {lane.name: lane.to_json() for lane in self.lanes},
         }
 
@@ -156,8 +160,16 @@ class Pace:
         return {name: (count - before.get(name, 0)) / span if span > 0 else 0.0 for name, count in steps.items()}
 
 
-def view_of(jobs: Sequence[LaneJob], desk: Desk | None, sweep: Sweep, pace: Pace, spent_before: int) -> View:
-    """The run as it stands."""
+def view_of(
+    jobs: Sequence[LaneJob],
+    desk: Desk | None,
+    sweep: Sweep,
+    pace: Pace,
+    *,
+    spent_before: int,
+    unmetered_before: Unmetered,
+) -> View:
+    """The run as it stands; the last two are of earlier calls."""
     now = monotonic()
     rates = pace.rates(now, {job.name: job.table.steps for job in jobs})
     money = desk.budget.stats() if desk is not None and desk.budget is not None else None
@@ -168,6 +180,7 @@ def view_of(jobs: Sequence[LaneJob], desk: Desk | None, sweep: Sweep, pace: Pace
         spent=spent_before if money is None else money.spent,
         reserved=0 if money is None else money.reserved,
         budget=sweep.budget,
+        unmetered=unmetered_before if money is None else unmetered_before + money.unmetered,
         stopping=next((job.table.stop.reason for job in jobs if job.table.stop.reason), ""),
         cells=tuple(
             CellView(agent=agent, suite=suite, planned=cell.planned, ended=cell.ended)

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.effect import Effect, Ints, rows_in_effect
-from evalkit.store.record import LedgerRecord
+from evalkit.store.record import ESTIMATED, UNMETERED, LedgerRecord
 from evalkit.store.schema import LEDGER, STEPS, ledger_records, ledger_table, steps_table
 from evalkit.store.segment import REMEDY, Kind, Segment, lay_out, read_segment
+from evalkit.store.unmetered import UnmeteredRows
 
 _LOOKS = 6
 _PAUSE_S = 0.05
@@ -27,7 +28,18 @@ Choose = Callable[[pa.Table], pa.Table]
 
 _KEYS = ("episode", "take", "step")
 _LONG = {"reply": pa.large_string(), "raw": pa.large_binary(), "facts": pa.large_string()}
-_CODED = ("episode", "environment", "suite", "instance", "agent", "ending", "worker", "served_model", "finish")
+_CODED = (
+    "episode",
+    "environment",
+    "suite",
+    "instance",
+    "agent",
+    "ending",
+    "worker",
+    "attempts",
+    "served_model",
+    "finish",
+)
 """Columns that reading keeps as dictionaries."""
 _FEW = 8
 """Episodes up to which it pays to look up first which segments hold them."""
@@ -60,6 +72,8 @@ class RunIndex:
     cost_by_agent: Mapping[str, int]
     cost_by_worker: Mapping[str, int]
     """By the session that wrote the rows."""
+    unmetered: Mapping[str, UnmeteredRows]
+    """By agent, of all rows: replies whose provider did not say what they used. Agents without any are absent."""
     ledger: tuple[LedgerRecord, ...]
     next_steps: int
     """Numbers of the next segments."""
@@ -90,7 +104,7 @@ def read_index(run: Path) -> RunIndex:
 
     Raises CorruptLogError for missing, damaged or swapped segments and for episodes that lack a step.
     """
-    columns = (*_KEYS, "ending", "agent", "worker", *_SUMS)
+    columns = (*_KEYS, "ending", "agent", "worker", "attempts", *_SUMS)
     table, next_steps = _read(run, "steps", columns)
     ledger, next_ledger = _read(run, "ledger", LEDGER.names)
     names, codes, effect = _effect(table)
@@ -103,10 +117,42 @@ def read_index(run: Path) -> RunIndex:
         totals={name: int(_ints(table, name).sum()) for name in _SUMS},
         cost_by_agent=_sum_by(table, "agent", cost),
         cost_by_worker=_sum_by(table, "worker", cost),
+        unmetered=_unmetered(table),
         ledger=tuple(ledger_records(ledger)),
         next_steps=next_steps,
         next_ledger=next_ledger,
     )
+
+
+_UNMETERED = ("agent", "attempts", "cost", "tokens_in", "tokens_out")
+
+
+def read_unmetered(run: Path) -> dict[str, UnmeteredRows]:
+    """By agent, replies without usage, of all rows. Raises CorruptLogError."""
+    return _unmetered(_read(run, "steps", _UNMETERED)[0])
+
+
+def _unmetered(table: pa.Table) -> dict[str, UnmeteredRows]:
+    words, attempts = coded(table, "attempts")
+    last = [word.rpartition(",")[2] for word in words]
+    kind = np.array([(word in (UNMETERED, ESTIMATED)) + (word == ESTIMATED) for word in last], np.int64)
+    if not kind.any():
+        return {}
+    rows = kind[attempts]
+    names, agents = coded(table, "agent")
+    cost, read, written = (_ints(table, name) for name in ("cost", "tokens_in", "tokens_out"))
+    found = {}
+    for number, name in enumerate(names):
+        mine, estimated = (rows >= 1) & (agents == number), (rows == 2) & (agents == number)
+        if mine.any():
+            found[name] = UnmeteredRows(
+                replies=int(mine.sum()),
+                cost=int(cost[mine].sum()),
+                estimated=int(estimated.sum()),
+                tokens_in=int(read[estimated].sum()),
+                tokens_out=int(written[estimated].sum()),
+            )
+    return found
 
 
 def read_ledger(run: Path) -> list[LedgerRecord]:

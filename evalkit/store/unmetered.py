@@ -1,8 +1,26 @@
 """Replies whose provider did not say what they used: how many, and what they are charged."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from evalkit.money import show_usd
+from evalkit.money import FREE, Price, show_usd
+
+if TYPE_CHECKING:
+    from evalkit.store.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmeteredRows:
+    """One agent's replies without usage, as the log has them."""
+
+    replies: int
+    cost: int
+    """In pico-dollars."""
+    estimated: int
+    """Of the replies, those whose tokens are estimated from their text; they have the next two."""
+    tokens_in: int
+    tokens_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +60,23 @@ class Unmetered:
         return (
             words and f"{words}; `evalkit budget reconcile RUN` gives back what the provider's account shows unspent."
         )
+
+    def to_json(self) -> dict[str, int]:
+        """The same as plain values: replies, and whole pico-dollars."""
+        return {
+            "unmetered_replies": self.replies,
+            "unmetered_pico_usd": self.cost,
+            "estimated_replies": self.estimated,
+            "estimated_pico_usd": self.guess,
+        }
+
+
+def together(rows: Mapping[str, UnmeteredRows], manifest: "Manifest") -> Unmetered:
+    """Those of all agents of a run; estimated tokens count at the frozen rates of short prompts."""
+    found = Unmetered()
+    for agent, one in rows.items():
+        known = manifest.agents[agent].price if agent in manifest.agents else None
+        price = FREE if known is None else Price(**known)
+        guess = one.tokens_in * price.input + one.tokens_out * price.output + one.estimated * price.request
+        found += Unmetered(replies=one.replies, cost=one.cost, estimated=one.estimated, guess=guess)
+    return found

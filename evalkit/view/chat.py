@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
 from evalkit.report.moves import Move
 from evalkit.report.show import Episode
 from evalkit.report.tables import seconds
-from evalkit.report.trajectory import Part, trajectory_parts
+from evalkit.report.trajectory import Part, trajectory_parts, usage_words
 from evalkit.report.visible import BOUND
 
 OPEN = 5
@@ -120,11 +121,11 @@ def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
     return opening, turns
 
 
-def _numbers(rows: Sequence[Mapping[str, int | float]], *, turns: bool = False) -> str:
+def _numbers(rows: Sequence[Mapping[str, Any]], *, turns: bool = False) -> str:
     count = [counted(len(rows), "turn")] if turns else []
     tokens_in, tokens_out = (sum(row[key] for row in rows) for key in ("tokens_in", "tokens_out"))
     cost, latency = int(sum(row["cost"] for row in rows)), sum(row["latency_s"] for row in rows)
-    tokens = [f"{tokens_in:,} in, {tokens_out:,} out"] if tokens_in or tokens_out else []
+    tokens = [f"{tokens_in:,} in, {tokens_out:,} out{usage_words(rows)}"] if tokens_in or tokens_out else []
     return " · ".join([*count, *tokens, *([show_usd(cost)] if cost else []), seconds(latency)])
 
 

@@ -12,6 +12,7 @@ import keyring
 import pytest
 from keyring.errors import KeyringLocked
 
+from evalkit.money import show_usd
 from tests.cli.calling import Call
 
 KEY = "sk-planted-0123456789"
@@ -110,6 +111,25 @@ def test_a_provider_that_works_is_asked_once_for_its_cheapest_model(call: Call, 
     assert (body["model"], body["max_tokens"], len(body["tools"])) == ("cheap", 512, 1)
     assert call("providers", "check", "acme", "--model", "dear").code == 0
     assert server.bodies[-1]["model"] == "dear"
+
+
+@pytest.mark.parametrize(
+    ("usage", "says", "cost"),
+    [
+        (None, "came without usage: a run charges the worst case", None),
+        ({"prompt_tokens": 50, "completion_tokens": "many"}, "came without usage of its output: a run", 50 + 2 * 512),
+        ({"completion_tokens": 10}, "came without usage of its input: a run", None),
+    ],
+)
+def test_a_provider_that_does_not_count_is_told_with_its_worst_case(
+    call: Call, server: Server, usage: object, says: str, cost: int | None
+) -> None:
+    server.answer = answering(200, {**REPLY, "usage": usage})
+    said = " ".join(call("providers", "check", "acme").out.split())
+    assert says in said
+    assert "$0.00" in said.partition("worst case")[2]
+    if cost is not None:
+        assert show_usd(cost * 10**6) in said
 
 
 @pytest.mark.parametrize(
