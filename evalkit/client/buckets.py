@@ -12,6 +12,7 @@ import msgspec
 
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
+from evalkit.wire.durations import LONGEST_S
 
 BURST_S = 0.5
 PACE = 0.98
@@ -45,8 +46,9 @@ class Bucket:
         """Seconds until `need` is there; 0 when it is."""
         # Without the bucket's bound: it is never below `need`, so it cannot change whether that is there.
         short = need - (self.level + (now - self.at_s) * self.per_s)
-        # A timer may fire a rounding error early; nobody should be made to wait a picosecond for that.
-        if short <= 1e-9 * need:
+        # A timer may fire a rounding error early; nobody should be made to wait a picosecond for that, or for a rate so
+        # high that a clock does not show the wait.
+        if short <= max(1e-9 * need, 1e-6 * self.per_s):
             return 0.0
         self.awaited = need
         return short / self.per_s
@@ -105,6 +107,13 @@ def wait_s(buckets: Buckets, need: Need, now: float) -> float:
     return max([bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()], default=0.0)
 
 
+def told_wait_s(buckets: Buckets, need: Need, now: float) -> tuple[float, str]:
+    """(seconds until what providers' headers told of has what the request needs, the limit that takes longest)."""
+    told = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items() if bucket.adopted}
+    name = max(told, key=lambda one: told[one], default="")
+    return told.get(name, 0.0), name
+
+
 def scarcest(buckets: Buckets, need: Need, now: float) -> str:
     """The limit that a request waits for, in words; empty: for none."""
     waits = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()}
@@ -140,13 +149,19 @@ def heed(buckets: Buckets, name: str, said: Allowance, now: float) -> None:
     A configured bucket is only ever lowered by it: the configured rate is the user's word. A limit nobody configured is
     adopted when little of it remains, at the rate at which the provider refills it, and dropped when much remains.
     Chosen: the rate is `(limit - remaining) / reset` and not `limit` a minute, since some providers count by the day.
+    Chosen: of a limit that is whole again after `LONGEST_S`, or said to be later, nothing comes back while anybody
+    waits: what remains may be used, and that is all.
     """
     bucket = buckets.get(name)
     if bucket is not None and not bucket.adopted:
         bucket.lower(said.remaining, now)
     elif said.remaining < _LOW * said.limit:
-        per_s = (said.limit - said.remaining) / max(said.reset_s, 1e-3)
         level = said.remaining if bucket is None else min(bucket.level_at(now, 0.0), said.remaining)
-        buckets[name] = Bucket(per_s=per_s, at_s=now, level=min(level, per_s * BURST_S), adopted=True)
+        if said.reset_s >= LONGEST_S:
+            per_s = 1.0 / LONGEST_S
+        else:
+            per_s = (said.limit - said.remaining) / max(said.reset_s, 1e-3)
+            level = min(level, per_s * BURST_S)
+        buckets[name] = Bucket(per_s=per_s, at_s=now, level=level, adopted=True)
     elif bucket is not None and said.remaining > _HIGH * said.limit:
         del buckets[name]

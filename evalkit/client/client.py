@@ -14,10 +14,11 @@ from typing import NoReturn
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
-from evalkit.client.lane import Lane, Ticket
+from evalkit.client.lane import Lane
 from evalkit.client.pauses import too_long, why_ended
 from evalkit.client.remedies import with_remedy
 from evalkit.client.retry import Retryable, Tries, retrying
+from evalkit.client.ticket import Ticket
 from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed

@@ -13,15 +13,18 @@ paid for by the hundred.
 import asyncio
 import copy
 import math
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from evalkit.client.buckets import Need, book, correct, heed, open_buckets, scarcest, unbook, wait_s
+from evalkit.client.buckets import Need, book, correct, heed, open_buckets, scarcest, told_wait_s, unbook, wait_s
 from evalkit.client.estimate import Estimate
 from evalkit.client.hall import BARREN_EPISODES, CANARY_EPISODES, Hall
 from evalkit.client.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
+from evalkit.client.pauses import NOTICED_S, used_up, why_paced
 from evalkit.client.shared import Pool
 from evalkit.client.stats import LaneStats, Meter
+from evalkit.client.ticket import Ticket, Waiter
 from evalkit.client.window import Window
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
@@ -32,29 +35,6 @@ from evalkit.wire.verdicts import UNREADABLE
 CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
 
 _FREE = Need(input=0.0, output=0.0)
-
-
-class Ticket:
-    """One admitted request; every ticket goes back through `succeeded`, `failed` or `abandon`."""
-
-    __slots__ = ("body_bytes", "need", "probe", "sent_at")
-
-    def __init__(self, need: Need, sent_at: float, probe: bool, body_bytes: int) -> None:
-        self.need = need
-        self.sent_at = sent_at
-        self.probe = probe
-        """Whether it asks if a provider that was down is back."""
-        self.body_bytes = body_bytes
-
-
-class _Waiter:
-    __slots__ = ("body_bytes", "max_tokens", "ticket", "turn")
-
-    def __init__(self, body_bytes: int, max_tokens: int) -> None:
-        self.body_bytes = body_bytes
-        self.max_tokens = max_tokens
-        self.ticket: Ticket | None = None
-        self.turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
 
 
 class Lane:
@@ -80,7 +60,7 @@ class Lane:
         self._meter = Meter()
         self._in_flight = 0
         self._probes = 0
-        self._line: deque[_Waiter] = deque()
+        self._line: deque[Waiter] = deque()
         self._hall = Hall(self._window, canary=canary)
         self._resting: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -130,7 +110,7 @@ class Lane:
         """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
         if self._end is not None:
             raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
-        waiter = _Waiter(body_bytes, max_tokens)
+        waiter = Waiter(body_bytes, max_tokens)
         self._line.append(waiter)
         if self._line[0] is waiter:
             self.serve()
@@ -323,6 +303,8 @@ class Lane:
             need = self._estimate.need(head.body_bytes, head.max_tokens) if metered else _FREE
             wait = self.decide(need, now)
             if wait > 0:
+                if wait >= NOTICED_S and self._is_told_too_long(need, now):
+                    return
                 if wait < math.inf:
                     self._timer = self._loop.call_at(now + wait, self.serve)
                 break
@@ -333,6 +315,17 @@ class Lane:
             head.turn.set_result(head.ticket)
         for pool in self._pools:
             pool.withdraw(self)
+
+    def _is_told_too_long(self, need: Need, now: float) -> bool:
+        """Whether the head waits for a limit that the provider's headers told of: longer than one provider is waited
+        for, and the lane has ended; or long enough to be said."""
+        told_s, what = told_wait_s(self._buckets, need, now)
+        why = used_up(self.name, told_s, time.time(), what)
+        if why:
+            self.end(LaneClosed(why))
+        elif told_s >= NOTICED_S and not self.notice:
+            self.notice = why_paced(self.name, told_s, what)
+        return bool(why)
 
     def _have_room(self, need: Need, now: float) -> bool:
         """Whether the shared limits let the head go; where one does not, the lane stands there and in none behind."""

@@ -5,8 +5,12 @@ Beyond that the lane ends: its episodes are owed, and a later run asks anew.
 
 from datetime import UTC, datetime
 
+from evalkit.wire.verdicts import LONGEST_WAIT_S
+
 MOST_PAUSE_S = 3600.0
 """A run does not sleep longer for one provider: nobody looks at it meanwhile."""
+NOTICED_S = 60.0
+"""A request that waits longer for what a provider's headers tell of is worth a word."""
 
 
 def too_long(wait_s: float, left_s: float) -> bool:
@@ -21,6 +25,22 @@ def why_ended(lane: str, wait_s: float, now: float, said: str) -> str:
     return (
         f"{lane}: its provider asks to come back in {_length(wait_s)}, {why} ({said.rstrip('.')}). "
         f"Its episodes are owed: run again at about {at}."
+    )
+
+
+def used_up(lane: str, wait_s: float, now: float, limit: str) -> str:
+    """Why a lane ends whose provider's headers say that its `limit` (`requests`, `tokens`) lets nothing pass for so
+    long; empty: it does not. `now` in Unix seconds."""
+    if wait_s <= MOST_PAUSE_S:
+        return ""
+    return why_ended(lane, min(wait_s, LONGEST_WAIT_S), now, f"its headers say that its limit on {limit} is used up")
+
+
+def why_paced(lane: str, wait_s: float, limit: str) -> str:
+    """What a user should know of a lane that its provider's headers slow down."""
+    return (
+        f"{lane}: its provider's headers said that its limit on {limit} was nearly used up. Requests waited for it, "
+        f"the first of them {_length(wait_s)}."
     )
 
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+from evalkit.wire.durations import span_of
+
+_FIGURE = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,15})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,7 @@ class Allowance:
     limit: float
     remaining: float
     reset_s: float
-    """Seconds until `remaining` is `limit` again if nothing is asked."""
+    """Seconds until `remaining` is `limit` again if nothing is asked, at most `durations.LONGEST_S`."""
 
 
 def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
@@ -28,7 +29,7 @@ def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allow
 
 
 def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
-    reset_s = read_duration_s(headers.get(f"x-ratelimit-reset-{what}", ""))
+    reset_s = span_of(headers.get(f"x-ratelimit-reset-{what}", ""))
     if reset_s is None:
         return None
     limit, remaining = headers.get(f"x-ratelimit-limit-{what}", ""), headers.get(f"x-ratelimit-remaining-{what}", "")
@@ -36,19 +37,8 @@ def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
 
 
 def checked_allowance(limit: str, remaining: str, reset_s: float) -> Allowance | None:
-    """An allowance whose figures come as texts; None where they are nonsense."""
-    try:
-        whole, left = float(limit), float(remaining)
-    except ValueError:
+    """An allowance whose figures come as texts; None where they are nonsense: a limit below 1 lets nothing pass."""
+    if not _FIGURE.fullmatch(limit) or not _FIGURE.fullmatch(remaining):
         return None
-    if not 0 < whole < 1e15 or not 0 <= left <= whole:
-        return None
-    return Allowance(limit=whole, remaining=left, reset_s=reset_s)
-
-
-def read_duration_s(text: str) -> float | None:
-    """`1h2m3.5s` as seconds; None where it is no such text."""
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    whole, left = float(limit), float(remaining)
+    return Allowance(limit=whole, remaining=left, reset_s=reset_s) if whole >= 1 and left <= whole else None

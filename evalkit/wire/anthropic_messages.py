@@ -15,8 +15,6 @@ Source: https://platform.claude.com/docs/en/api/messages, .../build-with-claude/
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -27,6 +25,7 @@ from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
 from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.durations import date_of, instant_of, until_s
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, extend_turns
@@ -170,16 +169,10 @@ def _allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance
 def _allowance(headers: Mapping[str, str], what: str) -> Allowance | None:
     """`reset` is a moment, so it is measured against the response's own date; without one nothing is known."""
     start = f"anthropic-ratelimit-{what}"
-    try:
-        then = datetime.fromisoformat(headers.get(f"{start}-reset", ""))
-        now = parsedate_to_datetime(headers.get("date", ""))
-    except ValueError:
+    reset_s = until_s(instant_of(headers.get(f"{start}-reset")), date_of(headers.get("date")))
+    if reset_s is None:
         return None
-    if then.tzinfo is None or now.tzinfo is None:
-        return None
-    return checked_allowance(
-        headers.get(f"{start}-limit", ""), headers.get(f"{start}-remaining", ""), max(0.0, (then - now).total_seconds())
-    )
+    return checked_allowance(headers.get(f"{start}-limit", ""), headers.get(f"{start}-remaining", ""), reset_s)
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

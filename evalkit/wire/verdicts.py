@@ -1,17 +1,14 @@
 """What to do about an outcome that is no reply: one table over failure, status and the error's own words.
 
-Dialects share it: `judge` reads the spellings of an error that providers use. Pure: a date in
-`Retry-After` is measured against the response's own `Date`, so no clock is read here and no skew matters.
+Dialects share it: `judge` reads the spellings of an error that providers use. Pure: no clock is read (`durations.py`).
 """
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
+from evalkit.wire.durations import date_of, seconds_of, until_s
 from evalkit.wire.fields import text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
@@ -178,7 +175,7 @@ def _details(details: Any) -> tuple[list[str], float | None]:
             violations = one.get("violations")
             quotas = [quota for quota in violations if isinstance(quota, dict)] if isinstance(violations, list) else []
             reasons += filter(None, [text_of(one, "reason"), *(text_of(quota, "quotaId") for quota in quotas)])
-            said = _number(text_of(one, "retryDelay").removesuffix("s"))
+            said = seconds_of(text_of(one, "retryDelay").removesuffix("s"))
             wait_s = wait_s if said is None else min(said, LONGEST_WAIT_S)
     return reasons, wait_s
 
@@ -244,35 +241,15 @@ def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
 
 def read_wait_s(headers: Mapping[str, str]) -> float | None:
     """Seconds until the server wants to be asked again, if it said so: milliseconds, seconds, or a date."""
-    millis = _number(headers.get("retry-after-ms"))
-    if millis is not None:
-        return min(millis / 1000.0, LONGEST_WAIT_S)
     said = headers.get("retry-after")
-    if said is None:
-        return None
-    seconds = _number(said)
-    if seconds is not None:
-        return min(seconds, LONGEST_WAIT_S)
-    then, now = _date(said), _date(headers.get("date"))
-    if then is None or now is None:
-        return None
-    return min(max(0.0, (then - now).total_seconds()), LONGEST_WAIT_S)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return max(0.0, value) if math.isfinite(value) else None
-
-
-def _date(text: str | None) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text) if text else None
-    except ValueError:
-        return None
-    return moment if moment is None or moment.tzinfo else None
+    for wait_s in (
+        seconds_of(headers.get("retry-after-ms"), 0.001),
+        seconds_of(said),
+        until_s(date_of(said), date_of(headers.get("date"))),
+    ):
+        if wait_s is not None:
+            return min(wait_s, LONGEST_WAIT_S)
+    return None
 
 
 def _has(text: str, any_of: tuple[str, ...]) -> bool:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from evalkit.client.buckets import PACE
 from evalkit.client.health import DOWN_AFTER, GIVE_UP_S, LAST_PROBE_S
-from evalkit.client.lane import Lane, Ticket
+from evalkit.client.lane import Lane
+from evalkit.client.ticket import Ticket
 from evalkit.client.window import FIRST
 from evalkit.dialogue import Usage
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed

@@ -1,6 +1,7 @@
 import pytest
 
-from evalkit.wire.allowance import Allowance, read_allowances, read_duration_s
+from evalkit.wire.allowance import Allowance, read_allowances
+from evalkit.wire.durations import span_of
 
 
 @pytest.mark.parametrize(
@@ -8,12 +9,12 @@ from evalkit.wire.allowance import Allowance, read_allowances, read_duration_s
     [("6m0s", 360.0), ("1.5s", 1.5), ("120ms", 0.12), ("1h2m3s", 3723.0), ("17", 17.0), ("0s", 0.0), ("2d", 172_800.0)],
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
-    assert read_duration_s(text) == pytest.approx(seconds)
+    assert span_of(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3s", "3 s", "2026-01-01T00:00:00Z", "1x"])
 def test_what_is_no_duration_is_none(text: str) -> None:
-    assert read_duration_s(text) is None
+    assert span_of(text) is None
 
 
 def test_headers_give_both_allowances_or_none() -> None:
