@@ -119,6 +119,9 @@ class Environment(Generic[InstanceT, StateT]):
     later_texts: Mapping[str, str] = field(default_factory=dict)
     """Of `texts`, those that a pack may lack, each with what it then says: texts that are younger than the environment,
     so that a run whose pack was frozen without them goes on byte for byte as it began; and optional ones, empty."""
+    open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Beginnings of further keys that a pack may hold, each for one of many things: `tools.of` stands for
+    `tools.of.NAME`; with the fields such a text may use."""
 
 
 def fill(template: str, **values: object) -> str:

@@ -8,7 +8,7 @@ our own wording, and the pack says so.
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,8 @@ from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
+from evalkit.spec.imported_costbench import DESCRIPTIONS, UNUSED, Copy, costbench_texts, is_copy
+from evalkit.spec.imported_costbench_results import results_texts
 from evalkit.spec.imported_results import Read, Texts, pricing_results, procurement_results, scheduling_results
 
 ROOT = "econ_evals/experiments"
@@ -73,11 +75,27 @@ def write_pack(repo: Path, wording: str = "") -> str:
             tables.append(_table(f"{environment}", plain))
             if variant:
                 tables.append(_table(f"{environment}.{REASONING}", variant))
+    if is_copy(repo):
+        tables += _costbench(repo)
     if not tables:
         wanted = ", ".join(f"{ROOT}/{source.folder}/prompts.py" for source in SOURCES.values())
-        raise UsageError(f"{repo}: this is no copy of the reference repository: it holds none of {wanted}.")
+        raise UsageError(
+            f"{repo}: this is no copy of a reference repository: it holds none of {wanted}, nor {DESCRIPTIONS} of "
+            "CostBench."
+        )
     head = f"# The wording{f' {wording!r}' if wording else ''} of a copy of the reference repository."
     return "\n".join([head, "", *tables])
+
+
+def _costbench(repo: Path) -> Iterator[str]:
+    """The table of CostBench, with what could not be found in the code that makes results."""
+    texts = costbench_texts(repo)
+    results, missed = results_texts(Copy(repo))
+    texts |= results
+    absent = ENVIRONMENTS["costbench"].texts.keys() - texts.keys()
+    yield f"# Not found there, hence in evalkit's wording: {', '.join(sorted(absent - UNUSED)) or 'nothing'}."
+    yield from (f"# Not understood: {' '.join(what.split())}." for what in missed)
+    yield _table("costbench", texts)
 
 
 def _prompts(path: Path, environment: str, source: Source, wording: str) -> tuple[Texts, Texts]:

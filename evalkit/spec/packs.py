@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from evalkit.env.costbench.prompt import CLOSED, FULL, OPEN, SHORT
 from evalkit.env.environment import Environment, Pack
 from evalkit.env.rules import STYLES
 from evalkit.env.table import ENVIRONMENTS
@@ -23,7 +24,7 @@ from evalkit.spec.identity import REASONING, canonical
 
 STANDARD = "standard"
 VARIANTS = (REASONING,)
-CHOICES = {"results.style": STYLES}
+CHOICES = {"results.style": STYLES, "tools.detail": (SHORT, FULL), "tools.schema": (CLOSED, OPEN)}
 """Texts that are words of ours, not of the agent's."""
 
 _FOLDER = Path(__file__).resolve().parent.parent / "prompts"
@@ -139,7 +140,7 @@ def _checked(path: Path, environment: str, table: Mapping[str, Any], variant: st
     for dotted, value in _leaves(table, ""):
         key = dotted.removeprefix(prefix)
         place = f"{path}: {environment}.{dotted}"
-        if key not in known:
+        if key not in known and key.rpartition(".")[0] not in ENVIRONMENTS[environment].open_texts:
             raise UsageError(f"{place}: there is no such text.{nearest(key, known)}")
         if not isinstance(value, str):
             raise UsageError(f"{place}: expected a text, got {value!r}.")

@@ -292,7 +292,7 @@ def test_prompts_that_cannot_be_read_are_named(repository: Path, change: str, wo
 
 
 def test_a_folder_that_is_no_copy_of_the_reference_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no copy of the reference repository"):
+    with pytest.raises(UsageError, match=r"no copy of a reference repository"):
         import_reference(tmp_path)
 
 

@@ -8,10 +8,10 @@ refused; where the instance says so, a composite that gets one is charged and gi
 Numbers: a tool with dimension inputs settles the number of the preference; any other carries on the number of its first
 input that is not held at the start, and where there is none, the number that the current wishes come to.
 Source: specification, section 4.3; rows 19 to 21 of section 12.
-Chosen: a composite whose component fails says what was wrong, where the reference says only that something was.
+A pack may have other words for what is wrong with a composite's arguments: the reference says less of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evalkit.dialogue import ToolCall
@@ -20,9 +20,10 @@ from evalkit.env.costbench.costs import show_cost
 from evalkit.env.costbench.ids import combinations, has_context, preference_number, show_id, split_values
 from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.parameters import CHARGED
+from evalkit.env.costbench.prompt import NAMED_STEPS, named_criterion
 from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.repair import read_call
-from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type, criterion
+from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type
 from evalkit.env.environment import fill
 
 OK = "ok"
@@ -33,28 +34,59 @@ BAD_ID = "bad_id"
 EXTRA_PARALLEL = "extra_parallel"
 NOT_EXECUTED = "not_executed"
 
+DEEDS = ("first", "second", "second_ends", "step", "last")
+"""Kinds of what a composite has done; a composite that ends with the second tool has a kind of its own."""
+
+_LATER = frozenset(
+    {f"results.criterion.{step}" for step in range(1, NAMED_STEPS + 1)}
+    | {"results.second_final", "results.step_final", "results.step_composite", "results.step_final_composite"}
+    | {"results.cost_inaccessible", "results.cost_banned_again", "results.no_id"}
+    | {"results.missing_composite", "results.bad_value_composite", "results.unknown_context_composite"}
+)
+
 RESULT_TEXTS: Mapping[str, tuple[str, ...]] = {
     "results.process": ("components",),
-    "results.first": ("process", "type", "id"),
-    "results.second": ("process", "type", "id"),
-    "results.step": ("process", "type", "id", "criteria"),
-    "results.last": ("process", "type", "id"),
-    "results.graph": ("process", "type", "id"),
+    "results.process_joint": (),
+    **{f"results.deed.{kind}": ("tool", "criterion") for kind in DEEDS},
+    **{f"results.criterion.{step}": () for step in range(1, NAMED_STEPS + 1)},
+    "results.first": ("process", "type", "id", "task"),
+    "results.second": ("process", "type", "id", "task"),
+    "results.second_final": ("process", "type", "id", "task"),
+    "results.step": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.step_final": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.step_composite": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.step_final_composite": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.last": ("process", "type", "id", "task"),
+    "results.graph": ("process", "type", "id", "task"),
     "results.cost": ("cost",),
+    "results.cost_inaccessible": ("cost",),
+    "results.cost_banned_again": ("cost",),
     "results.unknown_tool": ("tool",),
-    "results.inaccessible": ("tool", "required", "current"),
+    "results.inaccessible": ("tool", "required", "current", "required_list", "current_list"),
     "results.too_large": ("tool", "limit"),
     "results.too_deep": ("tool", "limit"),
     "results.not_json": ("tool",),
     "results.not_object": ("tool",),
     "results.missing": ("tool", "argument"),
-    "results.bad_value": ("tool", "argument", "options"),
+    "results.missing_composite": ("tool", "argument"),
+    "results.bad_value": ("tool", "argument", "options", "value", "options_list"),
+    "results.bad_value_composite": ("tool", "argument", "options", "value", "options_list"),
     "results.bad_id": ("tool", "argument", "digits"),
-    "results.unknown_context": ("tool", "argument"),
+    "results.no_id": ("tool", "argument", "digits"),
+    "results.unknown_context": ("tool", "argument", "id"),
+    "results.unknown_context_composite": ("tool", "argument", "id"),
     "results.wrong_id": ("tool", "argument"),
     "results.failed": ("tool",),
     "results.extra_parallel": ("tool",),
 }
+
+LATER_TEXTS: Mapping[str, str] = {
+    **dict.fromkeys(RESULT_TEXTS.keys() & _LATER, ""),
+    "results.process_joint": " -> ",
+    **dict.fromkeys((f"results.deed.{kind}" for kind in DEEDS), "{tool}"),
+}
+"""What packs say that were frozen before there were these texts. An empty text leaves it to the one that was there
+before; an empty deed is not named."""
 
 _DIGITS = frozenset("0123456789")
 
@@ -106,11 +138,14 @@ def known_cents(desk: Desk, terms: Terms, name: str) -> int | None:
     return terms.costs[desk.world.place[name]] if name in desk.specs else None
 
 
-def broken(desk: Desk, terms: Terms, name: str, outcome: str, key: str) -> Done:
-    """A call that is charged and gives nothing, in the words under `key`: the tool is banned, or fails for once."""
+def broken(desk: Desk, terms: Terms, name: str, outcome: str, key: str, cost: str = "") -> Done:
+    """A call that is charged and gives nothing, in the words under `key`: the tool is banned, or fails for once.
+
+    `cost`: the text's key that says what it costs, where it is not the usual one.
+    """
     cents = known_cents(desk, terms, name)
     text = fill(desk.texts[key], tool=shown(name))
-    return Done(outcome=outcome, text=text + (_cost(desk, cents) if cents is not None else ""), cents=cents)
+    return Done(outcome=outcome, text=text + (_cost(desk, cents, cost) if cents is not None else ""), cents=cents)
 
 
 def unexecuted(desk: Desk, name: str) -> str:
@@ -126,17 +161,26 @@ def carry_out(desk: Desk, terms: Terms, have: int, query: Query, call: ToolCall)
     cents = terms.costs[desk.world.place[tool.name]]
     number = _number(desk, tool, have, query, call.arguments)
     if isinstance(number, Refusal):
-        text = fill(desk.texts[f"results.{number.outcome}"], tool=tool.name, **number.values)
+        text = fill(_words(desk, tool, number), tool=tool.name, **number.values)
         if _is_charged(desk, tool, number):
             # The reference looks at the id when all components have run: it is then too late to refuse.
             text = _process(desk, tool) + text + _cost(desk, cents)
             return Done(outcome=OK, text=text, cents=cents, gives=tool.gives, malformed=True)
-        return Done(outcome=number.outcome, text=text + _cost(desk, cents))
+        return Done(outcome=number.outcome, text=text + _cost(desk, cents, f"results.cost_{number.outcome}"))
     return Done(outcome=OK, text=_made(desk, tool, number) + _cost(desk, cents), cents=cents, gives=tool.gives)
 
 
-def _cost(desk: Desk, cents: int) -> str:
-    return fill(desk.texts["results.cost"], cost=show_cost(cents))
+def _cost(desk: Desk, cents: int, key: str = "") -> str:
+    return fill(desk.texts.get(key) or desk.texts["results.cost"], cost=show_cost(cents))
+
+
+def _words(desk: Desk, tool: ToolSpec, refusal: Refusal) -> str:
+    """How a refusal is told: some have other words where the tool is a composite, or where its result would have no
+    digit at all, neither in the id nor in its type."""
+    key = f"results.{refusal.outcome}"
+    if refusal.outcome == BAD_ID and not refusal.values["found"] and _DIGITS.isdisjoint(tool.output):
+        return desk.texts["results.no_id"] or desk.texts[key]
+    return (desk.texts.get(f"{key}_composite") if tool.size > 1 else "") or desk.texts[key]
 
 
 def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str) -> int | Refusal:
@@ -144,7 +188,9 @@ def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str)
     if tool.need & ~have:
         world = desk.world
         held = (name for name in world.types if world.bit[name] & have)
-        return Refusal("inaccessible", {"required": _listed(tool.inputs), "current": _listed(held)})
+        required, current = sorted(set(tool.inputs)), sorted(held)
+        told = {"required": ", ".join(required), "current": ", ".join(current)}
+        return Refusal("inaccessible", {**told, "required_list": repr(required), "current_list": repr(current)})
     values = _values(desk, tool, arguments)
     if isinstance(values, Refusal):
         return values
@@ -164,10 +210,6 @@ def _is_charged(desk: Desk, tool: ToolSpec, refusal: Refusal) -> bool:
     return refusal.outcome == BAD_ID and tool.size > 1 and desk.instance.malformed_ids == CHARGED
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
-
-
 def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refusal:
     """The tool's arguments as texts, all there, those with listed values among them."""
     read: dict[str, object] | Refusal = {} if not (tool.inputs or arguments.strip()) else read_call(arguments)
@@ -181,7 +223,9 @@ def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refu
     for name, value in values.items():
         key = desk.world.dimensions.get(name)
         if key is not None and value not in listed[key]:
-            return Refusal("bad_value", {"argument": name, "options": ", ".join(listed[key])})
+            options = list(listed[key])
+            told = {"argument": name, "options": ", ".join(options), "options_list": repr(options)}
+            return Refusal("bad_value", {**told, "value": shown(value)})
     return values
 
 
@@ -200,7 +244,7 @@ def _component_number(
         return made[main]
     digits = [sign for sign in values[main] if sign in _DIGITS]
     if len(digits) != desk.digits:
-        return Refusal(BAD_ID, {"argument": main, "digits": desk.digits})
+        return Refusal(BAD_ID, {"argument": main, "digits": desk.digits, "found": len(digits)})
     return int("".join(digits))
 
 
@@ -215,7 +259,8 @@ def _settled(
         if desk.context in tool.inputs:
             number = _id_number(desk, desk.context, values[desk.context])
             if number is None or not 1 <= number <= combinations(catalogue, catalogue.context, split):
-                return Refusal("unknown_context", {"argument": desk.context})
+                said = values[desk.context].strip().strip("<>").strip()
+                return Refusal("unknown_context", {"argument": desk.context, "id": shown(f"<{said}>")})
             context = number
     return preference_number(catalogue, desk.world.task, split, {**query.preferences, **wishes}, context)
 
@@ -244,28 +289,48 @@ def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Quer
 def _made(desk: Desk, tool: ToolSpec, number: int) -> str:
     """What a call gave, in the pack's words."""
     world, texts = desk.world, desk.texts
-    kind, criteria = _stage(world, tool)
+    kind, current, criteria = _stage(desk, tool)
+    final = f"{kind}_final" if tool.last == world.length - 2 else kind
+    composite = f"{final}_composite" if tool.size > 1 else final
+    words = next((text for key in (composite, final, kind) if (text := texts.get(f"results.{key}"))), "")
     return fill(
-        texts[f"results.{kind}"],
+        words,
         process=_process(desk, tool),
+        criterion=current,
         criteria=criteria,
         type=tool.output,
+        task=world.task,
         id=show_id(world.labels[tool.output], number, desk.digits),
     )
 
 
 def _process(desk: Desk, tool: ToolSpec) -> str:
     """Which components a composite's call has run."""
-    return fill(desk.texts["results.process"], components=" -> ".join(tool.components)) if tool.size > 1 else ""
+    if tool.size == 1:
+        return ""
+    deeds = (_deed(desk, tool, place, name) for place, name in enumerate(tool.components, tool.first))
+    said = desk.texts["results.process_joint"].join(deed for deed in deeds if deed)
+    return fill(desk.texts["results.process"], components=said)
 
 
-def _stage(world: World, tool: ToolSpec) -> tuple[str, str]:
-    """Which kind of result a tool has, and by what its candidates have been filtered."""
-    chain = world.catalogue.chain
+def _deed(desk: Desk, tool: ToolSpec, place: int, name: str) -> str:
+    """How one component of a composite is told of; in a graph, by its name. `place`: its position in the chain."""
+    if not desk.world.chain:
+        return name
+    component = desk.specs[name]
+    kind, current, _ = _stage(desk, component)
+    ends = "_ends" if kind == "second" and place == tool.last else ""
+    return fill(desk.texts[f"results.deed.{kind}{ends}"], tool=name, criterion=current)
+
+
+def _stage(desk: Desk, tool: ToolSpec) -> tuple[str, str, str]:
+    """Which kind of result a tool has, and by what its candidates are filtered: by the tool, and by now."""
+    world, chain = desk.world, desk.world.catalogue.chain
     if not world.chain or chain is None:
-        return "graph", ""
+        return "graph", "", ""
     if tool.last in (0, 1):
-        return ("first", "second")[tool.last], ""
+        return ("first", "second")[tool.last], "", ""
     if tool.last == world.length - 1:
-        return "last", ""
-    return "step", ", ".join(criterion(chain, step) for step in range(1, tool.last))
+        return "last", "", ""
+    named = [named_criterion(chain, step, desk.texts, "results") for step in range(1, tool.last)]
+    return "step", named[-1], ", ".join(named)

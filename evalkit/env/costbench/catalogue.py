@@ -32,7 +32,9 @@ NAME_KEYS = (
 """How composites of a chain are named: the keys of `Chain.names`."""
 
 
-_OPTIONAL = frozenset({"context", "chain", "train", "phrases", "conflicts", "graph", "components", "labels"})
+_OPTIONAL = frozenset(
+    {"context", "chain", "train", "phrases", "conflicts", "graph", "components", "labels"}
+) | frozenset({"does", "gives", "filters", "meanings"})
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +59,10 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """In declared order: `previous` (what the tool before gives), `dimensions`, `constants`, `context`."""
     text: str
     """What it does, for its description."""
+    does: str = ""
+    """The same at length, as what follows `it`; `{filter}` stands for one of `Chain.filters`. May be left out."""
+    gives: str = ""
+    """What an id of its output type stands for, with `{about}` and `{criteria}` (of the steps so far); optional."""
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +80,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     criteria: tuple[str, ...]
     """`{criterion}` of steps 1, 2, ...; behind the last one, `more_criterion`, which may hold `{k}`."""
     more_criterion: str
+    filters: tuple[str, ...] = ()
+    """What steps 1, 2, ... keep, for `{filter}`: `those that are open at that time`. May be left out."""
     stages: tuple[str, str, str, str]
     """What first, second, steps and last are called in the instructions."""
     names: dict[str, str]
@@ -141,6 +149,8 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """By split: how many digits an id has."""
     constants: tuple[str, ...]
     """Types of which every user's text holds an id."""
+    meanings: dict[str, str] = {}
+    """What an id of each constant stands for. May be left out."""
     context: str = ""
     """The task whose preference is given in all others; empty: none."""
     dimensions: tuple[Dimension, ...]

@@ -91,6 +91,8 @@ def _check_words(found: Catalogue, where: str) -> None:
     for text in words.joins:
         _holds(text, "{phrase}", f"{where}: words.joins")
     _holds(words.request, "{requirements}", f"{where}: words.request")
+    for key in found.meanings:
+        _known(key, found.constants, f"{where}: meanings", "constant")
     needed = (*found.constants, *(["context"] if found.context else []))
     for key, text in words.given.items():
         _known(key, needed, f"{where}: words.given", "id to be given by the name of")

@@ -14,6 +14,8 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     defaults=Sampling(temperature=0.0, max_tokens=16384, tool_choice="auto", parallel_calls=False),
     parameters=instance.PARAMETERS,
     texts=step.TEXTS,
+    later_texts=step.LATER_TEXTS,
+    open_texts=step.OPEN_TEXTS,
     load=instance.load,
     describe=instance.describe,
     start=step.start,

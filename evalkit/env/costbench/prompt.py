@@ -13,12 +13,21 @@ from evalkit.dialogue import Message, Tool
 from evalkit.env.costbench.catalogue import Catalogue, Chain
 from evalkit.env.costbench.costs import show_cost
 from evalkit.env.costbench.example import example
-from evalkit.env.costbench.ids import split_values
+from evalkit.env.costbench.ids import has_context, split_values
 from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.parameters import MOST_EXAMPLE
 from evalkit.env.costbench.wording import message
-from evalkit.env.costbench.world import Terms, ToolSpec, World, criterion
+from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type, criterion, deed, meaning
 from evalkit.env.environment import Opening, fill
+
+SHORT, FULL = "short", "full"
+"""How much a tool's description and those of its arguments say (`tools.detail`)."""
+
+CLOSED, OPEN = "closed", "open"
+"""Whether a schema refuses further arguments (`tools.schema`); the reference's does not."""
+
+NAMED_STEPS = 5
+"""Steps whose criteria a pack may name; the reference's longest chain has as many."""
 
 SENTENCES = 10
 """Ways in which a ban, or a change of mind, may be told."""
@@ -27,10 +36,14 @@ SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
     "system": (
         "purpose",
         "about",
+        "title",
         "goal",
         "structure",
+        "count",
+        "stages",
         "refinement",
         "readable",
+        "context",
         "concept",
         "sequence",
         "digits",
@@ -40,13 +53,18 @@ SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
         "example",
     ),
     "parts.stages": ("count", "stages"),
+    "parts.stage_names": (),
+    "parts.stage_names_short": (),
     "parts.graph": (),
-    "parts.refinement": ("criteria",),
+    "parts.refinement": ("title", "count", "criteria"),
+    **{f"parts.criterion.{step}": () for step in range(1, NAMED_STEPS + 1)},
+    "parts.context": ("type",),
     "parts.readable": ("values", "ids"),
     "parts.readable_values": ("values",),
     "parts.readable_ids": ("ids",),
     "parts.concept": (),
     "parts.sequence": ("tools",),
+    "parts.sequence_joint": (),
     "parts.sequence_graph": ("tools",),
     "parts.ways": ("goal",),
     "parts.ways_many": ("goal",),
@@ -56,6 +74,10 @@ SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
 }
 
 TOOL_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "tools.detail": (),
+    "tools.schema": (),
+    "tools.deed": ("deed",),
+    "tools.deeds": ("deeds",),
     "tools.atomic": ("text",),
     "tools.composite": ("text", "components"),
     "tools.plain": ("text",),
@@ -63,15 +85,40 @@ TOOL_TEXTS: Mapping[str, tuple[str, ...]] = {
     "tools.steps": ("stage", "first", "last"),
     "tools.step": ("stage", "first"),
     "tools.terms": ("cost", "type"),
-    "arguments.value": ("about",),
+    "arguments.value": ("about", "options"),
     "arguments.id": ("type", "label", "number"),
+    "arguments.made": ("type", "what"),
+    "arguments.given": ("type", "what"),
 }
+
+LATER_TEXTS: Mapping[str, str] = {
+    "parts.stage_names": "",
+    "parts.stage_names_short": "",
+    **{f"parts.criterion.{step}": "" for step in range(1, NAMED_STEPS + 1)},
+    "parts.context": "",
+    "parts.sequence_joint": " -> ",
+    "tools.detail": SHORT,
+    "tools.schema": CLOSED,
+    "tools.deed": "",
+    "tools.deeds": "",
+    "arguments.made": "",
+    "arguments.given": "",
+}
+"""What packs say that were frozen before there were these texts. An empty text leaves it to the catalogue, or to the
+text that was there before."""
+
+OF_TOOL, OF_ARGUMENT, OF_LENGTH = "tools.of", "arguments.of", "example.of"
+
+OPEN_TEXTS: Mapping[str, tuple[str, ...]] = {OF_TOOL: (), OF_ARGUMENT: ("options",), OF_LENGTH: ()}
+"""Texts that stand for one tool (its description), one type (its description as an argument) or one length of the chain
+(the worked example), behind a dot. No pack need have any; what has none is described by the texts above."""
 
 
 def opening(instance: Instance, world: World, texts: Mapping[str, str]) -> Opening:
     """The instructions, and what the user says first."""
     shown = (instance.example, instance.composites, instance.sequence)
-    told = _system(world, instance.split, shown, tuple(texts[key] for key in SYSTEM_TEXTS))
+    words = (*(texts[key] for key in SYSTEM_TEXTS), texts.get(f"{OF_LENGTH}.{world.length}", ""))
+    told = _system(world, instance.split, shown, words)
     asked = message(instance.catalogue, instance.split, instance.query)
     return Opening(messages=(Message(role="system", text=told), Message(role="user", text=asked)))
 
@@ -79,25 +126,30 @@ def opening(instance: Instance, world: World, texts: Mapping[str, str]) -> Openi
 @lru_cache(maxsize=64)
 def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tuple[str, ...]) -> str:
     """The instructions. `shown`: whether with the example, what composites are, the atomic tools in order."""
-    texts = dict(zip(SYSTEM_TEXTS, words, strict=True))
+    *known, own_example = words
+    texts = dict(zip(SYSTEM_TEXTS, known, strict=True))
     with_example, with_concept, with_sequence = shown
     catalogue, digits = world.catalogue, world.catalogue.digits[split]
-    structure, refinement = _structure(world, texts)
+    count, stages, refinement = _structure(world, texts)
     named = "parts.sequence" if world.chain else "parts.sequence_graph"
-    arrow = " -> " if world.chain else ", "
+    joint = texts["parts.sequence_joint"] if world.chain else ", "
     many = world.chain and world.length > MOST_EXAMPLE
     worked = (texts["example.text"], texts["example.path"], texts["example.cost"])
     return fill(
         texts["system"],
-        structure=structure,
+        structure=fill(texts["parts.stages"], count=count, stages=stages) if count else texts["parts.graph"],
+        count=count,
+        stages=stages,
         refinement=refinement,
         readable=_readable(world, texts),
+        context=_context(world, texts),
         concept=texts["parts.concept"] if with_concept else "",
-        sequence=fill(texts[named], tools=arrow.join(world.sequence)) if with_sequence else "",
+        sequence=fill(texts[named], tools=joint.join(world.sequence)) if with_sequence else "",
         ways=fill(texts["parts.ways_many" if many else "parts.ways"], goal=world.goal_type),
-        example=example(world.length, *worked) if with_example else "",
+        example=(own_example or example(world.length, *worked)) if with_example else "",
         purpose=catalogue.purpose,
         about=catalogue.tasks[world.task].about,
+        title=world.title,
         goal=world.goal_type,
         digits=digits,
         label=world.labels[world.goal_type],
@@ -105,21 +157,31 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
     )
 
 
-def _structure(world: World, texts: Mapping[str, str]) -> tuple[str, str]:
-    """What stages the work has, and by what candidates are filtered."""
+def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
+    """How many stages the work has (0: it is no chain), what they are, and by what candidates are filtered."""
     chain = world.catalogue.chain
     if not world.chain or chain is None:
-        return texts["parts.graph"], ""
+        return 0, "", ""
     steps = world.length - 3
     stages = [stage for place, stage in enumerate(chain.stages) if steps or place != 2]
-    structure = fill(texts["parts.stages"], count=len(stages), stages=", ".join(stages))
+    named = texts["parts.stage_names" if steps else "parts.stage_names_short"] or ", ".join(stages)
     if not steps:
-        return structure, ""
-    return structure, fill(texts["parts.refinement"], criteria=_criteria(chain, steps))
+        return len(stages), named, ""
+    criteria = ", ".join(named_criterion(chain, step, texts, "parts") for step in range(1, steps + 1))
+    return len(stages), named, fill(texts["parts.refinement"], title=world.title, count=steps, criteria=criteria)
 
 
-def _criteria(chain: Chain, steps: int) -> str:
-    return ", ".join(criterion(chain, step) for step in range(1, steps + 1))
+def named_criterion(chain: Chain, step: int, texts: Mapping[str, str], where: str) -> str:
+    """What step `step` (from 1) filters by: as the pack names it in the instructions (`where`: `parts`) or in results
+    (`results`), else in the catalogue's words."""
+    return texts.get(f"{where}.criterion.{step}") or criterion(chain, step)
+
+
+def _context(world: World, texts: Mapping[str, str]) -> str:
+    """The pack's words for the preference that the user gives from another task; empty where none is given."""
+    catalogue = world.catalogue
+    given = has_context(catalogue, world.task)
+    return fill(texts["parts.context"], type=context_type(catalogue)) if given else ""
 
 
 def _readable(world: World, texts: Mapping[str, str]) -> str:
@@ -150,7 +212,9 @@ class _Sheet:
 def tools(instance: Instance, world: World, texts: Mapping[str, str], terms: Terms) -> tuple[Tool, ...]:
     """The tools that can be called, at their costs."""
     words = tuple(texts[key] for key in TOOL_TEXTS)
-    sheets = _sheets(world, instance.split, instance.composites, words)
+    own = tuple(texts.get(f"{OF_TOOL}.{tool.name}", "") for tool in world.tools)
+    arguments = tuple(texts.get(f"{OF_ARGUMENT}.{name}", "") for name in world.types)
+    sheets = _sheets(world, instance.split, instance.composites, (words, own, arguments))
     return tuple(
         Tool(name=sheet.name, description=show_cost(cents).join(sheet.pieces), parameters=sheet.parameters)
         for place, (sheet, cents) in enumerate(zip(sheets, terms.costs, strict=False))
@@ -159,29 +223,38 @@ def tools(instance: Instance, world: World, texts: Mapping[str, str], terms: Ter
 
 
 @lru_cache(maxsize=256)
-def _sheets(world: World, split: str, kinds: bool, words: tuple[str, ...]) -> tuple[_Sheet, ...]:
-    """All of a world's tools. `kinds`: whether descriptions say what is composite, and of what."""
-    texts = dict(zip(TOOL_TEXTS, words, strict=True))
+def _sheets(
+    world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+) -> tuple[_Sheet, ...]:
+    """All of a world's tools. `kinds`: whether descriptions say what is composite, and of what.
+
+    `words`: the pack's texts of tools; those of its own for each tool and for each type, empty where it has none.
+    """
+    texts = dict(zip(TOOL_TEXTS, words[0], strict=True))
+    own = {tool.name: text for tool, text in zip(world.tools, words[1], strict=True) if text}
+    arguments = {name: text for name, text in zip(world.types, words[2], strict=True) if text}
     properties = {
-        name: _property(world, split, name, texts) for name in dict.fromkeys(n for t in world.tools for n in t.inputs)
+        name: _property(world, split, name, texts, arguments.get(name, ""))
+        for name in dict.fromkeys(n for t in world.tools for n in t.inputs)
     }
+    closed = {"additionalProperties": False} if texts["tools.schema"] != OPEN else {}
     return tuple(
         _Sheet(
             name=tool.name,
-            pieces=tuple((_description(world, tool, kinds, texts)).split("{cost}")),
+            pieces=tuple(_description(world, tool, kinds, texts, own.get(tool.name, "")).split("{cost}")),
             parameters={
                 "type": "object",
                 "properties": {name: properties[name] for name in tool.inputs},
                 "required": list(tool.inputs),
-                "additionalProperties": False,
+                **closed,
             },
         )
         for tool in world.tools
     )
 
 
-def _description(world: World, tool: ToolSpec, kinds: bool, texts: Mapping[str, str]) -> str:
-    text = tool.text or _stages(world, tool, texts)
+def _description(world: World, tool: ToolSpec, kinds: bool, texts: Mapping[str, str], own: str) -> str:
+    text = own or _deeds(world, tool, texts) or tool.text or _stages(world, tool, texts)
     if not kinds:
         about = fill(texts["tools.plain"], text=text)
     elif tool.size == 1:
@@ -189,6 +262,19 @@ def _description(world: World, tool: ToolSpec, kinds: bool, texts: Mapping[str, 
     else:
         about = fill(texts["tools.composite"], text=text, components=", ".join(tool.components))
     return about + fill(texts["tools.terms"], type=tool.output)
+
+
+def _deeds(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
+    """What a tool of a chain does, at length; empty where the pack, or the catalogue, has no words for it."""
+    chain = world.catalogue.chain
+    if texts["tools.detail"] != FULL or not world.chain or chain is None:
+        return ""
+    deeds = [deed(chain, world.task, world.length, position) for position in range(tool.first, tool.last + 1)]
+    if not all(deeds):
+        return ""
+    if len(deeds) == 1:
+        return fill(texts["tools.deed"], deed=deeds[0])
+    return fill(texts["tools.deeds"], deeds="; then ".join(deeds))
 
 
 def _stages(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
@@ -206,14 +292,23 @@ def _stages(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
     return fill(texts["tools.stages"], stages=", ".join(said))
 
 
-def _property(world: World, split: str, name: str, texts: Mapping[str, str]) -> dict[str, object]:
-    """One argument's schema."""
+def _property(world: World, split: str, name: str, texts: Mapping[str, str], own: str) -> dict[str, object]:
+    """One argument's schema. `own`: the pack's text for this very type; empty: it has none."""
     catalogue = world.catalogue
     key = world.dimensions.get(name)
     if key is not None:
         values = split_values(catalogue, world.task, split)[key]
-        text = fill(texts["arguments.value"], about=_dimension_about(catalogue, key))
+        about, options = _dimension_about(catalogue, key), ", ".join(values)
+        text = fill(own or texts["arguments.value"], about=about, options=options)
+        if texts["tools.schema"] == OPEN:
+            return {"type": "string", "enum": list(values), "description": text}
         return {"type": "string", "description": text, "enum": list(values)}
+    if own:
+        return {"type": "string", "description": own}
+    what = meaning(world, name) if texts["tools.detail"] == FULL else ""
+    kind = "arguments.given" if world.bit[name] & world.start else "arguments.made"
+    if what and texts[kind]:
+        return {"type": "string", "description": fill(texts[kind], type=name, what=what)}
     number = "d" * catalogue.digits[split]
     text = fill(texts["arguments.id"], type=name, label=world.labels[name], number=number)
     return {"type": "string", "description": text}

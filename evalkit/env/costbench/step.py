@@ -13,7 +13,7 @@ from typing import Any
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.env.arguments import shown
-from evalkit.env.costbench import prompt
+from evalkit.env.costbench import calls, prompt
 from evalkit.env.costbench.answer import ends_turn, read_answer
 from evalkit.env.costbench.calls import (
     BANNED,
@@ -56,7 +56,10 @@ _IN_PLACE = frozenset({_BAN, TOOL_FAILURE})
 
 _EVENT_TEXTS = {
     **{f"banned.{number}": ("tool",) for number in range(1, prompt.SENTENCES + 1)},
-    **{f"changed.{number}": ("requirements", "ids") for number in range(1, prompt.SENTENCES + 1)},
+    **{
+        f"changed.{number}": ("requirements", "ids", "context", "constants")
+        for number in range(1, prompt.SENTENCES + 1)
+    },
     "changes.context": ("type", "id"),
     "changes.constants": ("types",),
     "changes.none": (),
@@ -72,6 +75,12 @@ TEXTS = {
     )
 }
 """The keys of all texts, with the fields each may use in braces."""
+
+LATER_TEXTS = {**prompt.LATER_TEXTS, **calls.LATER_TEXTS}
+"""Texts that are younger than the environment, with what a pack says that was frozen without them."""
+
+OPEN_TEXTS = {key: frozenset(fields) for key, fields in prompt.OPEN_TEXTS.items()}
+"""Beginnings of keys that a pack may hold for single tools, types and lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -221,7 +230,8 @@ def _instead(state: State, event: Event, call: ToolCall) -> tuple[State, Done]:
 
 def _ban(state: State, name: str, *, first: bool) -> Done:
     sentence = ban_sentence(state.desk.instance, state.steps, first)
-    return broken(state.desk, state.terms, name, BANNED, f"banned.{sentence + 1}")
+    cost = "" if first else "results.cost_banned_again"
+    return broken(state.desk, state.terms, name, BANNED, f"banned.{sentence + 1}", cost)
 
 
 def _happen(state: State, event: Event) -> tuple[State, tuple[Message, ...]]:
@@ -241,13 +251,14 @@ def _changed(state: State) -> str:
     desk, query = state.desk, state.query
     texts = desk.texts
     number = change_sentence(desk.instance, state.steps) + 1
-    ids = ""
+    context = ""
     if desk.context:
         shown_id = show_id(desk.world.labels[desk.context], query.given[desk.context], desk.digits)
-        ids = fill(texts["changes.context"], type=desk.context, id=shown_id)
-    constants = [name for name in desk.world.catalogue.constants if name in query.given]
-    ids += fill(texts["changes.constants"], types=", ".join(constants)) if constants else texts["changes.none"]
-    return fill(texts[f"changed.{number}"], ids=ids, requirements=query.text)
+        context = fill(texts["changes.context"], type=desk.context, id=shown_id)
+    held = [name for name in desk.world.catalogue.constants if name in query.given]
+    constants = fill(texts["changes.constants"], types=", ".join(held)) if held else texts["changes.none"]
+    words = texts[f"changed.{number}"]
+    return fill(words, ids=context + constants, context=context, constants=constants, requirements=query.text)
 
 
 def _call_facts(state: State, call: ToolCall, done: Done) -> dict[str, Any]:

@@ -225,6 +225,32 @@ def filled(text: str, chain: Chain, task: str, step: int) -> str:
     return fill(text, T=title(task), criterion=criterion(chain, step), word=word, k=step)
 
 
+def deed(chain: Chain, task: str, length: int, position: int) -> str:
+    """What the tool of a position does, in the catalogue's words at length; empty where it has none."""
+    kept = chain.filters[position - 2] if position - 2 in range(len(chain.filters)) else ""
+    text = _link(chain, length, position).does
+    if "{filter}" in text and not kept:
+        return ""
+    return fill(filled(text, chain, task, position - 1), filter=kept)
+
+
+def meaning(world: World, name: str) -> str:
+    """What an id of this type stands for, in the catalogue's words; empty where it has none."""
+    catalogue = world.catalogue
+    chain = catalogue.chain
+    if name in catalogue.constants or chain is None:
+        return catalogue.meanings.get(name, "")
+    if catalogue.context and name == context_type(catalogue) and world.task != catalogue.context:
+        return fill(chain.first.gives, about=catalogue.tasks[catalogue.context].about)
+    for position in range(world.length if world.chain else 0):
+        if output_type(chain, world.task, world.length, position) == name:
+            by = ", ".join(criterion(chain, step) for step in range(1, position))
+            return fill(
+                _link(chain, world.length, position).gives, about=catalogue.tasks[world.task].about, criteria=by
+            )
+    return ""
+
+
 def criterion(chain: Chain, step: int) -> str:
     """What step `step` (from 1) filters by."""
     if 0 < step <= len(chain.criteria):

@@ -43,10 +43,14 @@ def test_a_composite_gives_only_its_last_output() -> None:
 
 
 def test_results_say_by_what_candidates_are_filtered_so_far() -> None:
-    episode = Episode(make_instance(length=6))
+    episode = Episode(make_instance(length=7))
     episode.call("Dining_Full_Planning_to_Step2")
     seen = episode.call("Dining_Refinement_Step3")
     assert "availability, location, reputation. DiningCandidate_L3_Reviewed: " in seen.messages[0].text
+    seen = episode.call("Dining_Refinement_Step4")
+    assert "reputation, restrictions; these are the final ones. DiningCandidate_L4_Verified: " in seen.messages[0].text
+    short = Episode(make_instance(length=3))
+    assert "these are the final ones" in short.call(BOTH).messages[0].text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,7 @@ def test_a_tool_whose_inputs_are_not_held_is_inaccessible_whatever_its_arguments
     assert outcome == "inaccessible"
     assert "DiningCandidate_L2_Located" in text
     assert (
-        "you hold DiningCategory, DiningFeaturePackage, DiningStyle, DiningTier, LocationPreference, TimeInfo" in text
+        "there are DiningCategory, DiningFeaturePackage, DiningStyle, DiningTier, LocationPreference, TimeInfo" in text
     )
 
 

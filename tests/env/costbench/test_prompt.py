@@ -1,5 +1,7 @@
+import json
 import re
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
@@ -8,11 +10,33 @@ from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.costs import show_cost
 from evalkit.env.costbench.events import terms_of, world_of
 from evalkit.env.costbench.example import example, ways
-from evalkit.env.costbench.step import TEXTS
+from evalkit.env.costbench.step import LATER_TEXTS, TEXTS
 from evalkit.env.costbench.world import Terms
+from evalkit.spec.packs import read_pack
 from tests.acting import Episode, make_instance, standard_kit
 
 TEXT = standard_kit().pack.texts
+EXPLICIT = read_pack("explicit", "costbench").texts
+
+SPARE = frozenset(
+    {"tool", "first", "count", "number", "title", "stages", "context", "constants", "task", "criterion"}
+) | {
+    *(
+        "structure",
+        "argument",
+        "required_list",
+        "current_list",
+        "options_list",
+        "options",
+        "value",
+        "id",
+        "what",
+        "type",
+        "label",
+    ),
+}
+"""Fields that a wording may do without: which tool was called is known to whoever called it, and some fields are others
+in another form, for wordings that are imported."""
 
 
 def system(**fields: object) -> str:
@@ -22,11 +46,15 @@ def system(**fields: object) -> str:
 def test_the_standard_pack_holds_every_text_and_uses_its_fields() -> None:
     assert TEXT.keys() == TEXTS.keys()
     names = {name for fields in TEXTS.values() for name in fields}
-    # Which tool was called is known to whoever called it.
-    spare = {"tool", "first", "count", "number"}
-    for key, text in TEXT.items():
-        used = {name for name in names if "{" + name + "}" in text}
-        assert TEXTS[key] - spare <= used <= TEXTS[key], key
+    for pack in (TEXT, EXPLICIT):
+        for key, text in pack.items():
+            used = {name for name in names if "{" + name + "}" in text}
+            spare = SPARE | (
+                {"digits", "label", "number"} if key.startswith(("system", "results", "arguments")) else set()
+            )
+            spare |= {"ids"} if key.startswith("changed") and pack is TEXT else set()
+            assert used <= TEXTS[key], key
+            assert not text or TEXTS[key] - spare <= used, key
 
 
 def test_every_error_is_marked_as_one_and_no_result_is() -> None:
@@ -34,9 +62,67 @@ def test_every_error_is_marked_as_one_and_no_result_is() -> None:
     fine = {
         key for key in results if key.split(".")[1] in {"process", "first", "second", "step", "last", "graph", "cost"}
     }
-    assert all(TEXT[key].startswith("[ERROR] ") for key in results - fine)
-    assert not any("[ERROR]" in TEXT[key] for key in fine)
-    assert len({TEXT[f"banned.{i}"] for i in range(1, 11)}) == len({TEXT[f"changed.{i}"] for i in range(1, 11)}) == 10
+    fine |= {key for key in results if key.endswith(("_final", "_joint")) or "step_" in key or "cost_" in key}
+    fine |= {key for key in results if key.startswith(("results.deed", "results.criterion"))}
+    for pack in (TEXT, EXPLICIT):
+        assert all(pack[key].startswith("[ERROR] ") for key in results - fine if pack[key])
+        assert not any("[ERROR]" in pack[key] for key in fine)
+        for kind in ("banned", "changed"):
+            assert len({pack[f"{kind}.{i}"] for i in range(1, 11)}) == 10
+
+
+def test_the_standard_wording_tells_no_more_than_the_reference_s() -> None:
+    """What the reference leaves an agent to find out; the pack `explicit` says it."""
+    text = Episode(make_instance()).opening()[0].text
+    said = text + json.dumps([[tool.description, tool.parameters] for tool in Episode(make_instance()).state.tools])
+    for word in ("afterwards", "refused", "change the request", "without a call", "no call", "additionalProperties"):
+        assert word not in said, word
+    # How an id is written is shown of the answer and of one that is made up; no argument says it.
+    assert "ddddd" not in json.dumps([tool.parameters for tool in Episode(make_instance()).state.tools])
+    assert not any("digit" in TEXT[key] for key in TEXT if key.startswith(("results.", "arguments.")))
+    for i in range(1, 11):
+        # Neither for good nor for how long, and nothing of what becomes of what is held.
+        assert not re.search(r"any more|for good|permanently|will not|stopped|retired|withdrawn", TEXT[f"banned.{i}"])
+        assert not re.search(r"beginning|start over|anew|drop", TEXT[f"changed.{i}"] + TEXT["changes.constants"])
+
+
+def test_the_standard_wording_tells_no_less() -> None:
+    episode = Episode(make_instance(length=8))
+    text = episode.opening()[0].text
+    assert "do not describe it or write it out as text" in text
+    offered = {tool.name: tool for tool in episode.state.tools}
+    times = offered["Search_Dining_Candidates"].parameters["properties"]["TimeInfo"]["description"]  # type: ignore[index]
+    assert "period" in times
+    assert "no difference" in times
+    assert "kind, level, style and feature" in offered["Decide_Dining_Preference"].description
+    kept = ["in season", "easy for the user", "reputation", "restriction", "for their price"]
+    for step, words in enumerate(kept, 1):
+        assert words in offered[f"Dining_Refinement_Step{step}"].description
+    assert all(words in offered["Dining_Refine_Step1_to_Step5"].description for words in kept)
+    assert all(words in offered["Dining_Search_to_Final_7Steps"].description for words in kept)
+    raw = offered["Dining_Refinement_Step2"].parameters["properties"]["DiningCandidate_L1_Available"]  # type: ignore[index]
+    assert "availability" in raw["description"]
+
+
+def test_explicit_is_what_standard_was() -> None:
+    """Its texts are the old ones, so what is younger says what a pack says that was frozen without it."""
+    later = {key: EXPLICIT[key] for key in LATER_TEXTS}
+    assert later == LATER_TEXTS
+    old = {key: text for key, text in EXPLICIT.items() if key not in LATER_TEXTS}
+    instance = make_instance(length=6)
+    plain, resumed = (
+        Episode(instance, replace(standard_kit(), pack=replace(standard_kit().pack, texts=texts)))
+        for texts in (EXPLICIT, {**LATER_TEXTS, **old})
+    )
+    assert plain.opening() == resumed.opening()
+    assert plain.state.tools == resumed.state.tools
+    assert "what is made in between you do not hold afterwards" in plain.opening()[0].text
+    assert all(tool.parameters["additionalProperties"] is False for tool in plain.state.tools)
+    called = [one.call("Dining_Full_Planning_to_Step2").messages for one in (plain, resumed)]
+    assert called[0] == called[1]
+    # Of 3,672 requests of the shipped suites, with events, refusals and parts left out, this is one.
+    told = sha256(repr([plain.opening(), plain.state.tools, called[0]]).encode()).hexdigest()
+    assert told == "a0697162403312c6d401187a8cc8f6f8ce3e8774975564c1f67b8d012752d903"
 
 
 @pytest.mark.parametrize("length", range(3, 11))
@@ -63,7 +149,8 @@ def test_parts_of_the_instructions_can_be_left_out() -> None:
     whole = system()
     assert len(whole) > len(system(example=False)) > len(system(example=False, composites=False))
     assert "## Example" not in system(example=False)
-    assert "composite tool" not in system(composites=False)
+    assert "An atomic tool does" in whole
+    assert "An atomic tool does" not in system(composites=False)
     assert "Search_Dining_Candidates" not in system(sequence=False)
     assert "Search_Dining_Candidates" in whole
 
@@ -137,7 +224,7 @@ def test_schemas_ask_for_every_input_as_a_text(split: str) -> None:
     ):
         schema = tool.parameters
         assert schema["type"] == "object"
-        assert schema["additionalProperties"] is False
+        assert schema.keys() == {"type", "properties", "required"}
         assert schema["required"] == list(spec.inputs) == list(schema["properties"])  # type: ignore[call-overload]
         for name, about in schema["properties"].items():  # type: ignore[attr-defined]
             assert about["type"] == "string"
@@ -180,5 +267,4 @@ def test_a_pack_s_own_words_are_used_and_other_braces_stay() -> None:
 
 def test_the_travel_catalogue_s_digits_reach_the_instructions() -> None:
     assert shipped("travel").digits["train"] == 7
-    assert "all 7 digits" in system(split="train")
     assert "<DiningCandidateddddddd>" in system(split="train")

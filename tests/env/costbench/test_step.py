@@ -17,7 +17,7 @@ from tests.periods import replying
 
 DECIDE, SEARCH, BOTH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Preference_and_Search"
 WRONG = "<answer> <DiningCandidate99999> </answer>"
-BANNED = [standard_kit().pack.texts[f"banned.{i}"].split("{tool}")[1] for i in range(1, 11)]
+BANNED = [standard_kit().pack.texts[f"banned.{i}"] for i in range(1, 11)]
 
 
 def scheduled(*events: dict[str, Any], **fields: Any) -> Episode:

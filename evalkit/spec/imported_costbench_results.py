@@ -1,0 +1,266 @@
+"""What CostBench's tools answer, from a user's copy of its reference repository.
+
+The functions that make results are interpreted with a task, a type, an id and criteria of our own making; where these
+stand in what they return, a field of ours comes. What cannot be read so stays in our own wording, and the pack says so.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from evalkit.errors import UsageError
+from evalkit.spec.imported_costbench import COMPOSITE, RUN, TYPES, Copy, Texts, function
+from evalkit.spec.interpret import Reader, Thing, Unreadable, class_methods
+
+DIGITS = "98765"
+TASK, KIND = "qqtaskqq", "Qqtypeqq"
+STEPS = 5
+ONE, OTHER = 1, 2
+"""Two steps, told apart by the criteria that we give them."""
+
+CRITERIA = {step: f"Qqcriterion{'abcde'[step - 1]}qq" for step in range(1, STEPS + 1)}
+ARGUMENT, VALUE, OPTION, NAME = "QqargumentCategory", "Qqvalueqq", "Qqoptionqq", "Qqnameqq"
+LEVEL = 5
+"""Of refinement, where a step is not to be the final one."""
+
+MAP = "filter_dimension_map"
+
+_TOOLS = {
+    "first": f"Decide_{TASK.capitalize()}_Preference",
+    "second": f"Search_{TASK.capitalize()}_Candidates",
+    "step": f"{TASK.capitalize()}_Refinement_Step",
+    "last": f"Select_Final_{TASK.capitalize()}",
+}
+_LABELS = {"first": "Preference", "second": "CandidateSet", "step": "CandidateSet", "last": "Candidate"}
+
+
+def results_texts(copy: Copy) -> tuple[Texts, tuple[str, ...]]:
+    """(texts that could be read, by key; what could not be read, in words)."""
+    found, missed = Texts(), list[str]()
+    parts: tuple[tuple[str, Callable[[Copy], Texts]], ...] = (
+        ("results of atomic tools", _atomic),
+        ("results of composite tools", _composite),
+        ("errors of atomic tools", _atomic_errors),
+        ("errors of composite tools", _composite_errors),
+        ("what the run itself answers", _of_the_run),
+    )
+    for what, part in parts:
+        try:
+            found |= part(copy)
+        except (Unreadable, UsageError, KeyError, IndexError, TypeError, AttributeError) as flaw:
+            missed.append(f"{what} ({flaw})")
+    return found, tuple(missed)
+
+
+def _given(**more: Any) -> dict[str, Any]:
+    return {"ID_LENGTH": len(DIGITS), MAP: CRITERIA, **more}
+
+
+def _methods(copy: Copy) -> dict[str, ast.FunctionDef]:
+    return {**class_methods(copy.module(TYPES), "Tool"), **class_methods(copy.module(TYPES), "AtomicTool")}
+
+
+def _tool(copy: Copy, kind: str, step: int = 0, **more: Any) -> Thing:
+    """A tool of the invented task."""
+    name = _TOOLS[kind] + (str(step) if kind == "step" else "")
+    attributes = {"name": name, "output_type": _output(kind, step), "get_self_task": lambda: TASK, "cost": None}
+    return Thing({**attributes, **more}, _methods(copy))
+
+
+def _output(kind: str, step: int) -> str:
+    return f"{KIND}{step}" if kind == "step" else KIND
+
+
+def _as_fields(said: str, kind: str, step: int = 0) -> str:
+    """A result with fields where our inventions stand."""
+    passed = ", ".join(CRITERIA[one] for one in range(1, step + 1))
+    fields = (
+        (f"<{TASK.capitalize()}{_LABELS[kind]}{DIGITS}>", "{id}"),
+        (_output(kind, step), "{type}"),
+        # Of the first step alone both would be the same.
+        (passed if step > 1 else "", "{criteria}"),
+        (CRITERIA.get(step, ""), "{criterion}"),
+        (TASK, "{task}"),
+    )
+    for invented, name in fields:
+        said = said.replace(invented, name) if invented else said
+    if any(mark in said for mark in (DIGITS, "Qq", "qq")):
+        raise Unreadable(f"a result holds something else of the call: {said!r}")
+    return said
+
+
+def _atomic(copy: Copy) -> Texts:
+    reader = Reader(copy.module(TYPES), _given())
+    uid = f"<{TASK.capitalize()}Preference{DIGITS}>"
+
+    def said(kind: str, step: int = 0, level: int = LEVEL, made: str = uid) -> str:
+        text, _ = reader.method(_tool(copy, kind, step), "process_output", Thing({"unique_id": made}), level, {})
+        return str(text)
+
+    found = {f"results.{kind}": _as_fields(said(kind), kind) for kind in ("first", "second", "last")}
+    found["results.second_final"] = _as_fields(said("second", level=0), "second")
+    found["results.step"] = _as_fields(said("step", OTHER), "step", OTHER)
+    found["results.step_final"] = _as_fields(said("step", OTHER, OTHER), "step", OTHER)
+    found["results.bad_id"] = said("second", made=f"<X{DIGITS[1:]}>")
+    found["results.no_id"] = said("second", made="<X>")
+    named = next(
+        node.value
+        for node in ast.walk(_methods(copy)["process_output"])
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == MAP
+    )
+    criteria = reader.evaluate(named, {})
+    found |= {f"results.criterion.{step}": criteria[step] for step in CRITERIA}
+    return {key: f"{{process}}{text}" if _is_result(key) else text for key, text in found.items()}
+
+
+def _is_result(key: str) -> bool:
+    return key.startswith(("results.first", "results.second", "results.step", "results.last"))
+
+
+def _composite(copy: Copy) -> Texts:
+    atomic = Reader(copy.module(TYPES), _given())
+    known = {kind: _tool(copy, kind) for kind in ("first", "second", "last")}
+    known |= {f"step{step}": _tool(copy, "step", step) for step in (ONE, OTHER)}
+    for tool in known.values():
+        tool.attributes["process_output"] = lambda tool=tool, **named: atomic.method(
+            Thing({**tool.attributes, "process_output": None}, tool.methods), "process_output", *named.values()
+        )[0]
+    tools = {tool.attributes["name"]: tool for tool in known.values()}
+    helpers = {"get_all_digits": lambda text: "".join(sign for sign in text if sign.isdigit())}
+    reader = Reader(copy.module(COMPOSITE), _given(get_all_dynamic_atomic_tools=lambda _: tools, **helpers))
+    methods = class_methods(copy.module(COMPOSITE), "CompositeTool")
+
+    def ran(*kinds: str, level: int = LEVEL) -> tuple[str, dict[str, Any]]:
+        names = [known[kind].attributes["name"] for kind in kinds]
+        tool = Thing({"component_tool_names": names, "refinement_level": level, "name": NAME}, methods)
+        made = Thing({"unique_id": f"<{TASK.capitalize()}Preference{DIGITS}>"})
+        text, local = reader.method(tool, "process_output", made, level, tools)
+        return str(text), local
+
+    text, local = ran("first", "second", "step1", "last")
+    deeds: list[str] = local["intermediate_steps"]
+    found = {
+        f"results.deed.{kind}": deed.replace(CRITERIA[ONE], "{criterion}")
+        for kind, deed in zip(("first", "second", "step", "last"), deeds, strict=True)
+    }
+    found["results.process_joint"] = _between(local["process_summary"], deeds)
+    result = local["final_output_description"]
+    if not text.endswith(result):
+        raise Unreadable("a composite's result does not end with that of its last tool")
+    found["results.process"] = text.removesuffix(result).replace(local["process_summary"], "{components}")
+    short = ran("first", "second")[1]["intermediate_steps"]
+    found["results.deed.second_ends"] = short[1] if len(short) > 1 else ""
+    for key, level in (("results.step_composite", LEVEL), ("results.step_final_composite", OTHER)):
+        said = ran("first", "second", "step1", "step2", level=level)[1]["final_output_description"]
+        found[key] = "{process}" + _as_fields(said, "step", OTHER)
+    return found
+
+
+def _between(text: str, parts: list[str]) -> str:
+    joint = text.removeprefix(parts[0]).partition(parts[1])[0]
+    if joint.join(parts) != text:
+        raise Unreadable(f"the parts of {text!r} are not joined alike")
+    return joint
+
+
+def _atomic_errors(copy: Copy) -> Texts:
+    enums = {ARGUMENT: [Thing({"value": OPTION})]}
+
+    def said(arguments: Mapping[str, str]) -> str:
+        given = _given(parse_model_outputs=lambda *_: dict(arguments), ENUM_DIRECT_MAPPINGS=enums)
+        tool = _tool(copy, "first", input_types=[ARGUMENT])
+        answer, _ = Reader(copy.module(TYPES), given).method(tool, "process_input", "")
+        return _of_arguments(answer["error_message"])
+
+    broken = Reader(copy.module(TYPES)).value("JSON_DECODE_ERROR_OUTPUT")
+    found = {"results.not_json": broken, "results.not_object": broken}
+    found |= {"results.missing": said({}), "results.bad_value": said({ARGUMENT: VALUE})}
+    for node in ast.walk(function(copy, TYPES, "get_id_from_search_space")):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.JoinedStr) and _names(node) == {_ID}:
+            found["results.unknown_context"] = Reader(copy.module(TYPES)).evaluate(node.value, {_ID: "{id}"})
+    return found
+
+
+_ID = "LocationPreferenceID"
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _of_arguments(said: str) -> str:
+    for invented, name in (
+        (repr([OPTION]), "{options_list}"),
+        (OPTION, "{options}"),
+        (VALUE, "{value}"),
+        (ARGUMENT, "{argument}"),
+        (NAME, "{tool}"),
+    ):
+        said = said.replace(invented, name)
+    return said
+
+
+def _composite_errors(copy: Copy) -> Texts:
+    enums = {ARGUMENT: [Thing({"value": OPTION})]}
+    methods = class_methods(copy.module(COMPOSITE), "CompositeTool")
+    attributes = {"name": NAME, "input_types": [ARGUMENT], "component_tool_names": ["x"], "refinement_level": LEVEL}
+    tool = Thing({**attributes, "_validate_component_tools": lambda **_: True}, methods)
+
+    def said(arguments: Mapping[str, str]) -> str:
+        given = _given(
+            parse_model_outputs_composite=lambda _: dict(arguments),
+            ENUM_DIRECT_MAPPINGS=enums,
+            DATA_TYPE_REGISTRY={},
+            JSON_DECODE_ERROR_OUTPUT=None,
+        )
+        answer, _ = Reader(copy.module(COMPOSITE), given).method(tool, "process_input", "")
+        return _of_arguments(answer["error_message"])
+
+    failing = {"x": Thing({"input_types": [], "execute": lambda **_: "[ERROR]"})}
+    reader = Reader(copy.module(COMPOSITE), _given(get_all_tools=lambda _: failing))
+    inner, _ = reader.method(tool, "execute", {}, failing)
+    return {
+        "results.missing_composite": said({}),
+        "results.bad_value_composite": said({ARGUMENT: VALUE}),
+        "results.unknown_context_composite": _of_arguments(inner),
+    }
+
+
+def _of_the_run(copy: Copy) -> Texts:
+    """Costs, and the errors that the run tells before a tool is asked."""
+    reader = Reader(copy.module(RUN))
+    tool = Thing({"cost": "{cost}", "has_cost": lambda: True})
+    names = {"tool_name": "{tool}", "tool_obj": tool, "required_types": [KIND], "current_types": [TASK]}
+    loop = function(copy, RUN, "run_single_query")
+    found = Texts()
+    for node in ast.walk(function(copy, RUN, "_execute_tool_simulation")):
+        if isinstance(node, ast.AugAssign):
+            found["results.cost"] = reader.evaluate(node.value, names)
+    for node in ast.walk(loop):
+        match node:
+            case ast.If(test=ast.Name(id="precheck_failed"), body=body):
+                said = reader.evaluate(next(_contents(body)), names)
+                # The run looks for the word itself, so the cost begins there.
+                place = said.rindex(" Cost:")
+                found["results.cost_inaccessible"] = said[place:]
+                for invented, name in ((repr([KIND]), "{required_list}"), (repr([TASK]), "{current_list}")):
+                    said = said.replace(invented, name)
+                found["results.inaccessible"] = said[: said.rindex(" Cost:")]
+            case ast.If(test=ast.Name(id="tool_obj"), orelse=[*_, _] as orelse):
+                found["results.unknown_tool"] = reader.evaluate(next(_contents(orelse)), names)
+            case ast.For(iter=ast.Subscript(value=ast.Name(id="tool_calls_list"), slice=ast.Slice()), body=body):
+                found["results.extra_parallel"] = reader.evaluate(next(_contents(body)), names)
+            case ast.If(test=test, body=body) if "should_tool_call_fail" in ast.dump(test):
+                pieces = (one for one in ast.walk(next(_contents(body))) if isinstance(one, ast.JoinedStr))
+                found["results.cost_banned_again"] = reader.evaluate(next(pieces), names)
+    return found
+
+
+def _contents(body: list[ast.stmt]) -> Iterator[ast.expr]:
+    """What messages hold that are made in these statements."""
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and key.value == "content":
+                        yield value
