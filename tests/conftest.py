@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.hostile")
 
-settings.register_profile("evalkit", deadline=None, derandomize=True, max_examples=50)
+# Hypothesis would call data slow, and fail, on a machine that is.
+settings.register_profile(
+    "evalkit", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("evalkit")
 
 PROJECT = Path(__file__).resolve().parent.parent

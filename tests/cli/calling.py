@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import main
+from tests.patience import PATIENCE_S
 
 POLICIES = """
 [[agents]]
@@ -113,7 +114,7 @@ def start(folder: Path, *argv: str, environment: Mapping[str, str] | None = None
     )
 
 
-def finish(process: subprocess.Popen[str], within_s: float = 60) -> Said:
+def finish(process: subprocess.Popen[str], within_s: float = PATIENCE_S) -> Said:
     """Wait for its end; never longer than `within_s`."""
     try:
         out, err = process.communicate(timeout=within_s)
@@ -132,7 +133,7 @@ def bill_lines(bill: Path) -> list[dict[str, Any]]:
 
 def await_requests(process: subprocess.Popen[str], bill: Path, count: int) -> None:
     """Until the provider has seen so many requests."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while len(bill_lines(bill)) < count:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until

@@ -12,6 +12,7 @@ from evalkit import __version__
 from evalkit.cli.commands import COMMANDS
 from evalkit.cli.main import parse
 from tests.cli.calling import Call
+from tests.patience import PATIENCE_S
 
 HEAVY = ("numpy", "numba", "scipy", "pyarrow", "duckdb", "aiohttp", "rich", "pandas", "msgspec", "asyncio")
 MEASURE = """
@@ -57,21 +58,25 @@ def test_help_loads_nothing_heavy() -> None:
     light = [command for command in COMMANDS if command not in ("simulate", "generate")]
     for commands, heavy in ((light, HEAVY), (["simulate", "generate"], tuple(set(HEAVY) - {"msgspec"}))):
         code = MEASURE.format(commands=commands, heavy=heavy)
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
         assert json.loads(ran.stderr) == []
 
 
 def test_help_starts_at_once() -> None:
-    def spent() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
+    def spent(*words: str) -> float:
+        """CPU time of a process, the least of three."""
+        times = []
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, *words], capture_output=True, timeout=PATIENCE_S, check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return min(times)
 
-    times = []
-    for _ in range(3):
-        before = spent()
-        subprocess.run([sys.executable, "-m", "evalkit", "--help"], capture_output=True, timeout=60, check=True)
-        times.append(spent() - before)
-    assert min(times) < 0.5  # promised: 0.15 s on an idle machine
+    # Promised: 0.15 s on an idle machine, where Python alone takes 0.02 s.
+    assert spent("-m", "evalkit", "--help") < 12 * spent("-c", "import argparse")
 
 
 def test_version(call: Call) -> None:
@@ -113,7 +118,7 @@ def test_a_wrong_word_gets_one_message(call: Call, argv: list[str], words: str) 
 @pytest.mark.parametrize("argv", ["prompts list", "--help", "providers"])
 def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> None:
     late = f"(sleep 0.3; {sys.executable} -m evalkit {argv}) | true"
-    ran = subprocess.run(["bash", "-c", late], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(["bash", "-c", late], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert (ran.stdout, ran.stderr) == ("", "")
 
 
@@ -122,7 +127,7 @@ def test_missing_descriptors_are_the_null_device(here: Path, spec: Path, closed:
     evalkit = f"{shlex.quote(sys.executable)} -m evalkit"
     calls = (f"run {spec.name} --dir run", "status run", "sql run 'from cells' --csv")
     words = " && ".join(f"{evalkit} {one} {closed}" for one in calls)
-    ran = subprocess.run(["sh", "-c", words], cwd=here, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(["sh", "-c", words], cwd=here, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert ("agent" in ran.stdout) is (">&-" not in closed.split())
     # A file of the run that had got a descriptor's number would hold what was printed.

@@ -45,5 +45,5 @@ def test_ctrl_c_does_not_wait_for_what_is_being_read(call: Call, spec: Path, her
     with urllib.request.urlopen(f"{url}/run/mine/") as answer:
         assert answer.status == 202
     process.send_signal(signal.SIGINT)
-    said = finish(process, within_s=20)
+    said = finish(process)
     assert (said.code, said.err) == (0, "")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import main
+from tests.patience import PATIENCE_S
 
 PROJECT = Path(__file__).resolve().parents[2]
 RECIPES = PROJECT / "docs" / "recipes"
@@ -69,7 +70,7 @@ def shell(words: list[str], home: Path, folder: Path, **more: str) -> subprocess
         env={"HOME": str(home), "PATH": path, **more},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -174,7 +175,7 @@ def test_systemd_takes_the_units(home: Path) -> None:
         env={**os.environ, "HOME": str(home), "XDG_RUNTIME_DIR": str(runtime)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     about = [line for line in (done.stdout + done.stderr).splitlines() if "evalkit-nightly" in line]
@@ -183,7 +184,7 @@ def test_systemd_takes_the_units(home: Path) -> None:
         ["systemd-analyze", "calendar", unit("evalkit-nightly.timer")["OnCalendar"]],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert when.returncode == 0, when.stderr

@@ -47,7 +47,7 @@ PROVIDER = """
 dialect = "openai_chat"
 url = "{url}"
 key_env = "ACME_KEY"
-timeout_s = 10
+timeout_s = 600
 any_model = true
 [usd_per_mtok]
 input = "1"

@@ -1,6 +1,7 @@
 """What `plan` says beforehand, and what the provider's bill says afterwards."""
 
 import asyncio
+import math
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,8 @@ from tests.run.running import go_served, served, with_budget
 from tests.run.sweeps import resolved
 
 
-def planned(sweep: Resolved, choice: Choice | None = None, seconds: float = 60.0) -> Plan:
+def planned(sweep: Resolved, choice: Choice | None = None, seconds: float = math.inf) -> Plan:
+    """A plan that plays everything, however long this machine takes; `seconds=0`: one episode a cell."""
     return asyncio.run(plan_sweep(sweep, choice or Choice(), seconds=seconds))
 
 
@@ -157,7 +159,7 @@ def test_cells_that_a_run_lacks_are_scaled_by_how_its_agents_came_out(tmp_path: 
     known = replace(known, basis=replace(known.basis, against=doubled))
     text = REAL.format(budget=50) + '[[agents]]\nname = "knuth-pro"\nprovider = "openai"\nmodel = "gpt-5"\n'
     other = resolved(tmp_path, text, "other")
-    plain, scaled = (asyncio.run(plan_sweep(other, Choice(), seconds=9.0, known=one)) for one in (None, known))
+    plain, scaled = (asyncio.run(plan_sweep(other, Choice(), seconds=math.inf, known=one)) for one in (None, known))
     mini, _, _ = scaled.cells
     assert mini.requests == pytest.approx(plain.cells[0].requests)
     assert mini.tokens_in == pytest.approx(2 * plain.cells[0].tokens_in)
@@ -173,7 +175,7 @@ def test_a_run_that_has_begun_owes_the_rest_alone(tmp_path: Path) -> None:
     go_served(sweep, tmp_path / "run", limit=3)
     index = read_index(tmp_path / "run")
     known = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
-    rest = asyncio.run(plan_sweep(sweep, Choice(), seconds=9.0, known=known))
+    rest = asyncio.run(plan_sweep(sweep, Choice(), seconds=math.inf, known=known))
     assert sum(cell.ended for cell in rest.cells) == 6
     assert sum(cell.episodes for cell in rest.cells) == 10
     assert rest.spent + rest.cost == pytest.approx(whole.cost, rel=0.2)

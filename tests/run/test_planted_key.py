@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
+from tests.patience import PATIENCE_S
+
 KEY = "sk-planted/0123456789+abcdefGHIJ"
 OTHER_KEY = "sk-of-another-provider-9876543210"
 IN_BASE64 = base64.b64encode(f"user:{KEY}".encode()).decode()
@@ -126,11 +128,11 @@ def hostile() -> Iterator[str]:
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(PATIENCE_S)
         yield url[0]
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 class Shell:
@@ -155,7 +157,7 @@ class Shell:
         )
 
     def end(self, process: subprocess.Popen[bytes], *words: str) -> int:
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=PATIENCE_S)
         self.said.append((" ".join(words), said))
         return process.returncode
 
@@ -234,7 +236,7 @@ def test_no_byte_that_was_written_or_shown_holds_the_key(tmp_path: Path) -> None
 
 
 def wait_for_rows(run: Path, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while not list(run.glob("tail/*.parquet")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until

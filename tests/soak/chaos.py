@@ -18,6 +18,7 @@ from typing import Any
 
 from evalkit.store.accounts import accounts
 from evalkit.store.reader import read_index, scan
+from tests.patience import PATIENCE_S
 from tests.soak.sweeping import simulator
 
 LANES: Mapping[str, tuple[str, str]] = {
@@ -166,7 +167,7 @@ class Chaos:
             finally:
                 if process.poll() is None:
                     os.kill(process.pid, signal.SIGKILL)
-                    process.wait(10)
+                    process.wait(PATIENCE_S)
 
     def _until(self, process: subprocess.Popen[bytes], kill_after_s: float | None) -> int | None:
         since, first = len(self.bill()), None
@@ -176,7 +177,7 @@ class Chaos:
                 first = time.monotonic()
             if kill_after_s is not None and first is not None and time.monotonic() - first >= kill_after_s:
                 os.kill(process.pid, signal.SIGKILL)
-                process.wait(10)
+                process.wait(PATIENCE_S)
                 self.look()
                 return None
             self.look()

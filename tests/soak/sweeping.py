@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 SPEC = """
 replicates = {replicates}
 width = {width}
@@ -62,7 +64,7 @@ def simulator(bill: Path, *flags: str) -> Iterator[str]:
         yield line.split()[-1]
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(PATIENCE_S)
         process.stdout.close()
 
 
@@ -83,7 +85,7 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 def finish(folder: Path, *more: str) -> int:
     """`evalkit run` on the folder's sweep, to its end; its exit code."""
-    return start(folder, *more).wait(600)
+    return start(folder, *more).wait(PATIENCE_S)
 
 
 def kill_after(process: subprocess.Popen[str], seconds: float, bill: Path, since: int) -> bool:
@@ -96,7 +98,7 @@ def kill_after(process: subprocess.Popen[str], seconds: float, bill: Path, since
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(PATIENCE_S)
         return True
     return False
 

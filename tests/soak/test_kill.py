@@ -31,6 +31,13 @@ def evalkit_json(folder: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+def settle(bill: Path) -> None:
+    """Wait until what was on its way when a process died has arrived: nothing has come for a while."""
+    seen = -1
+    while seen != (seen := len(read_bill(bill))):
+        time.sleep(0.3)
+
+
 def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, faults: tuple[str, ...]) -> None:
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     with simulator(tmp_path / "whole.jsonl", *faults) as url:
@@ -49,7 +56,7 @@ def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, f
             if killed < kills and kill_after(process, draw.uniform(0.05, 1.2), bill, since):
                 killed += 1
                 code = None
-                time.sleep(0.3)  # what was on its way when it died still arrives
+                settle(bill)
             else:
                 code = process.wait(600)
             seen = read_bill(bill)

@@ -204,7 +204,7 @@ def test_an_index_over_many_rows_costs_little_more_than_reading_them(tmp_path: P
         return time.process_time() - began
 
     files = sorted((run / "steps").iterdir())
-    whole = min(cpu(lambda: [pq.read_table(path, use_threads=False) for path in files]) for _ in range(2))
+    whole = min(cpu(lambda: [pq.read_table(path, use_threads=False) for path in files]) for _ in range(3))
     index = read_index(run)
     assert (index.rows, len(index.episodes)) == (200_000, 25_000)
-    assert cpu(lambda: read_index(run)) < 6 * whole
+    assert min(cpu(lambda: read_index(run)) for _ in range(3)) < 8 * whole

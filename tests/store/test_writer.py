@@ -14,6 +14,7 @@ from evalkit.store.reader import read_index, read_ledger, scan
 from evalkit.store.writer import Store, open_store
 from tests.clock import VirtualLoop
 from tests.logs import a_charge, a_step, rounds, write_run, write_tails
+from tests.patience import PATIENCE_S
 from tests.store.test_disk import OPERATIONS, Shim, durable
 
 
@@ -107,11 +108,9 @@ def test_durable_waits_for_a_commit_under_way_and_not_for_rows_to_come(tmp_path:
 def test_rows_nobody_waits_for_are_written_soon(tmp_path: Path) -> None:
     async def body(store: Store) -> None:
         store.append(a_step())
-        for _ in range(100):
-            if tails(tmp_path / "run"):
-                return
-            await asyncio.sleep(0.02)
-        pytest.fail("never written")
+        async with asyncio.timeout(PATIENCE_S):
+            while not tails(tmp_path / "run"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     play(tmp_path / "run", body)
     assert read_index(tmp_path / "run").rows == 1

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -67,7 +69,7 @@ def tab(browser: "Browser", url: str, *, width: int = 1280, dark: bool = False) 
     # Vega tells, as a warning, what it makes of facets with scales of their own; its errors are errors.
     opened.page.on("console", lambda said: opened.complaints.append(said.text) if said.type == "error" else None)
     opened.page.on("pageerror", lambda flaw: opened.complaints.append(str(flaw)))
-    opened.page.set_default_timeout(10_000)
+    opened.page.set_default_timeout(PATIENCE_S * 1000)
     opened.page.goto(url)
     yield opened
     context.close()

@@ -15,6 +15,7 @@ import pytest
 from evalkit.view.offline import write_page
 from evalkit.view.reading import Reading
 from tests.cli.calling import finish, interrupt, start
+from tests.patience import PATIENCE_S
 from tests.view.browser import chromium, tab
 
 SWEEP = """
@@ -57,7 +58,7 @@ def viewing(folder: Path, *runs: str) -> Iterator[str]:
         yield found[0]
     finally:
         interrupt(process)  # type: ignore[arg-type]
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
         process.stdout.close()
 
 
@@ -71,7 +72,7 @@ def test_the_overview_draws_every_figure_and_sorts_and_filters(browser: Any, url
     with tab(browser, url) as opened:
         page = opened.page
         page.get_by_role("link", name="shown").click()
-        page.wait_for_selector("#figures", timeout=20_000)
+        page.wait_for_selector("#figures")
         assert page.locator("#scores tbody tr").count() == len(reading.report.table("scores").rows)
         for plot in page.locator(".plot").all():
             plot.scroll_into_view_if_needed()
@@ -149,7 +150,7 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
     (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER)
     process = start(tmp_path, "run", "sweep.toml", "--name", "going")
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE_S
         while not (tmp_path / "runs" / "going" / "live.json").exists():
             assert process.poll() is None
             assert time.monotonic() < until
@@ -160,7 +161,7 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
             assert page.locator("#live-lanes tr").count() == 2
             assert page.locator("#live-cells tr").count() == 2
             steps = page.locator("#live-facts dd").last
-            expect(steps).not_to_have_text(steps.inner_text(), timeout=10_000)
+            expect(steps).not_to_have_text(steps.inner_text(), timeout=PATIENCE_S * 1000)
             assert page.locator("#live-state").inner_text() == "running"
             assert "simulated/knuth" in page.locator("#live-lanes").inner_text()
             assert opened.overflow() <= 0
@@ -169,9 +170,9 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
             page.goto(f"{url}/run/going/live")
             page.locator("#live-lanes tr").first.wait_for()
             interrupt(process)
-            said = finish(process, 20)
+            said = finish(process)
             assert said.code == 130, said.err
-            expect(page.locator("#live-state")).to_have_text("not running", timeout=10_000)
+            expect(page.locator("#live-state")).to_have_text("not running", timeout=PATIENCE_S * 1000)
             assert not (tmp_path / "runs" / "going" / "live.json").exists()
             opened.clean()
     finally:

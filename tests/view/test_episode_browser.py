@@ -13,6 +13,7 @@ from evalkit.view import episode as module
 from evalkit.view.reading import Reading
 from evalkit.view.server import serving
 from evalkit.view.shelf import Shelf
+from tests.patience import PATIENCE_S
 from tests.view.browser import chromium, tab
 from tests.view.test_episode import id_of
 
@@ -31,7 +32,7 @@ def served(run: Path) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(PATIENCE_S)
     try:
         yield told[0]
     finally:
@@ -53,7 +54,7 @@ def test_periods_come_when_they_are_opened(run: Path, reading: Reading, monkeypa
         assert page.locator("#p1 .part").count() == 0
         for key, place in (("k", "p2t0"), ("k", "p1t1"), ("]", "p2"), ("]", "p3"), ("j", "p3t0"), ("[", "p2")):
             page.keyboard.press(key)
-            page.wait_for_function(focused, arg=place, timeout=5_000)
+            page.wait_for_function(focused, arg=place)
         page.locator("#p0 summary").first.click()
         page.locator("#p0t0").wait_for()
         page.goto(f"{url}{where}/period/1")

@@ -15,6 +15,7 @@ from evalkit.report.views import open_views
 from evalkit.view.reading import Reading
 from evalkit.view.server import POLICY, serving
 from evalkit.view.shelf import Shelf
+from tests.patience import PATIENCE_S
 from tests.view.conftest import ask, client
 
 
@@ -167,7 +168,7 @@ def test_a_log_that_is_damaged_while_it_is_viewed_is_said(
             assert "hostile" in said.text
             assert "damaged" in (await get("/")).text
 
-    asyncio.run(asyncio.wait_for(play(), 20))
+    asyncio.run(asyncio.wait_for(play(), PATIENCE_S))
 
 
 def test_a_port_that_is_taken_is_said(run: Path) -> None:
