@@ -22,7 +22,11 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check format bench conform soak chaos sdks docs lock wheel setup clean
+
+# How many seeds `make sim` lives through.
+SEEDS ?= 1000
+
+.PHONY: help run test check format bench conform soak chaos sim mutants sdks docs lock wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -56,6 +60,12 @@ soak: $(READY) ## kill and resume, many times in a row (minutes)
 
 chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
 	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
+
+sim: $(READY) ## whole runs under virtual time, network and disk: make sim SEEDS=10000
+	$(PY) -m tests.sim --seeds $(SEEDS)
+
+mutants: $(READY) ## take one mechanism at a time out of a copy, and see that the simulation misses it
+	$(PY) -m tests.sim.mutants
 
 sdks: $(SDKS)/.ready ## the providers' own SDKs, LiteLLM, and readers of exports, installed apart
 	$(SDKS)/bin/python -m pytest -p no:cacheprovider tests/sdks

@@ -71,6 +71,9 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
         for folder in (run / TAIL, run / STEPS_FOLDER, run / LEDGER_FOLDER):
             disk.make_directories(folder)
             disk.remove_leftovers(folder)
+            # A process that was killed may have named files without waiting for the names: what is built on now lasts.
+            with disk.storage_errors(folder):
+                disk.sync_directory(folder)
         disk.remove_leftovers(run)
         discard((*steps.covered, *ledger.covered))
         if len(ledger.segments) > MANY_LEDGERS:

@@ -1,0 +1,84 @@
+"""`python -m tests.sim`: live through many seeds, and tell the story of those in which a promise did not hold.
+
+python -m tests.sim --seeds 10000            # or: make sim SEEDS=10000
+python -m tests.sim --seed 4711              # one seed's story
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.sim.scenario import Scenario, scenario
+from tests.sim.shrink import shrunk
+from tests.sim.world import SWEEPS, Lived, live_through
+
+
+def main() -> int:
+    """0: all promises held in all seeds; 1: they did not."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="this seed alone, with its story")
+    parser.add_argument("--stop", type=int, default=5, help="end after so many seeds that break a promise")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--plain", action="store_true", help="do not shrink what fails")
+    given = parser.parse_args()
+    if given.seed is not None:
+        return _one(given.seed)
+    took: list[float] = []
+    broken: list[tuple[int, str]] = []
+    for number, (lived, seconds) in enumerate(_all(range(given.first, given.first + given.seeds), given.processes)):
+        took.append(seconds)
+        if lived.broken:
+            broken.append((given.first + number, lived.broken))
+            print(f"seed {given.first + number}: {lived.broken}", flush=True)
+            if len(broken) >= given.stop:
+                break
+    cpu = f"CPU s per seed: median {statistics.median(took):.3f}, most {max(took):.2f}"
+    print(f"{len(took)} seeds, {len(broken)} broken; {cpu}")
+    if broken and not given.plain:
+        _tell(shrunk(scenario(broken[0][0], len(SWEEPS))))
+    return 1 if broken else 0
+
+
+def _all(seeds: range, processes: int) -> Iterator[tuple[Lived, float]]:
+    if processes == 1:
+        yield from map(timed, seeds)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        try:
+            yield from pool.map(timed, seeds, chunksize=8)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def timed(seed: int) -> tuple[Lived, float]:
+    """A seed lived through, and its CPU seconds."""
+    began = time.process_time()
+    lived = live_through(scenario(seed, len(SWEEPS)))
+    return lived, time.process_time() - began
+
+
+def _one(seed: int) -> int:
+    lived = live_through(scenario(seed, len(SWEEPS)))
+    print("\n".join(lived.story))
+    print(lived.broken or f"all promises held: {lived.lives} lives, {lived.requests} requests")
+    if lived.broken:
+        _tell(shrunk(scenario(seed, len(SWEEPS))))
+    return 1 if lived.broken else 0
+
+
+def _tell(least: tuple[Scenario, Lived]) -> None:
+    told, lived = least
+    active = ", ".join(sorted(told.active)) or "no disturbances"
+    print(f"\nThe shortest story of seed {told.seed} ({active}; {len(told.lives)} disturbed lives):")
+    print("\n".join(lived.story))
+    print(lived.broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""A disk that forgets: real files in a folder, and beside them what of these a loss of power would leave.
+
+The functions of `evalkit/store/disk.py` are all that touches the disk for what must last; while a `SimDisk` is in force
+they are replaced by its own. Files that are written around them (`lock`, `live.json`) were never synced.
+
+The model. A file's bytes last once the file was synced. A name (a new file, a renaming, a deletion) lasts once its
+folder was synced. What was not synced may have lasted all the same, each thing by itself: of bytes all, a prefix,
+zeros, garbage or nothing; of names the old or the new one.
+"""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from unittest import mock
+
+from evalkit.seeds import Stream
+from evalkit.store import disk
+from tests.sim.loop import Died
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """One file, whatever it is called."""
+
+    synced: bytes | None = None
+    """What a loss of power certainly leaves; None: nothing is certain."""
+    lies: bool = False
+    """A sync has failed: later ones say that they succeed, and do nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What is to go wrong. Counted in operations of the disk in one life."""
+
+    die_at: int | None = None
+    errors: dict[int, str] = field(default_factory=dict)
+    """By operation: `EIO`, `ENOSPC`, `EROFS`."""
+    slow_s: float = 0.0
+    """What each sync takes."""
+
+
+class SimDisk:
+    """The disk under one folder, over several lives."""
+
+    def __init__(self, root: Path, *, say: Callable[[str], None], slept: Callable[[float], None]) -> None:
+        self.root, self._say, self._slept = root, say, slept
+        self._names: dict[Path, _File] = {}
+        """As they are."""
+        self._lasting: dict[Path, _File] = {}
+        """As they were when their folders were last synced."""
+        self.dead = False
+        self.operations = 0
+        self.plan = Plan()
+        self.looked: Callable[[str, Path], None] | None = None
+        """Is told of each operation, before it is carried out."""
+        self.lasted: Callable[[list[Path]], None] | None = None
+        """Is told of the new names of a folder that last from now on."""
+
+    def begin(self, plan: Plan) -> None:
+        """A new life begins."""
+        self.dead, self.operations, self.plan = False, 0, plan
+
+    # What the store calls.
+
+    def write(self, path: Path, data: bytes | memoryview) -> FileIO:
+        rest = bytes(data)
+        self._operate("write", path, torn=lambda: self._tear(path, rest))
+        file = FileIO(path, "w")
+        self._names[path] = _File()
+        file.write(rest)
+        return file
+
+    def write_all(self, file: FileIO, data: bytes | memoryview) -> None:
+        self._operate("write", Path(str(file.name)))
+        file.write(data)
+
+    def sync_file(self, file: FileIO) -> None:
+        path = Path(str(file.name))
+        known = self._names.setdefault(path, _File())
+        try:
+            self._operate("sync", path)
+        except OSError:
+            known.lies = True
+            raise
+        self._slept(self.plan.slow_s)
+        if not known.lies:
+            known.synced = path.read_bytes()
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._operate("rename", target)
+        source.rename(target)
+        self._names[target] = self._names.pop(source, _File())
+
+    def sync_directory(self, path: Path) -> None:
+        self._operate("sync folder", path)
+        self._slept(self.plan.slow_s)
+        fresh = [name for name in self._names if name.parent == path and name not in self._lasting]
+        for name in [name for name in self._lasting if name.parent == path]:
+            del self._lasting[name]
+        self._lasting |= {name: file for name, file in self._names.items() if name.parent == path}
+        if self.lasted is not None and fresh:
+            self.lasted(fresh)
+
+    def remove(self, path: Path) -> None:
+        with disk.storage_errors(path):
+            self._operate("remove", path)
+        path.unlink(missing_ok=True)
+        self._names.pop(path, None)
+
+    def append_lines(self, path: Path, data: bytes) -> None:
+        with disk.storage_errors(path):
+            self._operate("append", path, torn=lambda: self._append(path, data[: len(data) // 2]))
+        self._append(path, data)
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Stand in for the functions of `evalkit/store/disk.py`."""
+        own = {
+            "write": self.write,
+            "_write_all": self.write_all,
+            "sync_file": self.sync_file,
+            "rename": self.rename,
+            "sync_directory": self.sync_directory,
+            "remove": self.remove,
+            "append_lines": self.append_lines,
+        }
+        with mock.patch.multiple(disk, **own):
+            yield
+
+    # What becomes of it.
+
+    def _operate(self, what: str, path: Path, torn: Callable[[], None] | None = None) -> None:
+        if self.dead:
+            raise Died
+        if self.looked is not None:
+            self.looked(what, path)
+        number, self.operations = self.operations, self.operations + 1
+        if number == self.plan.die_at:
+            self._say(f"the process dies at operation {number} of the disk: {what} {self._short(path)}")
+            if torn is not None:
+                torn()
+            self.dead = True
+            raise Died
+        kind = self.plan.errors.get(number)
+        if kind is not None:
+            self._say(f"the disk refuses with {kind}: {what} {self._short(path)}")
+            raise OSError(getattr(errno, kind), f"simulated {kind}")
+
+    def _tear(self, path: Path, data: bytes) -> None:
+        path.write_bytes(data[: len(data) // 2])
+        self._names[path] = _File()
+
+    def _append(self, path: Path, data: bytes) -> None:
+        with path.open("ab") as file:
+            if file.tell() and not disk._ends_a_line(path):
+                file.write(b"\n")
+            file.write(data)
+        self._names.setdefault(path, _File())
+
+    def lose_power(self, draws: Stream) -> None:
+        """Leave on the disk what a loss of power may leave."""
+        now = {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        for path in now:
+            self._names.setdefault(path, _File())
+        after: dict[Path, tuple[_File, bytes]] = {}
+        for path in sorted({*self._names, *self._lasting}):
+            new, old = self._names.get(path), self._lasting.get(path)
+            kept = new if new is old or draws.uniform() < 0.5 else old
+            if kept is None:
+                continue
+            held = now.get(path, b"") if kept is new else (kept.synced or b"")
+            after[path] = kept, self._left(kept, held, draws)
+        for path in now:
+            path.unlink()
+        self._names, self._lasting = {}, {}
+        for path, (file, held) in after.items():
+            path.write_bytes(held)
+            fresh = _File(synced=held, lies=file.lies)
+            self._names[path] = self._lasting[path] = fresh
+        if self.lasted is not None:
+            self.lasted([path for path in after if after[path][1] == now.get(path)])
+        changed = [self._short(path) for path, held in now.items() if after.get(path, (None, None))[1] != held]
+        gone = [self._short(path) for path in now if path not in after]
+        self._say(f"power is lost; changed: {', '.join(changed) or 'nothing'}; gone: {', '.join(gone) or 'nothing'}")
+
+    def _left(self, file: _File, held: bytes, draws: Stream) -> bytes:
+        if file.synced is not None and file.synced == held:
+            return held
+        sure = file.synced or b""
+        rest = held[len(sure) :] if held.startswith(sure) else held
+        base = sure if held.startswith(sure) else b""
+        how = draws.below(5)
+        cut = draws.below(len(rest) + 1)
+        return base + (rest, rest[:cut], bytes(len(rest)), _garbage(len(rest), draws), b"")[how]
+
+    def forget_nothing(self) -> None:
+        """The process died and the system lives on: all that was written is there, and lasts in the end."""
+        for path in self.root.rglob("*"):
+            if path.is_file():
+                self._names.setdefault(path, _File())
+
+    def _short(self, path: Path) -> str:
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else path.name
+
+
+def _garbage(size: int, draws: Stream) -> bytes:
+    word = draws.word().to_bytes(8, "big")
+    return (word * (size // 8 + 1))[:size]

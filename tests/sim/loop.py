@@ -1,0 +1,84 @@
+"""A loop under virtual time that can end a process: at any turn of the loop, or wherever the disk is touched.
+
+Nothing of a dead process may reach the outside: its tasks are unwound so that locks and descriptors are given back, and
+meanwhile the disk and the network of `world.py` refuse everything it tries.
+"""
+
+import asyncio
+import contextlib
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_MOST_UNWINDING = 1000
+"""Times that the tasks of a dead process are stepped before the harness gives up."""
+
+
+class Died(SystemExit):
+    """The process is gone. A SystemExit, since asyncio lets nothing else pass through a callback."""
+
+
+class Hung(AssertionError):
+    """Everybody waits and no timer is set: the run would wait for ever."""
+
+
+class _Jumping(selectors.DefaultSelector):
+    """Waits by moving the clock."""
+
+    def __init__(self, now: float, turn: Callable[[], None]) -> None:
+        super().__init__()
+        self.now, self._turn, self.quiet = now, turn, False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None and not self.quiet:
+            raise Hung("everybody waits, and no timer is set")
+        self.now += max(timeout or 0.0, 0.0)
+        if not self.quiet:
+            self._turn()
+        return super().select(0)
+
+
+class SimLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop whose clock starts at `now` and jumps; `turn` is called once each time round."""
+
+    def __init__(self, now: float, turn: Callable[[], None]) -> None:
+        self._jumping = _Jumping(now, turn)
+        super().__init__(self._jumping)
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._jumping.now
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass while nobody acts: the process was stopped, or a call of the system took so long."""
+        self._jumping.now += seconds
+
+    def unwind(self) -> None:
+        """Cancel all tasks and step them until none is left."""
+        self._jumping.quiet = True
+        for _ in range(_MOST_UNWINDING):
+            tasks = asyncio.all_tasks(self)
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(Died):
+                self.run_until_complete(asyncio.wait(tasks, timeout=0))
+        for generators in (self.shutdown_asyncgens(),):
+            with contextlib.suppress(Died):
+                self.run_until_complete(generators)
+
+
+def run_life(loop: SimLoop, main: Coroutine[Any, Any, Result]) -> Result | None:
+    """Run one process to its end; None if it died before."""
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(main)
+    except Died:
+        return None
+    finally:
+        loop.unwind()
+        asyncio.set_event_loop(None)
+        loop.close()

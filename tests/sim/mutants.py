@@ -1,0 +1,280 @@
+"""`python -m tests.sim.mutants`: take one mechanism at a time out of a copy, and see after how many seeds it is missed.
+
+A simulation that finds nothing proves nothing unless it finds what is known to be wrong.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One mechanism, and how its absence is written."""
+
+    name: str
+    file: str
+    old: str
+    """Stands in the file once."""
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        name="a file is not synced before it is renamed",
+        file="store/disk.py",
+        old=("            with write(aside, data) as file:\n                sync_file(file)\n"),
+        new=("            with write(aside, data):\n                pass\n"),
+    ),
+    Mutant(
+        name="a folder is not synced",
+        file="store/disk.py",
+        old=("            _forget(aside)\n            raise\n        sync_directory(path.parent)\n"),
+        new=("            _forget(aside)\n            raise\n"),
+    ),
+    Mutant(
+        name="a file is written in place, not aside",
+        file="store/disk.py",
+        old=(
+            '    aside = path.with_name(f".{path.name}{ASIDE}")\n'
+            "    with storage_errors(path):\n"
+            "        try:\n"
+            "            with write(aside, data) as file:\n"
+            "                sync_file(file)\n"
+            "            rename(aside, path)\n"
+        ),
+        new=(
+            "    aside = path\n"
+            "    with storage_errors(path):\n"
+            "        try:\n"
+            "            with write(aside, data) as file:\n"
+            "                sync_file(file)\n"
+        ),
+    ),
+    Mutant(
+        name="durable() returns before the commit",
+        file="store/writer.py",
+        old=("            self._want(group.began + self._share_s)\n        await waiter\n"),
+        new="            self._want(group.began + self._share_s)\n",
+    ),
+    Mutant(
+        name="an episode goes on without waiting for its step",
+        file="run/episode.py",
+        old=("        else:\n            await table.log.durable()\n        if position"),
+        new="        if position",
+    ),
+    Mutant(
+        name="money of a commit with steps is not written",
+        file="store/commit.py",
+        old="    if load.entries:\n",
+        new="    if load.entries and load.steps is None:\n",
+    ),
+    Mutant(
+        name="a lease is spent before it is durable",
+        file="client/budget.py",
+        old=(
+            "        try:\n"
+            "            await till.ledger.durable()\n"
+            "        finally:\n"
+            "            till.refilling = False\n"
+        ),
+        new="        till.refilling = False\n",
+    ),
+    Mutant(
+        name="leases are not written",
+        file="client/budget.py",
+        old="        self.ledger.enter(\n",
+        new='        kind == "lease" or self.ledger.enter(\n',
+    ),
+    Mutant(
+        name="a charge is not booked",
+        file="client/budget.py",
+        old=("            self._till.purse.charged += amount\n        self.settle(amount, amount)\n"),
+        new=("            self._till.purse.charged += amount\n        self.settle(amount, 0)\n"),
+    ),
+    Mutant(
+        name="a charge is not written",
+        file="client/budget.py",
+        old=('            self._till.write(\n                "charge"'),
+        new=('            (lambda *a, **k: None)(\n                "charge"'),
+    ),
+    Mutant(
+        name="crashes are not charged",
+        file="run/sweep.py",
+        old=("            for row in crashes:\n                store.enter(row)\n"),
+        new=(
+            "            for row in crashes:\n"
+            '                if row.kind != "crash":\n'
+            "                    store.enter(row)\n"
+        ),
+    ),
+    Mutant(
+        name="a crash is charged at half",
+        file="client/purse.py",
+        old="    bound = sum(worst_cases)\n",
+        new="    bound = sum(worst_cases) // 8\n",
+    ),
+    Mutant(
+        name="a request is bounded by a quarter of its body",
+        file="client/client.py",
+        old=("        input_tokens = body_bytes + voice.dialect.overhead_tokens\n        return"),
+        new=("        input_tokens = body_bytes // 8\n        return"),
+    ),
+    Mutant(
+        name="nothing is reserved",
+        file="client/client.py",
+        old="        if bound and not self._budget.take(bound):\n",
+        new="        if bound and self._budget.take(1) and False:\n",
+    ),
+    Mutant(
+        name="what earlier lives spent is forgotten",
+        file="run/sweep.py",
+        old="                spent=session.spent_before,\n",
+        new="                spent=PicoUsd(0),\n",
+    ),
+    Mutant(
+        name="tails are deleted before their rows are compacted",
+        file="store/compact.py",
+        old=(
+            "    disk.write_durably(run / STEPS_FOLDER / segment_name(first, last), memoryview(data))\n\n\ndef discard"
+        ),
+        new=(
+            "    discard([tail.segment for tail in tails])\n"
+            "    disk.write_durably(run / STEPS_FOLDER / segment_name(first, last), memoryview(data))\n"
+            "\n"
+            "\n"
+            "def discard"
+        ),
+    ),
+    Mutant(
+        name="compacted tails are read as well",
+        file="store/segment.py",
+        old=("        if segment.last < upto:\n            covered.append(segment)\n            continue\n"),
+        new=("        if segment.last < upto:\n            segments.append(segment)\n            continue\n"),
+    ),
+    Mutant(
+        name="compacted tails stay after a crash and are numbered anew",
+        file="store/segment.py",
+        old=("        segments.append(segment)\n        upto = segment.last + 1\n"),
+        new=("        segments.append(segment)\n        upto = segment.first + 1\n"),
+    ),
+    Mutant(
+        name="no lock is taken",
+        file="store/lock.py",
+        old="        if locked is False or not _seize(file, path):\n",
+        new="        if False:\n",
+    ),
+    Mutant(
+        name="the window lets one more in",
+        file="run/scheduler.py",
+        old="                for number in range(job.width):",
+        new="                for number in range(job.width + 1):",
+    ),
+    Mutant(
+        name="limits are not waited for",
+        file="client/lane.py",
+        old=(
+            "            if wait_s(self._buckets, need, now) > 0 "
+            "or not all(pool.quick(need, now) for pool in self._pools):\n"
+            "                return None\n"
+        ),
+        new="",
+    ),
+    Mutant(
+        name="a resumed episode begins at its last step",
+        file="run/resume.py",
+        old=("        _replay(episode, position, rows)\n        return"),
+        new=("        _replay(episode, position, rows[:-1])\n        return"),
+    ),
+    Mutant(
+        name="a failed sync is passed over",
+        file="store/disk.py",
+        old=(
+            "            with write(aside, data) as file:\n"
+            "                sync_file(file)\n"
+            "            rename(aside, path)\n"
+            "        except"
+        ),
+        new=(
+            "            with write(aside, data) as file:\n"
+            "                try:\n"
+            "                    sync_file(file)\n"
+            "                except OSError:\n"
+            "                    pass\n"
+            "            rename(aside, path)\n"
+            "        except"
+        ),
+    ),
+    Mutant(
+        name="what a killed process has named is not made to last",
+        file="store/writer.py",
+        old="                disk.sync_directory(folder)\n",
+        new="                pass\n",
+    ),
+)
+
+
+def main() -> int:
+    """0: each mutant was found; 1: some were not."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000, help="after how many seeds a mutant counts as not found")
+    parser.add_argument("--only", default="", help="those whose name holds this")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    chosen = [one for one in MUTANTS if given.only in one.name]
+    missed = 0
+    with ThreadPoolExecutor(given.processes) as pool:
+        for mutant, found in zip(chosen, pool.map(lambda one: hunted(one, given.seeds), chosen), strict=True):
+            missed += found is None
+            after = "NOT FOUND" if found is None else f"{found[0]:5} seeds"
+            print(f"{after:>12}  {mutant.name}" + ("" if found is None else f": {found[1]}"), flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} found")
+    return 1 if missed else 0
+
+
+def hunted(mutant: Mutant, seeds: int) -> tuple[int, str] | None:
+    """After how many seeds a promise breaks, and which; None: none did."""
+    with tempfile.TemporaryDirectory(prefix="evalkit-mutant-") as name:
+        folder = Path(name)
+        shutil.copytree(PROJECT / "evalkit", folder / "evalkit", ignore=shutil.ignore_patterns("__pycache__"))
+        for other in ("tests", "providers", "instances", "runs", "pyproject.toml"):
+            (folder / other).symlink_to(PROJECT / other)
+        path = folder / "evalkit" / mutant.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(mutant.old) != 1:
+            raise SystemExit(
+                f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}, not once"
+            )
+        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "tests.sim",
+            "--seeds",
+            str(seeds),
+            "--stop",
+            "1",
+            "--processes",
+            "1",
+            "--plain",
+        ]
+        ran = subprocess.run(
+            command, cwd=folder, env={**os.environ, "PYTHONPATH": name}, capture_output=True, text=True, check=False
+        )
+    found = re.search(r"^seed (\d+): (.*)$", ran.stdout, re.MULTILINE)
+    if found is None and ran.returncode:
+        raise SystemExit(f"{mutant.name}: the simulation itself failed:\n{ran.stderr[-2000:]}")
+    return None if found is None else (int(found[1]) + 1, found[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""What happens in one seed, drawn from it: the sweep, and for each life of the run its weather, its disk and its end.
+
+Each disturbance can be left out by name without a change to the others, which is how a failing seed shrinks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from evalkit.seeds import Stream
+from tests.sim.disk import Plan
+from tests.sim.network import FATES, Weather
+
+LIVES = 5
+"""Disturbed lives at most; undisturbed ones follow until the run is complete."""
+
+DISK = ("EIO", "ENOSPC", "EROFS")
+DISTURBANCES = (
+    *FATES,
+    "stalls",
+    "outage",
+    *DISK,
+    "slow_disk",
+    "die_disk",
+    "die_turn",
+    "power",
+    "stopped",
+    "clock",
+    "twice",
+    "interrupt",
+)
+"""Everything that may go wrong, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One process."""
+
+    weather: Weather
+    plan: Plan
+    die_turn: int | None
+    """The turn of the loop at which it dies."""
+    power: bool
+    """Whether power is lost where it dies; if not, what was written is there."""
+    stopped: Mapping[int, float]
+    """Seconds for which it is stopped, by turn of the loop."""
+    clock_s: float
+    """How far the wall clock jumps before it."""
+    twice_turn: int | None
+    """When a second process is started beside it."""
+    interrupt_turn: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A seed, read."""
+
+    seed: int
+    sweep: int
+    """Which of `world.SWEEPS`."""
+    budget_share: float | None
+    """Of what the whole sweep costs; None: no budget."""
+    width: int
+    lives: tuple[Life, ...]
+    without: frozenset[str] = frozenset()
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The disturbances that this seed has."""
+        return disturbances(self.seed) - self.without
+
+
+def disturbances(seed: int) -> frozenset[str]:
+    """Which kinds a seed has: a third of them, so that most seeds are about few things."""
+    draws = Stream(seed, "disturbances")
+    share = (0.1, 0.3, 0.6)[draws.below(3)]
+    return frozenset(name for name in DISTURBANCES if draws.uniform() < share)
+
+
+def scenario(seed: int, sweeps: int, without: frozenset[str] = frozenset(), lives: int = LIVES) -> Scenario:
+    """The seed's scenario, less some disturbances and with at most so many disturbed lives."""
+    draws = Stream(seed, "scenario")
+    sweep, width = draws.below(sweeps), 1 + draws.below(6)
+    budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
+    count = 1 + draws.below(LIVES)
+    active = disturbances(seed) - without
+    return Scenario(
+        seed=seed,
+        sweep=sweep,
+        budget_share=budget,
+        width=width,
+        lives=tuple(_life(seed, number, active) for number in range(min(count, lives))),
+        without=without,
+    )
+
+
+def undisturbed() -> Life:
+    """A life in which nothing goes wrong."""
+    return Life(
+        weather=Weather(),
+        plan=Plan(),
+        die_turn=None,
+        power=False,
+        stopped={},
+        clock_s=0.0,
+        twice_turn=None,
+        interrupt_turn=None,
+    )
+
+
+def _life(seed: int, number: int, active: frozenset[str]) -> Life:
+    def draws(name: str) -> Stream:
+        return Stream(seed, "life", number, name)
+
+    calm = undisturbed()
+    life = replace(calm, weather=_weather(active, draws("weather")), plan=_plan(active, draws("disk")))
+    if "die_disk" in active:
+        life.plan.die_at = _early(draws("die_disk"), 150)
+    if "die_turn" in active:
+        life = replace(life, die_turn=_early(draws("die_turn"), 2000))
+    if "power" in active:
+        life = replace(life, power=draws("power").uniform() < 0.7)
+    if "stopped" in active:
+        stream = draws("stopped")
+        life = replace(life, stopped={stream.below(800): 10 ** (3 * stream.uniform()) for _ in range(2)})
+    if "clock" in active:
+        stream = draws("clock")
+        life = replace(life, clock_s=(stream.uniform() - 0.5) * 2 * 86_400)
+    if "twice" in active:
+        life = replace(life, twice_turn=draws("twice").below(400))
+    if "interrupt" in active and draws("interrupt").uniform() < 0.5:
+        life = replace(life, interrupt_turn=draws("interrupt at").below(1500))
+    return life
+
+
+def _weather(active: frozenset[str], draws: Stream) -> Weather:
+    kinds = [kind for kind in FATES if kind in active]
+    share = (0.02, 0.1, 0.3)[draws.below(3)]
+    weather = Weather(fates={kind: share / len(kinds) for kind in kinds})
+    least = 10 ** (-2 + 2 * draws.uniform())
+    weather.latency_s = least, least * (1 + 10 * draws.uniform())
+    if "stalls" in active:
+        weather.stalls = 0.05
+    if "outage" in active:
+        begin = 20 * draws.uniform()
+        weather.outages = [(begin, begin + 10 ** (3 * draws.uniform()))]
+    return weather
+
+
+def _plan(active: frozenset[str], draws: Stream) -> Plan:
+    plan = Plan()
+    for kind in DISK:
+        if kind in active and draws.uniform() < 0.4:
+            plan.errors[draws.below(120)] = kind
+    if "slow_disk" in active:
+        plan.slow_s = 10 ** (-3 + 3 * draws.uniform())
+    return plan
+
+
+def _early(draws: Stream, most: int) -> int:
+    """Below `most`, small numbers as likely as large ones of the next order."""
+    return int(most ** draws.uniform()) - 1 + draws.below(3)

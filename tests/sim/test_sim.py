@@ -1,0 +1,111 @@
+"""Seeds lived through, and what the simulation itself promises: the same story each time, the shortest one told."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from evalkit.run import sweep
+from evalkit.seeds import Stream
+from evalkit.store import disk
+from tests.sim.disk import Plan, SimDisk
+from tests.sim.loop import Died
+from tests.sim.mutants import MUTANTS, PROJECT
+from tests.sim.scenario import scenario
+from tests.sim.shrink import shrunk
+from tests.sim.world import SWEEPS, live_through
+
+
+@pytest.mark.parametrize("first", range(0, 120, 10))
+def test_every_promise_holds(first: int) -> None:
+    for seed in range(first, first + 10):
+        lived = live_through(scenario(seed, len(SWEEPS)))
+        assert not lived.broken, "\n".join((*lived.story, lived.broken, f"python -m tests.sim --seed {seed}"))
+
+
+def test_seeds_kill_refuse_and_resume() -> None:
+    told = "\n".join(line for seed in range(24) for line in live_through(scenario(seed, len(SWEEPS))).story)
+    for words in (
+        "dies at operation",
+        "dies at turn",
+        "power is lost",
+        "the disk refuses",
+        "a second process is refused",
+    ):
+        assert words in told
+
+
+def test_a_seed_is_the_same_each_time() -> None:
+    one, other = (live_through(scenario(5, len(SWEEPS))) for _ in range(2))
+    assert (one.lives, one.requests) == (other.lives, other.requests)
+    assert [line.split("evalkit-sim-")[0] for line in one.story] == [
+        line.split("evalkit-sim-")[0] for line in other.story
+    ]
+
+
+def test_what_is_missed_is_told_in_its_shortest_story() -> None:
+    with mock.patch.object(sweep, "settle_crashes", list_nothing):
+        failing = next(one for one in (scenario(seed, len(SWEEPS)) for seed in range(60)) if live_through(one).broken)
+        least, lived = shrunk(failing)
+    assert least.active < failing.active
+    assert len(least.lives) <= len(failing.lives)
+    assert "on the books" in lived.broken or "the bill is" in lived.broken
+
+
+def test_each_mutant_s_text_stands_in_its_file_once() -> None:
+    for mutant in MUTANTS:
+        text = (PROJECT / "evalkit" / mutant.file).read_text(encoding="utf-8")
+        assert text.count(mutant.old) == 1, mutant.name
+        assert mutant.old != mutant.new
+
+
+def list_nothing(*_: object, **__: object) -> list[object]:
+    """In place of what crashed lives are charged."""
+    return []
+
+
+def _disk(folder: Path) -> SimDisk:
+    made = SimDisk(folder, say=lambda _: None, slept=lambda _: None)
+    made.begin(Plan())
+    return made
+
+
+def test_what_was_written_durably_outlives_a_loss_of_power(tmp_path: Path) -> None:
+    for number in range(30):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made = _disk(folder)
+        with made.in_force():
+            disk.write_durably(folder / "a", b"one")
+            disk.write_durably(folder / "a", b"two")
+        made.lose_power(Stream(number, "test"))
+        assert (folder / "a").read_bytes() == b"two"
+
+
+def test_what_was_not_synced_may_be_lost_in_every_way(tmp_path: Path) -> None:
+    left = set()
+    for number in range(200):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made = _disk(folder)
+        with made.in_force():
+            disk.write_durably(folder / "a", b"old!")
+            with disk.write(folder / ".a.tmp", b"new!"):
+                pass
+            disk.rename(folder / ".a.tmp", folder / "a")
+        made.lose_power(Stream(number, "test"))
+        left.add((folder / "a").read_bytes() if (folder / "a").exists() else None)
+    assert {b"old!", b"new!", b"", bytes(4)} < left
+    assert len(left) > 6  # prefixes and garbage too
+
+
+def test_a_process_that_died_touches_the_disk_no_more(tmp_path: Path) -> None:
+    made = _disk(tmp_path)
+    made.begin(Plan(die_at=1))
+    with made.in_force():
+        with pytest.raises(Died):
+            disk.write_durably(tmp_path / "a", b"one")
+        with pytest.raises(Died):
+            disk.write_durably(tmp_path / "b", b"two")
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "b").exists()
