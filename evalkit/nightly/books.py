@@ -7,7 +7,7 @@ from pathlib import Path
 from evalkit.errors import CorruptLogError
 from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.history import NightRecord, Rule, decode, encode, read_night, with_alarms
-from evalkit.store.disk import write_durably
+from evalkit.store.disk import read_whole, write_durably
 from evalkit.store.manifest import FILE as MANIFEST
 
 FOLDER = "nights"
@@ -23,11 +23,7 @@ def nights(folder: Path) -> list[str]:
 def read_history(folder: Path) -> list[NightRecord]:
     """The history, oldest night first; empty where there is none. Raises CorruptLogError."""
     path = folder / HISTORY
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    return decode(data, str(path))
+    return decode(read_whole(path) or b"", str(path))
 
 
 def derive(

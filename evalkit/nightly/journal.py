@@ -3,12 +3,15 @@ hook was told. Lines are only added."""
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from evalkit.store.disk import append_lines
+from evalkit.errors import CorruptLogError
+from evalkit.store.disk import append_lines, read_whole
+from evalkit.store.json_text import decode
 
 FILE = "journal.jsonl"
 
@@ -33,21 +36,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_journal(folder: Path) -> list[Entry]:
-    """All lines in order; one that a crash cut is passed over."""
+    """All lines in order; one that a crash cut is passed over. Raises StorageError."""
     found = []
-    for line in _lines(folder / FILE):
-        try:
-            found.append(msgspec.json.decode(line, type=Entry))
-        except msgspec.DecodeError:
-            continue
+    for line in (read_whole(folder / FILE) or b"").splitlines():
+        with suppress(CorruptLogError):
+            found.append(decode(line, Entry, FILE, ""))
     return found
-
-
-def _lines(path: Path) -> Sequence[bytes]:
-    try:
-        return path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return ()
 
 
 def note(

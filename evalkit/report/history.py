@@ -16,6 +16,7 @@ import msgspec
 from evalkit.errors import CorruptLogError
 from evalkit.report.alarm import WINDOWS, Night, regression
 from evalkit.report.cells import Cell
+from evalkit.store import json_text
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 
 FORMAT = 1
@@ -286,13 +287,12 @@ def decode(data: bytes, where: str) -> list[NightRecord]:
     """The nights of a history. Raises CorruptLogError naming the line."""
     found = []
     for number, line in enumerate(data.splitlines(), 1):
-        try:
-            record = msgspec.json.decode(line, type=NightRecord)
-        except msgspec.DecodeError as flaw:
-            raise CorruptLogError(
-                f"{where}:{number} is damaged: {flaw}. Make it anew from the nights' logs with "
-                "`evalkit nightly SPEC --rebuild`."
-            ) from flaw
+        record = json_text.decode(
+            line,
+            NightRecord,
+            f"{where}:{number}",
+            "Make it anew from the nights' logs with `evalkit nightly SPEC --rebuild`.",
+        )
         if record.format != FORMAT:
             raise CorruptLogError(
                 f"{where}:{number} has format {record.format}, this evalkit reads {FORMAT}. Make it anew with "

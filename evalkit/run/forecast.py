@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from evalkit.dialogue import Usage
-from evalkit.errors import CorruptLogError
 from evalkit.run.resume import Held
 from evalkit.run.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
 from evalkit.run.universe import Cell, Choice, cells
-from evalkit.store.disk import write_durably
+from evalkit.store.disk import read_whole, write_durably
+from evalkit.store.json_text import decode
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 
 T = TypeVar("T")
@@ -337,13 +337,10 @@ def learn_all(forecast: Forecast, manifest: Manifest, held: Mapping[str, Held]) 
 
 def read_priors(directory: Path) -> list[Prior]:
     """The priors a run began with; none where it wrote none. Raises CorruptLogError if the file is damaged."""
-    path = directory / FILE
-    try:
-        return list(msgspec.json.decode(path.read_bytes(), type=_File).cells)
-    except FileNotFoundError:
+    data = read_whole(directory / FILE)
+    if data is None:
         return []
-    except msgspec.DecodeError as flaw:
-        raise CorruptLogError(f"{path} is damaged: {flaw}. Delete it: it is made again from the run.") from flaw
+    return list(decode(data, _File, str(directory / FILE), "Delete it: it is made again from the run.").cells)
 
 
 def write_priors(directory: Path, priors: Iterable[Prior]) -> None:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import orjson
-
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
 from evalkit.run.money import crash_row
@@ -21,6 +19,7 @@ from evalkit.run.stand_in import price_of
 from evalkit.run.universe import Choice, episodes
 from evalkit.run.usage import Billed
 from evalkit.store.accounts import Account, accounts, closing_row, spent
+from evalkit.store.events import read_events
 from evalkit.store.manifest import Manifest, read_manifest
 from evalkit.store.reader import read_ledger, scan_all
 from evalkit.store.record import ESTIMATED, UNMETERED, LedgerRecord
@@ -90,13 +89,10 @@ def read_books(run: Path) -> Books:
 
 def last_budget(run: Path) -> int | None:
     """The budget of the run's latest session, in pico-dollars; None where it had none."""
-    found: int | None = None
-    path = run / "events.jsonl"
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        if b'"started"' in line and line.endswith(b"}"):  # a crash may have torn the last line
-            event = orjson.loads(line)
-            found = event.get("budget_pico_usd") if event.get("kind") == "started" else found
-    return found
+    found = None
+    for event in read_events(run, "started"):
+        found = event.get("budget_pico_usd")
+    return found if isinstance(found, int) else None
 
 
 def _place(books: Books, episode: str, agent: str) -> None:

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import orjson
-
 from evalkit import __version__
 from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError
 from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
+from evalkit.store.events import read_events
 from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
 from evalkit.store.unmetered import UnmeteredRows
@@ -134,21 +133,11 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdi
 
 def _broken(directory: Path) -> frozenset[str]:
     """Episodes whose last event in this version of evalkit was an internal error."""
-    found: set[str] = set()
-    try:
-        lines = (directory / "events.jsonl").read_bytes().splitlines()
-    except FileNotFoundError:
-        return frozenset()
-    for line in lines:
-        if b'"internal_error"' not in line:
-            continue
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError:  # a crash tore the last line
-            continue
-        if event.get("kind") == "parked" and event.get("evalkit") == __version__:
-            found.add(str(event.get("episode")))
-    return frozenset(found)
+    return frozenset(
+        str(event.get("episode"))
+        for event in read_events(directory, "parked")
+        if event.get("why") == "internal_error" and event.get("evalkit") == __version__
+    )
 
 
 def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:

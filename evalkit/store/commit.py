@@ -10,11 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from evalkit.store import disk
+from evalkit.store.events import FILE as EVENTS
 from evalkit.store.record import LedgerRecord
 from evalkit.store.schema import ledger_table
 from evalkit.store.segment import LEDGER_FOLDER, TAIL, encode_segment, segment_name
-
-EVENTS = "events.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

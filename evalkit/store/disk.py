@@ -131,6 +131,17 @@ def remove_leftovers(directory: Path) -> None:
         remove(path)
 
 
+def read_whole(path: Path) -> bytes | None:
+    """A file's content; None where there is none. Raises StorageError for one that cannot be read."""
+    try:
+        with storage_errors(path):
+            return path.read_bytes()
+    except StorageError as flaw:
+        if isinstance(flaw.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
     """Turn an OSError into a StorageError that names the path and the remedy."""

@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from evalkit.money import PicoUsd
 from evalkit.store.accounts import UNACCOUNTED, Account, accounts, spent, unaccounted
-from evalkit.store.commit import EVENTS
+from evalkit.store.events import read_events
 from evalkit.store.record import LedgerRecord
 
 
@@ -91,16 +89,9 @@ def _seen_spent(run: Path, ledger: Sequence[LedgerRecord]) -> int:
     since; in pico-dollars."""
     releases = [(row.at, row.amount) for row in ledger if row.kind == "release"]
     most = 0
-    path = run / EVENTS
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        if b'"ended"' not in line:
-            continue
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError:  # a crash tore it
-            continue
-        usd, at = (event.get("spent_usd"), event.get("time")) if isinstance(event, dict) else (None, None)
-        if isinstance(usd, float) and isinstance(at, float) and 0 <= usd < 1e7 and event.get("kind") == "ended":
+    for event in read_events(run, "ended"):
+        usd, at = event.get("spent_usd"), event.get("time")
+        if isinstance(usd, float) and isinstance(at, float) and 0 <= usd < 1e7:
             # The figure was rounded to a float's 53 bits.
             most = max(most, int(usd * 1e12 * (1 - 1e-15)) - sum(amount for when, amount in releases if when > at))
     return most

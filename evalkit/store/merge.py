@@ -18,7 +18,7 @@ from pyarrow import compute
 from evalkit.errors import RunError, UsageError
 from evalkit.money import PicoUsd
 from evalkit.store import disk
-from evalkit.store.commit import EVENTS
+from evalkit.store.events import FILE as EVENTS
 from evalkit.store.folder import new_folder
 from evalkit.store.lock import holder
 from evalkit.store.manifest import Manifest, write_manifest
@@ -287,7 +287,6 @@ def _copy_texts(runs: Sequence[Path], folder: Path) -> None:
     if decisions:
         add_voids(folder, sorted(decisions, key=lambda one: one.at))
     for run in runs:
-        path = run / EVENTS
-        if path.exists():
-            with disk.storage_errors(path):
-                disk.append_lines(folder / EVENTS, path.read_bytes())
+        events = disk.read_whole(run / EVENTS)
+        if events:
+            disk.append_lines(folder / EVENTS, events)

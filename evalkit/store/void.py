@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from evalkit.errors import CorruptLogError
-from evalkit.store.disk import storage_errors, write_parts_durably
+from evalkit.store.disk import read_whole, write_parts_durably
+from evalkit.store.json_text import decode
 
 FILE = "voids.jsonl"
 
@@ -58,22 +58,18 @@ def add_voids(run: Path, decisions: Iterable[Void]) -> None:
 
 
 def _content(run: Path) -> bytes:
-    path = run / FILE
-    if not path.exists():
-        return b""
-    with storage_errors(path):
-        data = path.read_bytes()
+    data = read_whole(run / FILE) or b""
     return data if data.endswith(b"\n") or not data else data + b"\n"
+
+
+_REMEDY = (
+    "Restore the file from a copy, or delete the line: its episode then counts as the lines before say. The log beside "
+    "it is intact."
+)
 
 
 def _decisions(data: bytes, run: Path) -> list[Void]:
     found = []
     for number, line in enumerate(data.splitlines(), 1):
-        try:
-            found.append(msgspec.json.decode(line, type=Void))
-        except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
-            raise CorruptLogError(
-                f"{run / FILE}:{number} is damaged: {flaw}. Restore the file from a copy, or delete the line: its "
-                "episode then counts as the lines before say. The log beside it is intact."
-            ) from flaw
+        found.append(decode(line, Void, f"{run / FILE}:{number}", _REMEDY))
     return found

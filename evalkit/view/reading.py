@@ -1,12 +1,9 @@
 """What a page needs of one run: its report, figures, money and how it stopped, as its log stood at one moment."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from evalkit.errors import EvalkitError
 from evalkit.report.figures.build import run_figures
@@ -14,14 +11,13 @@ from evalkit.report.figures.figure import Figure
 from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.run.status import Status, read_status
+from evalkit.store.events import read_events
 from evalkit.store.lock import holder
 from evalkit.store.manifest import FILE as MANIFEST
 
 FOLDERS = ("steps", "tail", "ledger")
 FILES = (MANIFEST, "voids.jsonl")
 """What a report depends on: files of the folders are never touched again, so their names say it all."""
-
-EVENTS = "events.jsonl"
 
 BEST = 4
 """Agents whose scores a glance names."""
@@ -116,7 +112,7 @@ def read_run(directory: Path) -> Reading:
         status=read_status(directory),
         budget=budget if isinstance(budget, int) else None,
         stopped=str(ended.get("reason", "")),
-        messages=tuple(str(line) for line in ended.get("messages", ())),
+        messages=tuple(map(str, said)) if isinstance(said := ended.get("messages"), list) else (),
         state=state,
         at=began,
         took_s=time.time() - began,
@@ -165,26 +161,9 @@ def _last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """(how the last session started, how it ended); empty where the events do not say."""
     started: dict[str, Any] = {}
     ended: dict[str, Any] = {}
-    for event in _events(directory / EVENTS):
-        if event.get("kind") == "started":
+    for event in read_events(directory, "started", "ended"):
+        if event["kind"] == "started":
             started, ended = event, {}
-        elif event.get("kind") == "ended":
+        else:
             ended = event
     return started, ended
-
-
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Starts and ends among a run's events; a line that is no JSON is passed over, since a kill may have cut it."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if b'"kind":"started"' not in line and b'"kind":"ended"' not in line:
-            continue
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(event, dict):
-            yield event

@@ -1,0 +1,32 @@
+"""`events.jsonl`: what happened in a run's sessions, for people and tools. No part of the log, and never synced.
+
+A crash may tear its last line, and anybody may have edited it: a line that is no JSON object says nothing, here as to
+whoever else reads the file.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalkit.store.disk import read_whole
+
+FILE = "events.jsonl"
+
+
+def read_events(run: Path, *kinds: str) -> Iterator[dict[str, Any]]:
+    """The events of these kinds, oldest first; none where there is no file. Raises StorageError if it cannot be read.
+
+    Only lines that name such a kind are decoded: a long run has many others.
+    """
+    marks = [f'"{kind}"'.encode() for kind in kinds]
+    for line in (read_whole(run / FILE) or b"").splitlines():
+        if not any(mark in line for mark in marks):
+            continue
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(event, dict) and event.get("kind") in kinds:
+            yield event
