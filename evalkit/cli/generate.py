@@ -114,17 +114,13 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
 
 def _own_catalogue(name: str) -> dict[str, Any]:
     """A catalogue's file as plain values, checked. Raises UsageError."""
-    import tomllib
-
-    from evalkit.env.costbench.catalogue import read_catalogue
+    from evalkit.env.costbench.catalogue import parse_catalogue
+    from evalkit.spec.reading import parse_toml
 
     path = Path(name).expanduser()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as flaw:
-        raise UsageError(f"--{CATALOGUE}: {path} cannot be read: {flaw}") from flaw
-    read_catalogue(text, str(path))
-    return tomllib.loads(text)
+    plain = parse_toml(path)
+    parse_catalogue(plain, str(path))
+    return plain
 
 
 def _value(name: str, text: str, parameter: Parameter) -> Any:

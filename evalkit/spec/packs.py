@@ -10,7 +10,6 @@ what it names for agents tagged `reasoning`.
 """
 
 import hashlib
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from evalkit.env.rules import STYLES
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING, canonical
+from evalkit.spec.reading import parse_toml
 
 STANDARD = "standard"
 VARIANTS = (REASONING,)
@@ -106,7 +106,7 @@ def _find(name: str) -> Path:
 def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
     """The texts of a file by variant (empty: plain) and key. A user's file is checked whole."""
     found: dict[str, dict[str, str]] = {"": {}}
-    for name, table in _read(path).items():
+    for name, table in parse_toml(path).items():
         if name not in ENVIRONMENTS:
             raise UsageError(f"{path}: unknown environment {name!r}.{nearest(name, ENVIRONMENTS)}")
         if not isinstance(table, Mapping):
@@ -121,15 +121,6 @@ def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
         if name == environment:
             found = by_variant
     return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as flaw:
-        raise UsageError(f"{path} cannot be read: {flaw}") from flaw
-    except tomllib.TOMLDecodeError as flaw:
-        raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
 
 
 def _checked(path: Path, environment: str, table: Mapping[str, Any], variant: str = "") -> dict[str, str]:

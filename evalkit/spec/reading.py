@@ -6,6 +6,7 @@ msgspec checks types; unknown keys are looked for first, because only we know wh
 import re
 import tomllib
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -21,16 +22,41 @@ def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
     """The file as a record of `kind`. Raises UsageError naming file, line or key, and the nearest valid name, and where
     something in it seems to be a secret.
     """
+    data = parse_toml(path)
+    refuse_keys(data, str(path))
+    return check_record(data, kind, str(path))
+
+
+def parse_toml(path: Path) -> dict[str, Any]:
+    """The file as plain values. Raises UsageError, also for integers that no log could hold (beyond 64 bits)."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file.") from None
     except (OSError, UnicodeDecodeError) as flaw:
         raise UsageError(f"{path} cannot be read: {flaw}") from flaw
-    except tomllib.TOMLDecodeError as flaw:
+    except (ValueError, RecursionError) as flaw:  # beside its own error: thousands of digits, thousands of brackets
         raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
-    refuse_keys(data, str(path))
-    return check_record(data, kind, str(path))
+    for place, value in _integers(data, ""):
+        if value.bit_length() > _BITS:
+            raise UsageError(
+                f"{path}: {place}: an integer of {value.bit_length()} bits is too long; {_BITS} are the most."
+            )
+    return data
+
+
+_BITS = 63
+
+
+def _integers(value: object, place: str) -> Iterator[tuple[str, int]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _integers(item, _join(place, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value, 1):
+            yield from _integers(item, f"{place}[{i}]")
+    elif isinstance(value, int):
+        yield place, value
 
 
 def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:

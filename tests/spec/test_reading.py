@@ -60,3 +60,22 @@ def test_spans_of_time_are_read_as_people_write_them(text: str, seconds: float) 
 def test_what_is_no_span_of_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no span of time"):
         parse_span(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name = 1" + "0" * 5000, r"file\.toml is not valid TOML"),
+        ("name = " + "[" * 20_000, r"file\.toml is not valid TOML"),
+        ("[[inner]]\nwidth = 9223372036854775808", r"file\.toml: inner\[1\]\.width: an integer of 64 bits is too long"),
+        ("[by_name.x]\nwidth = -1" + "0" * 400, r"file\.toml: by_name\.x\.width: an integer of \d+ bits is too long"),
+        ("name = [1, [2, 1" + "0" * 30 + "]]", r"file\.toml: name\[2\]\[2\]: an integer"),
+    ],
+)
+def test_integers_that_no_log_could_hold_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read(tmp_path, text)
+
+
+def test_the_longest_integer_is_read(tmp_path: Path) -> None:
+    assert read(tmp_path, "[[inner]]\nwidth = 9223372036854775807").inner == [Inner(width=2**63 - 1)]

@@ -195,7 +195,7 @@ def read_catalogue(text: str, where: str) -> Catalogue:
 
     try:
         return parse_catalogue(tomllib.loads(text), where)
-    except tomllib.TOMLDecodeError as flaw:
+    except (ValueError, RecursionError) as flaw:
         raise UsageError(f"{where}: not valid TOML: {flaw}") from flaw
 
 
