@@ -1,8 +1,15 @@
 """`evalkit verify`: is the log what the episodes were?"""
 
 import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalkit.cli.choosing import run_directory
+from evalkit.errors import CorruptLogError, StorageError
+
+if TYPE_CHECKING:
+    from evalkit.report.verify import Finding
 
 SHOWN = 50
 
@@ -12,7 +19,7 @@ def verify(args: argparse.Namespace) -> int:
     from evalkit.report.verify import verify as check
 
     directory = run_directory(args.run)
-    findings = check(directory)
+    findings = [*check(directory), *_beside(directory)]
     if args.json:
         import orjson
 
@@ -26,3 +33,22 @@ def verify(args: argparse.Namespace) -> int:
             f"{directory}: {'every episode replays to what the log holds.' if not findings else 'the log is damaged.'}"
         )
     return 1 if findings else 0
+
+
+def _beside(run: Path) -> "Iterator[Finding]":
+    """What is wrong with files beside the log, which other commands read or write."""
+    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.report.frozen import frozen_flaws
+    from evalkit.report.verify import Finding
+    from evalkit.run import forecast
+    from evalkit.store import events, live, lock, manifest
+
+    for flaw in frozen_flaws(manifest.read_manifest(run), ENVIRONMENTS):
+        yield Finding(segment=manifest.FILE, problem=flaw)
+    try:
+        forecast.read_priors(run)
+    except (CorruptLogError, StorageError) as damage:
+        yield Finding(segment=forecast.FILE, problem=str(damage))
+    for name in (events.FILE, live.FILE, lock.FILE):
+        if (run / name).exists() and not (run / name).is_file():
+            yield Finding(segment=name, problem="is no file: move it elsewhere")

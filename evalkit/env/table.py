@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from evalkit.env.environment import Environment
+from evalkit.errors import RunError
 
 _PLACES: Mapping[str, tuple[str, str]] = {
     "scheduling": ("evalkit.env.scheduling.scheduling", "SCHEDULING"),
@@ -20,9 +21,14 @@ _PLACES: Mapping[str, tuple[str, str]] = {
 
 
 class _Environments(Mapping[str, Environment[Any, Any]]):
-    """The table, read as any other mapping."""
+    """The table, read as any other mapping; an unknown name raises RunError."""
 
     def __getitem__(self, name: str) -> Environment[Any, Any]:
+        if name not in _PLACES:
+            raise RunError(
+                f"This evalkit has no environment {name!r}: a newer one may have written the run, or its run.json was "
+                f"changed. It has {', '.join(_PLACES)}."
+            )
         module, record = _PLACES[name]
         found: Environment[Any, Any] = getattr(import_module(module), record)
         return found

@@ -15,7 +15,7 @@ import orjson
 
 from evalkit.env.environment import Environment, Facts, outcomes
 from evalkit.errors import CorruptLogError
-from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite, load_target
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -234,7 +234,7 @@ class Referee:
         env = self._environments[spot.suite.environment]
         key = f"{spot.suite.environment}/{spot.target.digest}"
         if key not in self._instances:
-            self._instances[key] = env.load(spot.target.line)
+            self._instances[key] = load_target(env, spot.target)
         score = env.score(self._instances[key], facts)
         return Fold(
             score=float(score.value),

@@ -21,7 +21,7 @@ from evalkit.report.moves import Move, moves
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.visible import bounded
-from evalkit.store.manifest import Manifest
+from evalkit.store.manifest import Manifest, load_target
 
 BOUND = 120
 """Characters of a text that a table quotes."""
@@ -163,7 +163,7 @@ def _replay(
     agent, suite = manifest.agents[example.agent], manifest.suites[example.suite]
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
-    instance = env.load(next(one.line for one in suite.instances if one.id == example.instance))
+    instance = load_target(env, next(one for one in suite.instances if one.id == example.instance))
     return instance, list(moves(env, instance, kit, rows))
 
 

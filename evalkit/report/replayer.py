@@ -11,7 +11,7 @@ from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.report.episodes import Environments
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
 from evalkit.store.replies import decode_reply
 
 COLUMNS = (
@@ -117,7 +117,7 @@ class Replayer:
 
     def _instance_of(self, suite_name: str, instance_id: str) -> Any:
         suite, target = self._targets[suite_name, instance_id]
-        return self._environments[suite.environment].load(target.line)
+        return load_target(self._environments[suite.environment], target)
 
     def _replay(self, position: Position, row: Row) -> str:
         env: Environment[Any, Any] = self._environments[row["environment"]]

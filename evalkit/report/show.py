@@ -14,7 +14,7 @@ from evalkit.report.moves import Move, moves
 from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Trajectory, trajectory_parts
 from evalkit.report.visible import BOUND, visible
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest, load_target, read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,8 +116,7 @@ def replayed(
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
-    line = next(one.line for one in suite.instances if one.id == result.instance)
-    target = env.load(line)
+    target = load_target(env, next(one for one in suite.instances if one.id == result.instance))
     return Episode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
 
 

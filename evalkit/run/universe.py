@@ -6,7 +6,7 @@ prefix is a random one; agents that share the lane all play an instance before t
 extended by comes after what it was to hold before, so nothing loses its place.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import merge
@@ -18,7 +18,14 @@ from evalkit.dialogue import Sampling
 from evalkit.env.environment import Environment, Kit
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestInstance, ManifestSuite
+from evalkit.store.manifest import (
+    Manifest,
+    ManifestAgent,
+    ManifestExtent,
+    ManifestInstance,
+    ManifestSuite,
+    load_target,
+)
 
 KEPT = 10_000
 """Places that are worked out once for all replicates; more are worked out anew for each, so that no list is made."""
@@ -48,27 +55,27 @@ class Episode:
     @property
     def instance(self) -> Any:
         """The environment's own value, read from the manifest's line and kept for the episodes that follow soon."""
-        return _load(self.suite.environment, _Line(self.target.digest, self.target.line))
+        return _load(self.suite.environment, _Target(self.target))
 
 
-class _Line:
-    """A suite's line that is known by its instance's digest alone."""
+class _Target:
+    """An instance that is known by its digest alone."""
 
-    __slots__ = ("digest", "line")
+    __slots__ = ("target",)
 
-    def __init__(self, digest: str, line: Mapping[str, Any]) -> None:
-        self.digest, self.line = digest, line
+    def __init__(self, target: ManifestInstance) -> None:
+        self.target = target
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Line) and other.digest == self.digest
+        return isinstance(other, _Target) and other.target.digest == self.target.digest
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        return hash(self.target.digest)
 
 
 @lru_cache(maxsize=4096)
-def _load(environment: str, line: _Line) -> Any:
-    return ENVIRONMENTS[environment].load(line.line)
+def _load(environment: str, known: _Target) -> Any:
+    return load_target(ENVIRONMENTS[environment], known.target)
 
 
 def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evalkit.errors import CorruptLogError
 from evalkit.store.effect import Effect, Flags, Ints, rows_in_effect
-from evalkit.store.examine import Examined, Flaw, examine, problem_of
-from evalkit.store.segment import Segment, lay_out, read_segment
+from evalkit.store.examine import Examined, Flaw, examine, footer_problem
+from evalkit.store.segment import Segment, lay_out
 
 __all__ = ["Flaw", "check_log"]
 
@@ -35,11 +34,8 @@ def check_log(run: Path) -> list[Flaw]:
 
 def ledger_flaws(segment: Segment) -> list[Flaw]:
     """What is wrong with a file of money rows."""
-    try:
-        read_segment(segment)
-    except CorruptLogError as flaw:
-        return [Flaw(segment=segment.name, problem=problem_of(segment, flaw))]
-    return []
+    problem = footer_problem(segment)
+    return [Flaw(segment=segment.name, problem=problem)] if problem else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

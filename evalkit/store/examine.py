@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from evalkit.digests import step_digest
 from evalkit.errors import CorruptLogError
 from evalkit.store.effect import Flags, Ints
+from evalkit.store.footer import footer_flaw
 from evalkit.store.reader import coded, integers, take_rows
 from evalkit.store.schema import STEPS, steps_table
-from evalkit.store.segment import REMEDY, Segment, claim, mismatch, open_file, readable
+from evalkit.store.segment import REMEDY, Segment, claim, is_number, mismatch, open_file, readable, unlike
 
 COVERED = ("request_digest", "reply", "facts", "observation_digest", "step_digest")
 """What a step digest covers, in the order `digests.step_digest` takes it; the digest last."""
@@ -60,7 +61,7 @@ def examine(segment: Segment) -> Examined:
     try:
         with open_file(segment) as strict, open_file(segment, verify=False) as lax:
             says = claim(strict)
-            if says.get("kind") == "steps" and says.get("first", "").isdigit() and says.get("last", "").isdigit():
+            if says.get("kind") == "steps" and is_number(says.get("first", "")) and is_number(says.get("last", "")):
                 found.first, found.last = int(says["first"]), int(says["last"])
             problem = mismatch(segment, strict)
             found.short = says.get("rows") != str(strict.metadata.num_rows)
@@ -68,6 +69,8 @@ def examine(segment: Segment) -> Examined:
                 _examine_group(found, _Group(segment, strict, lax, number))
     except CorruptLogError as flaw:
         problem = problem_of(segment, flaw) + ": none of its rows can be read"
+    if not problem and not found.flaws:
+        problem = footer_problem(segment)
     if problem:
         found.flaws.insert(0, _of_file(found, problem))
     return found
@@ -88,6 +91,14 @@ def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(ST
                     table = pa.Table.from_arrays([group.column(name) for name in columns], schema=schema)
                     tables.append(take_rows(table, rows))
     return pa.concat_tables(tables)
+
+
+def footer_problem(segment: Segment) -> str:
+    """What is wrong with a file as readers read it, pages and footer together; empty if nothing is."""
+    try:
+        return footer_flaw(segment)
+    except CorruptLogError as flaw:
+        return problem_of(segment, flaw)
 
 
 def problem_of(segment: Segment, flaw: CorruptLogError) -> str:
@@ -122,8 +133,8 @@ class _Group:
     def _keep(self, file: pq.ParquetFile, names: Sequence[str]) -> None:
         with readable(self._segment):
             table = file.read_row_group(self._number, columns=list(names), use_threads=False)
-            table.validate(full=names != STEPS.names)
-        if table.num_rows != self.rows or set(table.schema.names) != set(names):
+            table.validate(full=True)
+        if table.num_rows != self.rows or table.schema.names != list(names) or unlike(table, self._segment.kind):
             raise CorruptLogError(f"{self._segment.name} lacks rows or columns")
         self._columns.update(zip(table.schema.names, table.columns, strict=True))
 

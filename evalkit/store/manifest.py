@@ -10,14 +10,22 @@ from typing import Any
 
 import msgspec
 
-from evalkit.env.environment import Kit, Pack
+from evalkit.dialogue import Sampling
+from evalkit.env.environment import Environment, Kit, Pack
 from evalkit.env.table import ENVIRONMENTS
-from evalkit.errors import CorruptLogError, RunError
+from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.money import Price
 from evalkit.seeds import Permutation
-from evalkit.store.disk import make_directories, write_durably
+from evalkit.store.disk import make_directories, read_whole, write_durably
+from evalkit.store.json_text import decode
 
 FILE = "run.json"
 FORMAT = 1
+
+MOST_REPLICATES = 10**6
+"""That a sweep may ask for (`spec/sweep.py`)."""
+_MOST_PRICE = 2**53
+_REMEDY = "Restore it from a copy; the log beside it is intact."
 
 
 class ManifestInstance(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,32 +154,91 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             yield members[one.stratum][orders[one.stratum].at(place)]
 
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
-        """What an agent plays an environment with. Raises KeyError if it does not play it."""
+        """What an agent plays an environment with. Raises KeyError if it does not play it, CorruptLogError if its pack
+        lacks texts."""
         pack = self.packs[agent.packs[environment]]
-        known = ENVIRONMENTS.get(environment)  # a record that is played without the table has its texts in the pack
-        texts = {**known.later_texts, **pack.texts} if known is not None and known.later_texts else pack.texts
+        texts = pack.texts
+        if environment in ENVIRONMENTS:  # a record that is played without the table has its texts in the pack
+            env = ENVIRONMENTS[environment]
+            texts = {**env.later_texts, **texts} if env.later_texts else texts
+            lacking = env.texts.keys() - texts.keys()
+            if lacking:
+                raise CorruptLogError(
+                    f"{FILE} is damaged: the pack {pack.name!r} lacks the text {min(lacking)!r} of {environment}. "
+                    f"{_REMEDY}"
+                )
         return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=texts), notes=agent.notes)
 
 
 def read_manifest(run: Path) -> Manifest:
     """The manifest of a run directory. Raises RunError if it is none, CorruptLogError if the file is damaged."""
     path = run / FILE
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise RunError(f"{run} is no run directory: it has no {FILE}. Start one with `evalkit run SPEC`.") from None
-    try:
-        manifest = msgspec.json.decode(raw, type=Manifest)
-    except msgspec.DecodeError as flaw:
-        raise CorruptLogError(
-            f"{path} is damaged: {flaw}. Restore it from a copy; the log beside it is intact."
-        ) from flaw
+    raw = read_whole(path)
+    if raw is None:
+        raise RunError(f"{run} is no run directory: it has no {FILE}. Start one with `evalkit run SPEC`.")
+    manifest = decode(raw, Manifest, str(path), _REMEDY)
     if manifest.format != FORMAT:
         raise RunError(
             f"{run} has run format {manifest.format}, this evalkit reads format {FORMAT}. "
             "Use the evalkit that wrote it."
         )
+    flaw = next(_flaws(manifest), "")
+    if flaw:
+        raise CorruptLogError(f"{path} is damaged: {flaw}. {_REMEDY}")
     return manifest
+
+
+def _flaws(manifest: Manifest) -> Iterator[str]:
+    """What does not fit together in a manifest: all that readers take for granted of its parts."""
+    if not 1 <= manifest.replicates <= MOST_REPLICATES:
+        yield f"{manifest.replicates} replicates"
+    for kind, found in (("agent", manifest.agents), ("suite", manifest.suites)):
+        yield from (f"the {kind} {name!r} is there as {one.name!r}" for name, one in found.items() if one.name != name)
+    for digest, pack in manifest.packs.items():
+        if pack.digest != digest:
+            yield f"the pack {digest!r} is there as {pack.digest!r}"
+    for agent in manifest.agents.values():
+        yield from (f"agent {agent.name!r} {flaw}" for flaw in _agent_flaws(agent, manifest))
+    for extent in manifest.order.before:
+        gone = ({*extent.agents} - manifest.agents.keys()) | ({*extent.suites} - manifest.suites.keys())
+        yield from (f"its order names {name!r}, which is not there" for name in sorted(gone))
+        if not 1 <= extent.replicates <= MOST_REPLICATES:
+            yield f"its order has {extent.replicates} replicates"
+    for suite in manifest.suites.values():
+        if not suite.instances:
+            yield f"the suite {suite.name!r} has no instance"
+        if len({one.id for one in suite.instances}) < len(suite.instances):
+            yield f"the suite {suite.name!r} has two instances of one id"
+
+
+def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
+    for environment, digest in agent.packs.items():
+        if digest not in manifest.packs:
+            yield f"reads the pack {digest!r}, which is not there"
+        if environment not in agent.sampling:
+            yield f"plays {environment!r} without a sampling"
+    for sampling in agent.sampling.values():
+        try:
+            msgspec.convert(sampling, Sampling)
+        except msgspec.ValidationError as flaw:
+            yield f"samples oddly ({flaw})"
+        yield from (f"samples with {name!r}" for name in sampling.keys() - Sampling.__dataclass_fields__.keys())
+    if agent.price is not None:
+        known = Price.__dataclass_fields__.keys()
+        try:
+            msgspec.convert(agent.price, Price)
+        except msgspec.ValidationError as flaw:
+            yield f"has an odd price ({flaw})"
+        yield from (f"has the price {name!r}" for name in agent.price.keys() - known)
+        yield from (f"has a price of {amount}" for amount in agent.price.values() if not 0 <= amount <= _MOST_PRICE)
+
+
+def load_target(environment: Environment[Any, Any], target: ManifestInstance) -> Any:
+    """The environment's own value of an instance. Raises CorruptLogError where its line cannot be read."""
+    try:
+        return environment.load(target.line)
+    except UsageError as flaw:
+        raise CorruptLogError(f"{FILE} is damaged: instance {target.id!r}: {flaw} {_REMEDY}") from flaw
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -238,6 +238,7 @@ def _read(
 
     `only`: of the segments that hold these episodes.
     """
+    moved = ""
     for look in range(_LOOKS):
         if look:
             time.sleep(_PAUSE_S)
@@ -247,11 +248,12 @@ def _read(
         try:
             held = [segment for segment in layout.segments if only is None or _holds(segment, only)]
             tables = [_one(segment, columns, chosen) for segment in held]
-        except FileNotFoundError:
+        except FileNotFoundError as gone:
+            moved = Path(str(gone)).name
             continue
         empty = steps_table([]) if kind == "steps" else ledger_table([])
         return pa.concat_tables(tables) if tables else empty.select(list(columns)), layout.next
-    where, what = layout.flaws[0] if layout.flaws else (kind, "keeps changing while it is read")
+    where, what = layout.flaws[0] if layout.flaws else (kind, f"keeps changing while it is read: {moved} is gone")
     raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
 
 

@@ -13,19 +13,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.store.disk import storage_errors
-from evalkit.store.schema import FEW_VALUES, FORMAT
+from evalkit.store.disk import read_whole, storage_errors
+from evalkit.store.json_text import decode
+from evalkit.store.schema import FEW_VALUES, FORMAT, LEDGER, STEPS
 
 Kind = Literal["steps", "ledger"]
 
 TAIL, STEPS_FOLDER, LEDGER_FOLDER = "tail", "steps", "ledger"
+SCHEMAS: dict[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER}
 FOLDERS: dict[Kind, tuple[str, ...]] = {"steps": (TAIL, STEPS_FOLDER), "ledger": (LEDGER_FOLDER,)}
 """Where segments lie; a commit's own goes into the first. In this order a listing loses nothing that compaction moves
 meanwhile: at worst it sees rows in both, which `Layout.covered` settles."""
@@ -82,6 +85,8 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     """List the log's files. While a run is being written the answer may lack a file that moves: look again."""
     found, flaws, stray = [], [], []
     for folder in FOLDERS[kind]:
+        if (run / folder).exists() and not (run / folder).is_dir():
+            flaws.append((folder, "is no folder: move it elsewhere"))
         for path in sorted((run / folder).glob("*.parquet")):
             match = _NAME.fullmatch(path.name)
             if match:
@@ -118,15 +123,24 @@ def _missing(kind: Kind, first: int, last: int) -> tuple[str, str]:
 
 def read_mark(run: Path) -> dict[str, int]:
     """How many segments of each kind there are at least; empty where nothing was compacted yet."""
-    try:
-        value = orjson.loads((run / MARK).read_bytes())
-    except FileNotFoundError:
+    data = read_whole(run / MARK)
+    if data is None:
         return {}
-    except orjson.JSONDecodeError as flaw:
-        raise CorruptLogError(
-            f"{run / MARK} is damaged: {flaw}. Delete it; the segments speak for themselves."
-        ) from flaw
-    return {name: int(value[name]) for name in ("steps", "ledger") if isinstance(value.get(name), int)}
+    mark = decode(data, _Mark, str(run / MARK), "Delete it; the segments speak for themselves.")
+    if mark.format > FORMAT:
+        raise RunError(f"{run / MARK} has log format {mark.format}; this evalkit reads {FORMAT}. Use a newer one.")
+    return {"steps": mark.steps, "ledger": mark.ledger}
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=10**12)]
+
+
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of MARK."""
+
+    format: _Number
+    steps: _Number
+    ledger: _Number
 
 
 def encode_mark(*, steps: int, ledger: int) -> bytes:
@@ -166,16 +180,33 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
             raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
         with readable(segment):
             table = file.read(columns=None if columns is None else list(columns), use_threads=False)
-    if columns is not None and set(table.schema.names) != set(columns):
-        missing = ", ".join(sorted(set(columns) - set(table.schema.names)))
-        raise CorruptLogError(f"{segment.name} has no column {missing}. {REMEDY}")
+            # What lies outside the pages' checksums may make of sound pages what is no column of its kind.
+            table.validate(full=True)
+            if table.num_rows != file.metadata.num_rows:
+                raise ValueError(f"{table.num_rows} rows could be read of {file.metadata.num_rows}")
+            odd = unlike(table, segment.kind)
+            if odd:
+                raise ValueError(f"column {', '.join(odd)} is not of its kind")
     return table
+
+
+def unlike(table: pa.Table, kind: Kind) -> list[str]:
+    """Columns of a table that are of another type than a log's, or lack values that a log always has."""
+    odd = []
+    for name in table.schema.names:
+        field, found = SCHEMAS[kind].field(name), table.column(name)
+        plain = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+        if plain != field.type or (found.null_count and not field.nullable):
+            odd.append(name)
+    return odd
 
 
 @contextmanager
 def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> Iterator[pq.ParquetFile]:
     """The file behind a segment, whatever it says of itself. Raises as `read_segment` does."""
     if not segment.path.exists():
+        if segment.path.is_symlink():
+            raise CorruptLogError(f"{segment.name} is a link to nothing. {REMEDY}")
         raise FileNotFoundError(segment.path)
     with storage_errors(segment.path):
         source = pa.OSFile(str(segment.path))
@@ -193,7 +224,7 @@ def claim(file: pq.ParquetFile) -> dict[str, str]:
     """What a file says of itself: format, kind, first, last, rows."""
     metadata = file.metadata.metadata or {}
     return {
-        key.decode().removeprefix("evalkit."): value.decode("utf-8", "replace")
+        key.decode("utf-8", "replace").removeprefix("evalkit."): value.decode("utf-8", "replace")
         for key, value in metadata.items()
         if key.startswith(b"evalkit.")
     }
@@ -201,15 +232,34 @@ def claim(file: pq.ParquetFile) -> dict[str, str]:
 
 def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
     """How a file's name and its own word differ; empty if they agree."""
-    says = claim(file)
-    if says.get("format", "0").isdigit() and int(says.get("format", "0")) > FORMAT:
+    with readable(segment):
+        says, columns, rows = claim(file), file.schema_arrow, file.metadata.num_rows
+        groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
+    if is_number(says.get("format", "0")) and int(says.get("format", "0")) > FORMAT:
         raise RunError(f"{segment.path} has log format {says['format']}; this evalkit reads {FORMAT}. Use a newer one.")
     if says.get("kind") != segment.kind:
         return f"is no segment of {segment.kind}"
     if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
         return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"
-    if says.get("rows") != str(file.metadata.num_rows):
-        return f"should hold {says.get('rows')} rows and holds {file.metadata.num_rows}"
+    if says.get("rows") != str(rows) or sum(groups) != rows:
+        return f"should hold {says.get('rows')} rows and holds {rows}"
+    return _other_columns(columns, SCHEMAS[segment.kind])
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as evalkit writes them."""
+    return text.isascii() and text.isdecimal() and len(text) < 19
+
+
+def _other_columns(found: pa.Schema, wanted: pa.Schema) -> str:
+    """How a file's columns differ from those of its kind; empty if they do not."""
+    if found.names != wanted.names:
+        odd = sorted(set(found.names) ^ set(wanted.names)) or ["in another order"]
+        return f"has other columns than it should ({', '.join(odd[:3])})"
+    for one in found:
+        kind = one.type.value_type if pa.types.is_dictionary(one.type) else one.type
+        if kind != wanted.field(one.name).type or one.nullable != wanted.field(one.name).nullable:
+            return f"has another column {one.name} than it should ({one.type})"
     return ""
 
 
@@ -218,6 +268,6 @@ def readable(segment: Segment) -> Iterator[None]:
     """Turn what pyarrow raises over a damaged file into a CorruptLogError that names the segment."""
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as flaw:
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as flaw:
         words = (str(flaw).splitlines() or [type(flaw).__name__])[0][:200]
         raise CorruptLogError(f"{segment.name} is damaged ({words}). {REMEDY}") from flaw

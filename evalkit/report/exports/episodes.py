@@ -15,7 +15,7 @@ from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import Environments, EpisodeResult
 from evalkit.report.moves import ROW, Move, moves
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance, load_target
 
 COLUMNS = (
     *ROW,
@@ -150,6 +150,6 @@ class _Studio:
         if key not in self._targets:
             if cell.suite.name not in self._lines:
                 self._lines[cell.suite.name] = {one.id: one for one in cell.suite.instances}
-            line = self._lines[cell.suite.name][result.instance].line
-            self._targets[key] = self._environments[result.environment].load(line)
+            target = self._lines[cell.suite.name][result.instance]
+            self._targets[key] = load_target(self._environments[result.environment], target)
         return self._targets[key]

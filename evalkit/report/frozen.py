@@ -1,0 +1,65 @@
+"""Is a manifest what was frozen? Its parts against the digests that it holds of them, and whether they can be played.
+
+Replay finds a changed text or instance in the episodes that were played with it; this finds it in those to come too.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from evalkit.env.environment import Environment
+from evalkit.errors import EvalkitError
+from evalkit.report.episodes import Environments
+from evalkit.spec.identity import agent_identity, instance_digest
+from evalkit.spec.model import AgentSpec
+from evalkit.spec.packs import texts_digest
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
+
+
+def frozen_flaws(manifest: Manifest, environments: Environments) -> Iterator[str]:
+    """What is not as it was frozen, one line a part."""
+    packs: set[tuple[str, str]] = set()
+    for agent in manifest.agents.values():
+        if identity_of(agent) != agent.identity:
+            yield f"agent {agent.name!r} is not what its digest says"
+        packs |= set(agent.packs.items())
+        for name in agent.packs:
+            try:
+                manifest.kit_of(agent, name)
+            except EvalkitError as flaw:
+                yield str(flaw)
+    for environment, digest in sorted(packs):
+        if texts_digest(environment, manifest.packs[digest].texts) != digest:
+            name = manifest.packs[digest].name
+            yield f"the texts of the pack {name!r} for {environment} are not what their digest says"
+    for suite in manifest.suites.values():
+        if suite.environment not in environments:
+            yield f"suite {suite.name!r} is of the environment {suite.environment!r}, which this evalkit does not have"
+        else:
+            yield from _suite_flaws(suite, environments[suite.environment])
+
+
+def identity_of(agent: ManifestAgent) -> str:
+    """The digest of what an agent is, made anew."""
+    return agent_identity(
+        AgentSpec(
+            name=agent.name,
+            provider=agent.provider,
+            model=agent.model,
+            policy=agent.policy,
+            script=agent.script,
+            overrides=agent.overrides,
+            notes=agent.notes,
+            tags=agent.tags,
+        )
+    )
+
+
+def _suite_flaws(suite: ManifestSuite, environment: Environment[Any, Any]) -> Iterator[str]:
+    for target in suite.instances:
+        if instance_digest(suite.environment, target.line) != target.digest:
+            yield f"instance {target.id!r} of suite {suite.name!r} is not what its digest says"
+        else:
+            try:
+                load_target(environment, target)
+            except EvalkitError as flaw:
+                yield f"suite {suite.name!r}: {flaw}"

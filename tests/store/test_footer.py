@@ -1,0 +1,104 @@
+"""Bytes outside the pages' checksums: a flip is noticed, or nothing that is read differs for it."""
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from evalkit.errors import CorruptLogError, EvalkitError, RunError
+from evalkit.store.check import check_log
+from evalkit.store.footer import footer_flaw
+from evalkit.store.schema import STEPS, steps_table
+from evalkit.store.segment import Segment, encode_segment, lay_out, read_segment
+from tests.logs import a_charge, rounds, write_run, write_tails
+
+FLIPS = 250
+MANY = [f"e{number:03d}" for number in range(40)]
+
+
+def footer_of(data: bytes) -> range:
+    return range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data))
+
+
+@pytest.mark.parametrize("write", [write_run, write_tails])
+@pytest.mark.parametrize("kind", ["steps", "ledger"])
+def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, write: object, kind: str) -> None:
+    run = write(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3), a_charge(4)])  # type: ignore[operator]
+    segment = lay_out(run, kind).segments[0]  # type: ignore[arg-type]
+    data, wanted = segment.path.read_bytes(), read_segment(segment)
+    noticed = 0
+    random = Random(7)
+    for place in random.sample(footer_of(data), FLIPS):
+        changed = bytearray(data)
+        changed[place] ^= 1 << random.randrange(8)
+        segment.path.write_bytes(changed)
+        try:
+            flaws = check_log(run)
+        except RunError:  # the number of the format, flipped: a newer evalkit's
+            continue
+        noticed += bool(flaws)
+        if not flaws:
+            assert read_segment(segment).equals(wanted), place
+    assert noticed > FLIPS / 2
+
+
+def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path) -> None:
+    run = write_tails(tmp_path / "run", rounds(["a"], 2))
+    segment = lay_out(run, "steps").segments[0]
+    data, random = segment.path.read_bytes(), Random(11)
+    told = []
+    for place in random.sample(range(len(data)), FLIPS):
+        changed = bytearray(data)
+        changed[place] = random.randrange(256)
+        segment.path.write_bytes(changed)
+        try:
+            read_segment(segment)
+        except EvalkitError as flaw:
+            told.append(str(flaw))
+    assert len(told) > FLIPS / 2
+    assert [words for words in told if segment.path.name not in words] == []
+
+
+def segment_of(tmp_path: Path, table: pa.Table, *, compacted: bool = True) -> Segment:
+    path = tmp_path / "steps" / "000000000-000000000.parquet"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(encode_segment(table, "steps", 0, 0, compacted=compacted).to_pybytes())
+    return Segment(kind="steps", path=path, first=0, last=0)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "nullable"),
+    [("cost", pa.int32(), False), ("reply", pa.binary(), True), ("agent", pa.string(), True)],
+)
+def test_a_column_of_another_kind_is_refused(tmp_path: Path, column: str, kind: pa.DataType, nullable: bool) -> None:
+    table = steps_table(rounds(["a"], 1)[0])
+    place = table.schema.get_field_index(column)
+    field = pa.field(column, kind, nullable=nullable)
+    other = table.set_column(place, field, table.column(column).cast(kind))
+    with pytest.raises(CorruptLogError, match=f"another column {column}"):
+        read_segment(segment_of(tmp_path, other), ["episode"])
+
+
+def test_statistics_that_are_not_those_of_the_values_are_noticed(tmp_path: Path) -> None:
+    segment = segment_of(tmp_path, steps_table([row for rows in rounds(MANY, 2) for row in rows]))
+    assert footer_flaw(segment) == ""
+    data = bytearray(segment.path.read_bytes())
+    footer = footer_of(bytes(data))
+    place = data.index(b"e039", footer.start)
+    data[place : place + 4] = b"e020"
+    segment.path.write_bytes(data)
+    assert footer_flaw(segment) == "column episode is not what its footer says of it"
+    (flaw,) = [one for one in check_log(tmp_path) if "footer" in one.problem]
+    assert flaw.segment == segment.name
+
+
+def test_a_file_of_no_rows_is_sound(tmp_path: Path) -> None:
+    for compacted in (True, False):
+        assert footer_flaw(segment_of(tmp_path, STEPS.empty_table(), compacted=compacted)) == ""
+
+
+@pytest.mark.parametrize("name", ["steps", "tail", "ledger"])
+def test_a_file_in_place_of_a_folder_is_a_flaw(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    assert [(flaw.segment, flaw.problem) for flaw in check_log(tmp_path)] == [(name, "is no folder: move it elsewhere")]
