@@ -6,7 +6,7 @@ prefix is a random one; agents that share the lane all play an instance before t
 extended by comes after what it was to hold before, so nothing loses its place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import merge
