@@ -1,8 +1,9 @@
 """Whether work grows with its input and not with its square, whatever the machine and whatever else it does.
 
 Bytes are not operations, and parsers count neither: so CPU time of this thread is compared with itself, the least of
-several runs at each size. Four times the input may take up to `MOST` times as long; a square takes 16 times, and the
-times of a busy machine differ by less than that. What takes less than `FLOOR_S` proves nothing and is made larger.
+several runs at each size. `WIDER` times the input may take up to `MOST` times as long. A square would take 256 times,
+and neither caches nor a busy machine make 16 times as much work 80 times as dear. What takes less than `FLOOR_S` proves
+nothing and is made larger.
 """
 
 import gc
@@ -12,42 +13,49 @@ from typing import TypeVar
 
 Input = TypeVar("Input")
 
-MOST = 9.0
+WIDER = 16
+MOST = 80.0
 FLOOR_S = 0.004
 RUNS = 3
 ATTEMPTS = 4
 """A ratio that is too high is measured again: what else the machine does is not high each time."""
-FIRST = 2**11
+FIRST = 2**13
 LAST = 2**19
-ENOUGH_S = 0.06
+ENOUGH_S = 0.03
 """Growth shows clearly; a larger input would only take longer."""
 
 
-def seconds(work: Callable[[Input], object], given: Input) -> float:
+def seconds(work: Callable[[Input], object], given: Input, runs: int = 1) -> float:
     """The least CPU time that the work takes."""
     least = float("inf")
-    for _ in range(RUNS):
+    for _ in range(runs):
         began = time.thread_time()
         work(given)
         least = min(least, time.thread_time() - began)
     return least
 
 
-def assert_linear(make: Callable[[int], Input], work: Callable[[Input], object], *, last: int = LAST) -> None:
-    """Assert that the work on `make(n)` grows with n. `make` gives something about n bytes long."""
-    gc.collect()
+def assert_linear(
+    make: Callable[[int], Input],
+    work: Callable[[Input], object],
+    *,
+    last: int = LAST,
+    enough_s: float = ENOUGH_S,
+    what: str = "",
+) -> None:
+    """Assert that the work on `make(n)` grows with n. `make` gives something about n bytes long, `what` says what."""
+    gc.collect(0)
     gc.disable()  # a collection looks at the whole process
     try:
         work(make(FIRST))  # what is done once is not measured
         size = FIRST
-        while size < last and seconds(work, make(size)) < ENOUGH_S / 4:
-            size *= 2
-        size = min(size, last // 4)
-        small, large = make(size), make(4 * size)
+        while size < last and seconds(work, make(size)) < enough_s:
+            size *= 4
+        small, large = make(size // WIDER), make(size)
         for _ in range(ATTEMPTS):
-            after, before = seconds(work, large), seconds(work, small)
+            after, before = seconds(work, large, RUNS), seconds(work, small, RUNS)
             if after < FLOOR_S or after < MOST * before:
                 return
-        raise AssertionError(f"{size} bytes took {before:.4f} CPU s, four times as many {after:.4f}")
+        raise AssertionError(f"{what}: {size} bytes took {after:.4f} CPU s, {size // WIDER} of them {before:.4f}")
     finally:
         gc.enable()

@@ -83,11 +83,11 @@ def _braced(text: str) -> Iterator[str]:
 
 
 def _without_marks(text: str) -> str:
-    text = text.strip()
+    end = len(text)
     while True:
-        for mark in MARKS:
-            if text.endswith(mark):
-                text = text[: -len(mark)].rstrip()
-                break
-        else:
-            return text
+        while end and text[end - 1].isspace():
+            end -= 1
+        mark = next((mark for mark in MARKS if text.endswith(mark, 0, end)), "")
+        if not mark:
+            return text[:end].lstrip()
+        end -= len(mark)
