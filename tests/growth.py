@@ -15,13 +15,13 @@ Input = TypeVar("Input")
 
 WIDER = 16
 MOST = 80.0
-FLOOR_S = 0.004
+FLOOR_S = 0.02
 RUNS = 3
 ATTEMPTS = 4
 """A ratio that is too high is measured again: what else the machine does is not high each time."""
 FIRST = 2**13
 LAST = 2**19
-ENOUGH_S = 0.03
+ENOUGH_S = 0.04
 """Growth shows clearly; a larger input would only take longer."""
 
 

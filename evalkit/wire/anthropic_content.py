@@ -15,7 +15,7 @@ from typing import Any
 
 from evalkit.dialogue import ToolCall
 from evalkit.wire.fields import call_ids, object_text, text_of
-from evalkit.wire.lenient import dumps_any, loads_lenient
+from evalkit.wire.lenient import dumps_any, loads_kept
 
 
 def text_block(text: str) -> bytes:
@@ -28,7 +28,7 @@ NO_CONTENT = text_block("(no content)")
 
 def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The blocks of an assistant's message, separated by commas; empty where there are none."""
-    layout = loads_lenient(opaque)[0] if opaque else [len(text)]
+    layout = loads_kept(opaque) if opaque else [len(text)]
     blocks: list[bytes] = []
     at, left = 0, iter(calls)
     for one in layout:

@@ -17,7 +17,7 @@ from typing import Any
 
 from evalkit.dialogue import ToolCall
 from evalkit.wire.fields import call_ids, object_text, text_of
-from evalkit.wire.lenient import dumps_any, loads_lenient
+from evalkit.wire.lenient import dumps_any, loads_kept
 
 UNNAMED = "unnamed"
 """Stands for a tool's name that is empty, which the API refuses."""
@@ -38,7 +38,7 @@ NO_CONTENT = text_part("(no content)")
 
 def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The parts of a model's turn, separated by commas; empty where there are none."""
-    layout = loads_lenient(opaque)[0] if opaque else [(len(text), None)]
+    layout = loads_kept(opaque) if opaque else [(len(text), None)]
     parts: list[bytes] = []
     at, left = 0, iter(calls)
     for one in layout:

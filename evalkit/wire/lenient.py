@@ -54,6 +54,14 @@ def loads_lenient(body: bytes) -> tuple[Any, bool]:
         return _read_again(body), True
 
 
+def loads_kept(data: bytes) -> Any:
+    """The value of which `dumps_any` made `data`: an opaque part, which may have more parts than its body had."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _read_again(data)
+
+
 def dumps_any(value: Any) -> bytes:
     """JSON of whatever `loads_lenient` gave: also integers beyond 64 bits, which orjson does not write.
 

@@ -19,7 +19,7 @@ from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
@@ -79,7 +79,7 @@ def _encode_assistant(message: Message) -> bytes:
         for call in message.calls
     ]
     if message.opaque:
-        kept = loads_lenient(message.opaque)[0]
+        kept = loads_kept(message.opaque)
         fields |= kept.get("message", {})
         for place, members in kept.get("calls", {}).items():
             calls[int(place)] |= members

@@ -24,7 +24,7 @@ from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_chat_served import encode_error
 from evalkit.wire.openai_responses_served import LEAST_TOKENS, decode_request, encode_reply
 from evalkit.wire.usage import stated, usage_of
@@ -89,7 +89,7 @@ def _encode_message(message: Message) -> bytes:
     """The message's items, joined by commas; never empty."""
     if message.role == "tool":
         return orjson.dumps({"type": "function_call_output", "call_id": message.call_id, "output": message.text})
-    items = loads_lenient(message.opaque)[0] if message.opaque else _items(message)
+    items = loads_kept(message.opaque) if message.opaque else _items(message)
     return b",".join(dumps_any(item) for item in items)
 
 

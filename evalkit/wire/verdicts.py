@@ -133,7 +133,7 @@ def describe(body: bytes) -> str:
     return f"other JSON ({_line(start)})"
 
 
-_TITLE = re.compile(rb"<title[^>]*>([^<]+)", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^<>]*+>([^<]++)", re.IGNORECASE)
 
 
 def _line(text: bytes) -> str:
