@@ -224,6 +224,12 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.queries,
     ),
+    "warmup": Command(
+        "make",
+        "compile the kernels of long runs ahead",
+        ("evalkit warmup",),
+        options.nothing,
+    ),
     "conform": Command(
         "make",
         "compare evalkit with golden files of the reference implementations",

@@ -116,6 +116,9 @@ class Environment(Generic[InstanceT, StateT]):
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
     """How many tools a request of the instance offers at most: providers bound it."""
+    compiled_saves_s: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
+    """CPU seconds that compiled kernels save in one period, by an instance's line, as measured by `bench/compiled.py`;
+    0 where steps call none, and for a line that makes no sense."""
     later_texts: Mapping[str, str] = field(default_factory=dict)
     """Of `texts`, those that a pack may lack, each with what it then says: texts that are younger than the environment,
     so that a run whose pack was frozen without them goes on byte for byte as it began; and optional ones, empty."""

@@ -8,14 +8,18 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 from evalkit.client.budget import Budget
 from evalkit.client.purse import Ceiling
+from evalkit.env.compiled import LOADED, load_for
+from evalkit.env.environment import Environment
+from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import LaneClosed, RunError
 from evalkit.money import PicoUsd
 from evalkit.run.askers import Desk, check_keys, open_desk
@@ -81,6 +85,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             jobs=[],
         )
         _log_start(session)
+        if load_for(_work(session)):
+            store.event("compiled", kernels=sorted(LOADED))
         try:
             await _play(session, show)
         except asyncio.CancelledError:
@@ -145,6 +151,23 @@ def _log_start(session: Session) -> None:
         only_suites=sorted(session.options.choice.suites),
         retry=sorted(session.options.retry),
     )
+
+
+def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str, Any], float]]:
+    """What is to be played, as `load_for` takes it: before the first request, so that nobody waits for the import."""
+    manifest = session.resolved.manifest
+    planned = {
+        suite.name: len(suite.instances)
+        * manifest.replicates
+        * sum(suite.environment in agent.packs for agent in manifest.agents.values())
+        for suite in manifest.suites.values()
+    }
+    held = sum(bool(one.ending) for one in session.holdings.episodes.values())
+    left = max(0.0, 1 - held / max(1, sum(planned.values())))
+    for suite in filter(session.options.choice.takes_suite, manifest.suites.values()):
+        if suite.instances:
+            line = suite.instances[0].line
+            yield ENVIRONMENTS[suite.environment], line, left * planned[suite.name] * line.get("periods", 1)
 
 
 @asynccontextmanager

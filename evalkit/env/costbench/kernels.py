@@ -1,14 +1,19 @@
-"""The loops over many chains, compiled. Callers check the arguments; kernels do not.
+"""The loops over chains, compiled. Callers check the arguments; kernels do not.
 
-Only `batch.py` imports this file, and only for big jobs: numba costs most of a second before its first result.
+Only `batch.py`, for big jobs, and `compiled.py` import this file: numba costs most of a second before its first result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from numba import njit
 
+from evalkit.env.compiled import keep_in_folder
 from evalkit.env.costbench.batch import greedy_rows, solve_rows
+from evalkit.env.costbench.solve import chain_distances
+
+keep_in_folder()
 
 
 def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,3 +26,11 @@ def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 solve_all = _kernel(solve_rows)
 greedy_all = _kernel(greedy_rows)
+distances = _kernel(chain_distances)
+
+
+def samples() -> Mapping[str, tuple[Any, ...]]:
+    """By kernel that steps call: arguments of the types that they call it with."""
+    edges = np.zeros((1, 3), np.int64)
+    edges.setflags(write=False)
+    return {"distances": (edges, np.ones(1, np.int64), np.zeros(2, np.int64))}

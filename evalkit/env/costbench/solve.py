@@ -14,10 +14,22 @@ Source: specification, section 6; math.md, section 4.
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
+from types import ModuleType
+from typing import TYPE_CHECKING
 
+from evalkit.env.compiled import LOADED
 from evalkit.env.costbench import reference, search
 from evalkit.env.costbench.search import CALL, FAR, Edge, Routes
 from evalkit.env.costbench.world import Terms, World
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+COMPILED_LENGTH = 8
+"""Positions from which on the compiled kernel is faster, its call and the arrays for it included."""
+MOST_COMPILED = 1 << 40
+"""Cents, from which on sums might not fit 64 bits."""
 
 _ORIGIN = -1
 """The node before the first call, where several positions may be held."""
@@ -109,7 +121,13 @@ def positions(world: World, state: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def distances(world: World, terms: Terms) -> tuple[int, ...]:
-    """Of a chain: by position (N + 1 of them), cents to the goal * CALL + the fewest calls; FAR: unreachable."""
+    """Of a chain: by position (N + 1 of them), cents to the goal * CALL + the fewest calls; FAR: unreachable.
+
+    By the compiled kernel where it is loaded, and the chain so long that it gains by it.
+    """
+    kernels = LOADED.get("costbench")
+    if kernels is not None and world.length >= COMPILED_LENGTH and max(terms.costs) < MOST_COMPILED:
+        return _compiled_distances(kernels, world, terms)
     costs, off = terms.costs, terms.off
     far = [FAR] * world.length + [0]
     for i, edges in zip(range(world.length - 1, -1, -1), reversed(spans(world)), strict=True):
@@ -120,6 +138,47 @@ def distances(world: World, terms: Terms) -> tuple[int, ...]:
                 best = cost
         far[i] = best
     return tuple(far)
+
+
+def _compiled_distances(kernels: ModuleType, world: World, terms: Terms) -> tuple[int, ...]:
+    import numpy as np
+
+    costs, far = np.array(terms.costs, np.int64), np.empty(world.length + 1, np.int64)
+    for place in terms.off:
+        if place < len(costs):  # foreign tools may be off too, and have no costs where nobody asks for them
+            costs[place] = 0
+    kernels.distances(_edges(world), costs, far)
+    return tuple(far.tolist())
+
+
+@lru_cache(maxsize=256)
+def _edges(world: World) -> "npt.NDArray[np.int64]":
+    """Of a chain: (tools, 3) position where a tool begins, the one it leads to, its place; the last positions first."""
+    import numpy as np
+
+    found = sorted(((tool.first, tool.last + 1, place) for place, tool in enumerate(world.tools)), reverse=True)
+    edges = np.array(found, np.int64)
+    edges.setflags(write=False)
+    return edges
+
+
+def chain_distances(
+    edges: "npt.NDArray[np.int64]", costs: "npt.NDArray[np.int64]", far: "npt.NDArray[np.int64]"
+) -> None:
+    """`distances`, over arrays: written to be compiled (`kernels.py`), and runs without it too.
+
+    edges  (m, 3)    as of `_edges`
+    costs  (tools,)  cents by place; 0: cannot be used
+    far    (N + 1,)  out
+    """
+    last = len(far) - 1
+    for i in range(last):
+        far[i] = FAR
+    far[last] = 0
+    for k in range(len(edges)):
+        cents = costs[edges[k, 2]]
+        if cents > 0:
+            far[edges[k, 0]] = min(far[edges[k, 0]], cents * CALL + 1 + far[edges[k, 1]])
 
 
 def _distance(world: World, terms: Terms, state: int) -> int:

@@ -12,7 +12,10 @@ from typing import Any
 
 from numba import njit
 
+from evalkit.env.compiled import keep_in_folder
 from evalkit.env.procurement import branch, improve, newton, relax
+
+keep_in_folder()
 
 _MODULES = (newton, relax, improve, branch)
 _ENTRIES = ("root", "search")

@@ -15,7 +15,7 @@ from evalkit.env.environment import fill
 from evalkit.env.kept import Kept
 from evalkit.env.legacy import LegacyState, LegacyStream
 from evalkit.env.rules import Accepted, State
-from evalkit.env.scheduling.market import Market, blocking_pairs
+from evalkit.env.scheduling.market import Blocking, Market, blocking
 from evalkit.seeds import Stream
 
 STABLE = "stable"
@@ -61,19 +61,19 @@ def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] |
     matching = read_assignment(market, mapping)
     if isinstance(matching, Refusal):
         return matching
-    pairs = blocking_pairs(market, matching)
+    found = blocking(market, matching)
     before = state.world.seen.get(matching)
-    world, told = _feedback(state.world, matching, pairs) if before is None else (state.world, before)
+    world, told = _feedback(state.world, matching, found) if before is None else (state.world, before)
     workers, tasks = market.workers, market.tasks
     return Accepted(
         world=world,
         facts={
-            "blocking": len(pairs),
+            "blocking": found.count,
             "shown": [[workers[w], tasks[t]] for w, t in told],
             "repeat": before is not None,
         },
         history=_history(state, dict(mapping), matching, told),
-        ended="" if pairs else STABLE,
+        ended="" if found.count else STABLE,
     )
 
 
@@ -94,22 +94,23 @@ def read_assignment(market: Market, mapping: Mapping[Any, Any]) -> tuple[int, ..
     return tuple(place[mapping[one]] for one in workers)
 
 
-def _feedback(world: World, matching: tuple[int, ...], pairs: list[Pair]) -> tuple[World, tuple[Pair, ...]]:
+def _feedback(world: World, matching: tuple[int, ...], found: Blocking) -> tuple[World, tuple[Pair, ...]]:
     """The pairs shown of a matching that is new: all if they are at most k, else k of them.
 
     Reference: drawn by the permutation rule from the generator that made the instance. Native: keyed by the matching,
     so that it gets the same pairs whenever it is submitted.
     """
-    told, legacy = tuple(pairs), world.legacy
-    if len(pairs) > world.k:
+    chosen: Iterable[int] = range(found.count)
+    legacy = world.legacy
+    if found.count > world.k:
         if legacy is not None:
             stream = LegacyStream(legacy)
-            chosen: Iterable[int] = stream.sample(len(pairs), world.k)
+            chosen = stream.sample(found.count, world.k)
             legacy = stream.freeze()
         else:
             name = ",".join(map(str, matching))
-            chosen = distinct(Stream(world.seed, "feedback", name), len(pairs), world.k)
-        told = tuple(pairs[i] for i in chosen)
+            chosen = distinct(Stream(world.seed, "feedback", name), found.count, world.k)
+    told = tuple(found.pairs(chosen))
     return replace(world, legacy=legacy, seen=world.seen.put(matching, told)), told
 
 

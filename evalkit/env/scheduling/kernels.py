@@ -1,14 +1,16 @@
-"""Compiled kernels for many matchings of one market. Callers check the arguments; kernels do not.
+"""Compiled kernels for the matchings of a market. Callers check the arguments; kernels do not.
 
-Only `batch.py` imports this file, and only for big jobs: numba costs most of a second before its first result.
+Only `batch.py`, for big jobs, and `compiled.py` import this file: numba costs most of a second before its first result.
 Ranks stay 16 bits wide and so do the sums within a row: that is what lets a compiler compare many pairs at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
+
+from evalkit.env.compiled import keep_in_folder
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Ranks = npt.NDArray[np.int16]
     Doubles = npt.NDArray[np.float64]
+
+
+keep_in_folder()
 
 
 def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,6 +55,29 @@ def rows_blocking(
         by_worker[w] = found
         total += found
     return total
+
+
+@_kernel
+def pick_blocking(
+    chosen: "Ints", matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held: "Ranks", by_worker: "Ranks"
+) -> None:
+    """Blocking pairs by their numbers, counted by worker, then by task: each number becomes w * n + t.
+
+    chosen           (k,)  in: numbers below what `rows_blocking` returned; out: the pairs
+    held, by_worker  (n,)  as `rows_blocking` has left them
+    """
+    n = matching.shape[0]
+    for i in range(chosen.shape[0]):
+        left = chosen[i]
+        w = 0
+        while left >= by_worker[w]:
+            left -= by_worker[w]
+            w += 1
+        own, t = worker_rank[w, matching[w]], -1
+        while left >= 0:
+            t += 1
+            left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held[t])
+        chosen[i] = w * n + t
 
 
 @_kernel
@@ -115,3 +143,14 @@ def repair_all(
                     matching[other] = matching[w]
                     break
             matching[w] = t
+
+
+def samples() -> Mapping[str, tuple[Any, ...]]:
+    """By kernel that steps call: arguments of the types that they call it with."""
+    ranks = np.zeros((1, 1), np.int16)
+    ranks.setflags(write=False)
+    ints, scratch = np.zeros(1, np.int64), np.zeros(1, np.int16)
+    return {
+        "rows_blocking": (ints, ranks, ranks, scratch, scratch),
+        "pick_blocking": (np.zeros(0, np.int64), ints, ranks, ranks, scratch, scratch),
+    }

@@ -7,11 +7,13 @@ numpy is imported where it is used: whoever only lists environments does not pay
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from evalkit.env.compiled import LOADED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,6 +124,41 @@ def expected_denominator(n: int) -> int:
     return n * (n - 1) or 1
 
 
+class Blocking:
+    """The blocking pairs of a matching, numbered by worker, then by task. They are many, and few are ever looked at."""
+
+    __slots__ = ("_find", "_n", "count")
+
+    def __init__(self, n: int, count: int, find: "Callable[[Places], Places]") -> None:
+        """find: numbers of pairs, as w * n + t."""
+        self.count, self._n, self._find = count, n, find
+
+    def pairs(self, chosen: Iterable[int]) -> list[tuple[int, int]]:
+        """The pairs (w, t) of these numbers."""
+        import numpy as np
+
+        found = self._find(np.array(list(chosen), np.int64))
+        return [divmod(one, self._n) for one in found.tolist()]
+
+
+def blocking(market: Market, matching: Sequence[int]) -> Blocking:
+    """The blocking pairs of a matching, by the compiled kernels where they are loaded."""
+    import numpy as np
+
+    kernels = LOADED.get("scheduling")
+    if kernels is None:
+        places = np.flatnonzero(_blocks(market, matching))
+        return Blocking(market.n, len(places), places.__getitem__)
+    tasks = np.array(matching, np.int64)
+    tables = market.worker_rank, market.task_rank_t, np.empty(market.n, np.int16), np.empty(market.n, np.int16)
+
+    def find(chosen: "Places") -> "Places":
+        kernels.pick_blocking(chosen, tasks, *tables)
+        return chosen
+
+    return Blocking(market.n, kernels.rows_blocking(tasks, *tables), find)
+
+
 def blocking_pairs(market: Market, matching: Sequence[int]) -> list[tuple[int, int]]:
     """All blocking pairs (w, t), by worker, then by task."""
     import numpy as np
@@ -143,10 +180,9 @@ def _blocks(market: Market, matching: Sequence[int]) -> "npt.NDArray[np.bool_]":
 
     everyone = np.arange(market.n)
     task_of = np.asarray(matching, dtype=np.intp)
-    worker_of = np.empty_like(task_of)
-    worker_of[task_of] = everyone
     own = market.worker_rank[everyone, task_of]
-    held = market.task_rank_t[worker_of, everyone]
+    held = np.empty(market.n, np.int16)
+    held[task_of] = market.task_rank_t[everyone, task_of]
     return (market.worker_rank < own[:, None]) & (market.task_rank_t < held[None, :])
 
 

@@ -3,6 +3,9 @@
 Source: EconAgentBench, section on scheduling and appendices D and F.2; the loop is `env/periods.py`.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from evalkit.dialogue import Sampling
 from evalkit.env import periods
 from evalkit.env.environment import Environment, Kit
@@ -19,6 +22,7 @@ from evalkit.env.rules import (
 from evalkit.env.scheduling import assignment, instance, score
 from evalkit.env.scheduling.assignment import World
 from evalkit.env.scheduling.instance import Instance
+from evalkit.env.scheduling.market import MOST_N
 
 ACTION = "submit_assignment"
 HISTORY = "get_previous_attempts_data"
@@ -53,6 +57,12 @@ def start(target: Instance, kit: Kit) -> State[World]:
     return State(setting=setting, world=World(market=market, k=target.k, seed=target.seed, legacy=legacy))
 
 
+def compiled_saves_s(line: Mapping[str, Any]) -> float:
+    """CPU seconds that compiled counting saves in an attempt. Measured: 5 us at n = 50, 0.3 to 0.8 ms at n = 1000."""
+    n = line.get("n")
+    return 4e-6 + 3.5e-10 * n**2 if isinstance(n, int) and 0 < n <= MOST_N else 0.0
+
+
 SCHEDULING: Environment[Instance, State[World]] = Environment(
     name=instance.NAME,
     version=1,
@@ -71,5 +81,6 @@ SCHEDULING: Environment[Instance, State[World]] = Environment(
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    compiled_saves_s=compiled_saves_s,
     later_texts=optional_texts(RULES),
 )
