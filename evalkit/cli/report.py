@@ -79,10 +79,11 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
 
         tables += grouped_tables(run.manifest, run.tables, args.by)
     if args.ranks:
-        from evalkit.report.cells import uninformed
         from evalkit.report.ranks import ranks_table
 
-        tables.append(ranks_table(tuple(run.manifest.agents), run.tables, uninformed(run.manifest, run.cells)))
+        tables.append(
+            ranks_table(tuple(run.manifest.agents), run.tables, [cell for cell in run.cells if not cell.exact])
+        )
     if args.quotes:
         from evalkit.report.quotes import quotes_table, run_quotes
 

@@ -14,6 +14,7 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.report.cells import Cell
 from evalkit.report.econ_cells import labels, level_of
 from evalkit.report.papers import Paper, PublishedModel, PublishedTable, published_papers
+from evalkit.report.printed import as_printed
 from evalkit.report.scores import packs_of
 from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.store.manifest import Manifest
@@ -74,6 +75,11 @@ class _Sides:
     def used(self) -> list[Cell]:
         """The cells behind the rows of ours that found a place."""
         return [cell for cell, _ in self._differences.values()]
+
+    @property
+    def exact(self) -> set[str]:
+        """The agents that play the optimum."""
+        return {cell.agent for cell in self.used if cell.exact}
 
     @cached_property
     def keys(self) -> list[str]:
@@ -177,16 +183,20 @@ def _table(
             rows.append({**row, "from": HERE})
             same = [one for one in theirs if one["model"] and one["model"] == row["same"]]
             same_models |= {one["model"] for one in same}
-            rows += [_published_row(row, one, sides.keys, True) for one in same]
+            rows += [_published_row(row, one, sides.keys, True, published.runs) for one in same]
         row, theirs = group[0]
-        rows += [_published_row(row, one, sides.keys, False) for one in theirs if one["model"] not in same_models]
+        rows += [
+            _published_row(row, one, sides.keys, False, published.runs)
+            for one in theirs
+            if one["model"] not in same_models
+        ]
     axes = [
         replace(columns[key], group=False) for key in columns if key.startswith("axis:") and key[5:] not in sides.keys
     ]
     suite = [Column(key="suite", title="Suite")] if "suite" in columns else []
     keys = [Column(key=key, title=key.capitalize(), group=True) for key in sides.keys]
     left = f"{sides.left_out:,} rows of this run have no counterpart in the paper's table and are left out"
-    return Table(
+    table = Table(
         name=f"beside_{published.name}",
         title=f"{paper.paper}, {published.number} ({published.place}): {published.title}",
         columns=(*keys, FROM, AGENT, *suite, *axes, *(columns[key] for key in values), DIFFERS),
@@ -199,13 +209,26 @@ def _table(
         ),
         query="\n".join(dict.fromkeys(table.query for table in held if table.query)),
     )
+    # Bold among the paper's rows as in the paper, and among ours apart.
+    return as_printed(
+        table,
+        published.name,
+        lambda row: (
+            None
+            if row["from"] == HERE and row["agent"] in sides.exact
+            else [row["from"] == HERE, *(row[key] for key in sides.keys)]
+        ),
+    )
 
 
-def _published_row(row: Mapping[str, Any], one: Mapping[str, Any], keys: Iterable[str], same: bool) -> dict[str, Any]:
-    """A published row, in the place of one of ours."""
+def _published_row(
+    row: Mapping[str, Any], one: Mapping[str, Any], keys: Iterable[str], same: bool, runs: int | None
+) -> dict[str, Any]:
+    """A published row, in the place of one of ours; `runs`: how many its counts of solved ones are of."""
     place = {key: row[key] for key in keys}
     figures = {key: value for key, value in one.items() if _is_figure(value)}
-    return {**figures, **place, "from": SAME if same else THERE, "agent": one["model"] or "any"}
+    counted = {key.replace("_solved", "_runs"): runs for key in figures if key.endswith("_solved")} if runs else {}
+    return {**figures, **counted, **place, "from": SAME if same else THERE, "agent": one["model"] or "any"}
 
 
 def differing(

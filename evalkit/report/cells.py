@@ -16,10 +16,6 @@ NEVER_BELOW_0 = frozenset({"costbench", "procurement", "errand"})
 """Environments whose scores are from 0 to 1. Losses and assignments worse than random ones are below 0 elsewhere."""
 
 ORACLE = "oracle"
-"""The policy that sees what is hidden: optimal by construction, so no sample of anything."""
-
-
-ORACLE = "oracle"
 """The policy that plays the optimum."""
 
 
@@ -94,11 +90,6 @@ def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
         for agent in manifest.agents.values()
         if suite.environment in agent.packs
     ]
-
-
-def uninformed(manifest: Manifest, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells of agents that know no more than they are told: without the oracle's."""
-    return [cell for cell in cells if manifest.agents[cell.agent].policy != ORACLE]
 
 
 def _cell(

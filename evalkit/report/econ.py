@@ -7,7 +7,7 @@ their name, and what a sweep varied has a column. `difficulty.py` tests basic ag
 Source: Tables 2, 3 and 4 of the paper; specification of the reference, section D.4.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from evalkit.report.econ_cells import (
 )
 from evalkit.report.econ_queries import beside, mean_of, runs
 from evalkit.report.episodes import EpisodeResult
+from evalkit.report.printed import as_printed
 from evalkit.report.scores import AGENT, interval_and_kind, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.report.variants import variant_tables
@@ -59,10 +60,16 @@ def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
     mine = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
     if not mine:
         return ()
+    played = {cell.agent for cell in mine if not cell.exact}
+
+    def rivals(row: Mapping[str, Any]) -> object:
+        # The optimum itself competes with nobody.
+        return [row[key] for key in row if key.startswith("axis:")] if row["agent"] in played else None
+
     return (
-        _scores_table(mine),
+        as_printed(_scores_table(mine), "econ_2", rivals),
         *difficulty_tables(mine),
-        _quality_table(mine),
+        as_printed(_quality_table(mine), "econ_3", rivals),
         _exploration_table(mine),
         *_feasible_tables(mine),
         *variant_tables(manifest, mine),
@@ -111,7 +118,8 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
         ]
         if name in STATIONARY:
             columns.append(Column(key=f"{name}_solved", title="Solved", kind="count", unit="episodes"))
-        columns.append(Column(key=f"{name}_runs", title="of", kind="count", unit="episodes"))
+        title = "of" if name in STATIONARY else "Runs"
+        columns.append(Column(key=f"{name}_runs", title=title, kind="count", unit="episodes"))
     return Table(
         name="econ_scores",
         title="Scores by environment and difficulty",
@@ -121,8 +129,8 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
         notes=(
             "as Table 2 of the paper: 100 times the mean score; over instances, which is over runs where every "
             "instance has as many",
-            f"95 %: interval of that mean, from {LEAST_INSTANCES} instances on; solved: episodes that reached the "
-            "optimum",
+            f"in parentheses: episodes that reached the optimum; 95 %: interval of the mean, from {LEAST_INSTANCES} "
+            "instances on",
             *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
             *owed_notes(cells),
         ),

@@ -37,6 +37,19 @@ class PublishedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     difficulty: str = ""
 
 
+class PublishedColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a paper prints a column."""
+
+    title: str = ""
+    """Empty: as ours."""
+    digits: int | None = None
+    """Decimals; None: as ours."""
+    as_share: bool = False
+    """Whether a percentage is printed as a share of 1."""
+    inside: tuple[str, ...] = ()
+    """Keys of what stands in parentheses behind each value."""
+
+
 class PublishedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One table of a paper."""
 
@@ -52,6 +65,14 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     keys: Mapping[str, Any] = {}
     """Of every row: parameters of its instances, or `environment`, `difficulty`, `prompts`."""
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, PublishedColumn] = {}
+    """By key: how it is printed."""
+    bold: int = 0
+    """How many of the greatest values of each column are bold."""
+    bold_where: Mapping[str, Any] = {}
+    """What rows are like in which values are bold."""
+    runs: int | None = None
+    """How many runs each count of solved ones is of."""
     rows: tuple[Mapping[str, Any], ...]
     """`model` (empty: the figure is of none), further keys, and values by the keys of our table's columns."""
 

@@ -28,6 +28,7 @@ from evalkit.report.planning_cells import (
     size,
 )
 from evalkit.report.planning_queries import blocks_query, calls_query, counts_query, goal_query, main_query
+from evalkit.report.printed import as_printed
 from evalkit.report.scores import AGENT, kind_notes, packs_of, place, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.ties import ties_tables
@@ -43,14 +44,19 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = No
     tables: list[Table] = []
     for group, named in ((paper, True), (own, False)):
         if group:
-            tables += [_main_table(group, named), _goal_table(group, named)]
+            tables += [_in_words(_main_table(group, named), named), _in_words(_goal_table(group, named), named)]
     if mine:
-        tables += [_counts_table(mine), _calls_table(mine)]
+        tables += [_counts_table(mine), _in_words(_calls_table(mine), not own, "costbench_6")]
     for group, named in ((paper, True), (own, False)):
         blocked = [cell for cell in group if is_blocked(cell)]
         if blocked:
-            tables.append(_blocks_table(blocked, named))
+            tables.append(_in_words(_blocks_table(blocked, named), named))
     return (*tables, *ties_tables(mine), *adaptation_tables(mine), *coverage_tables(mine, judged or {}))
+
+
+def _in_words(table: Table, named: bool, published: str = "costbench_4") -> Table:
+    """A table as the paper prints it, if its names are the paper's."""
+    return as_printed(table, published) if named else table
 
 
 def _plain_run(episode: EpisodeResult) -> bool:

@@ -20,7 +20,7 @@ def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[
     """
     rows = []
     queries = []
-    titles = {column.key: column.title for table in tables if table.name in MEASURES for column in table.columns}
+    titles = {column.key: column.bare for table in tables if table.name in MEASURES for column in table.columns}
     for figure in behaviour_figures(agents, {table.name: table for table in tables}, cells):
         for measure in dict.fromkeys(row["measure"] for row in figure.table.rows):
             dots = [row for row in figure.table.rows if row["measure"] == measure]

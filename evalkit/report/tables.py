@@ -6,7 +6,7 @@ A row holds raw numbers by column key; only a renderer rounds them. `terminal.py
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalkit.money import show_usd
@@ -38,6 +38,16 @@ class Column:
     """Decimals of scores, shares, intervals and numbers; None: the kind's own."""
     group: bool = False
     """Whether a value that repeats the row above is left blank in the terminal."""
+    as_share: bool = False
+    """Whether people read a percentage as a share of 1."""
+    inside: "tuple[Column, ...]" = ()
+    """Columns whose values people read in parentheses behind this one's, as papers print them: of one, its value; of
+    two, the share of counts `(2/12)`, or `(0)`. In JSON and CSV they stand for themselves."""
+
+    @property
+    def bare(self) -> str:
+        """Its title without a unit in parentheses."""
+        return self.title.removesuffix(" (%)")
 
     @property
     def numeric(self) -> bool:
@@ -64,9 +74,17 @@ class Table:
     """Names of the prompt packs that its agents read."""
     notes: tuple[str, ...] = ()
     """What a reader must know, a sentence each."""
+    bold: frozenset[tuple[int, str]] = frozenset()
+    """(place of a row, key of a column) of the values that are set in bold."""
     query: str = ""
     """SQL over the views of `evalkit sql` that gives the numbers, with the method of whatever SQL cannot say as comment
     lines (`-- interval: ...`); empty where the numbers are no run's (published ones)."""
+
+    @property
+    def outer(self) -> tuple[Column, ...]:
+        """The columns that people read: without those that stand inside of others."""
+        within = {one.key for column in self.columns for one in column.inside}
+        return tuple(column for column in self.columns if column.key not in within)
 
     @property
     def lines_below(self) -> tuple[str, ...]:
@@ -95,6 +113,8 @@ def shown(column: Column, value: Any) -> str:
     if value is None:
         return MISSING
     match column.kind:
+        case "score" | "percent" if column.as_share:
+            return f"{value / 100:.{2 if column.digits is None else column.digits}f}"
         case "score" | "percent":
             return _hundred(value, column.digits)
         case "interval":
@@ -117,6 +137,25 @@ def shown(column: Column, value: Any) -> str:
             return ", ".join(f"{visible(name)} {count:,}" for name, count in value.items()) or MISSING
         case _:
             return visible(str(value))
+
+
+def written(column: Column, row: Mapping[str, Any]) -> str:
+    """What people read of a row in a column: its value, and in parentheses what stands inside of it."""
+    value = row.get(column.key)
+    text = shown(column, value)
+    within = [row.get(one.key) for one in column.inside]
+    if value is None or not within or any(one is None for one in within):
+        return text
+    if len(within) == 1:
+        return f"{text} ({shown(column.inside[0], within[0])})"
+    return f"{text} ({within[0]}/{within[1]})" if within[0] else f"{text} (0)"
+
+
+def without_shared_packs(table: Table) -> Table:
+    """The table without the column of prompt packs if all rows share one: then a line below says it."""
+    if len(table.packs) != 1:
+        return table
+    return replace(table, columns=tuple(column for column in table.columns if column.key != PROMPTS))
 
 
 def _hundred(value: float, digits: int | None) -> str:
@@ -149,10 +188,12 @@ def seconds(value: float) -> str:
 def markdown(table: Table) -> str:
     """A GitHub table with its title above and its notes below."""
     lines = [f"### {_cell(table.title)}", ""]
-    lines.append("| " + " | ".join(_cell(column.title) for column in table.columns) + " |")
-    lines.append("|" + "|".join("---:" if column.numeric else ":---" for column in table.columns) + "|")
-    for row in table.rows:
-        lines.append("| " + " | ".join(_cell(shown(column, row.get(column.key))) for column in table.columns) + " |")
+    columns = table.outer
+    lines.append("| " + " | ".join(_cell(column.title) for column in columns) + " |")
+    lines.append("|" + "|".join("---:" if column.numeric else ":---" for column in columns) + "|")
+    for place, row in enumerate(table.rows):
+        cells = [(_cell(written(column, row)), (place, column.key) in table.bold) for column in columns]
+        lines.append("| " + " | ".join(f"**{text}**" if bold else text for text, bold in cells) + " |")
     lines += ["", *(f"- {_cell(note)}" for note in table.lines_below), ""]
     return "\n".join(lines)
 

@@ -30,6 +30,7 @@ from evalkit.report.econ_cells import (
 )
 from evalkit.report.econ_queries import tests_query, variants_query
 from evalkit.report.episodes import EpisodeResult
+from evalkit.report.printed import as_printed
 from evalkit.report.scores import interval_and_kind, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.store.manifest import Manifest, ManifestAgent
@@ -47,7 +48,7 @@ def variant_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ..
         return ()
     mine = [cell for group in groups.values() for cell in group]
     named = labels(mine)
-    return (_side_by_side(groups, mine, named), _tests(manifest, groups, mine, named))
+    return (as_printed(_side_by_side(groups, mine, named), "econ_5"), _tests(manifest, groups, mine, named))
 
 
 def exploration_of(episode: EpisodeResult) -> float | None:

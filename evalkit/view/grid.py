@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evalkit.report.figures.figure import Figure
-from evalkit.report.tables import MISSING, PROMPTS, Column, Table, as_csv, shown
+from evalkit.report.tables import MISSING, Column, Table, as_csv, shown, without_shared_packs, written
 
 RANGE_WIDTH = 120.0
 """Of a drawn interval, in pixels; its ends keep clear of the border."""
@@ -93,8 +93,7 @@ class Plot:
 
 def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> Grid:
     """A table for a page. `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along."""
-    hidden = {PROMPTS} if len(table.packs) == 1 else set()
-    columns = [column for column in table.columns if column.key not in hidden]
+    columns = without_shared_packs(table).outer
     spans = {column.key: _spans(table, column) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
     above: Mapping[str, Any] = {}
@@ -103,7 +102,8 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> 
         for column in columns:
             same = same and column.group and above.get(column.key) == row.get(column.key)
             span = spans[column.key][place] if column.key in spans else None
-            cells.append(_cell(column, row, span, same=same, href=href))
+            bold = (place, column.key) in table.bold
+            cells.append(_cell(column, row, span, same=same, bold=bold, href=href))
         groups = [column.key for column in columns if column.group][:1]
         begins = bool(above) and any(above.get(key) != row.get(key) for key in groups)
         rows.append(GridRow(cells=cells, begins=begins))
@@ -138,14 +138,16 @@ def sql_command(run: str, query: str) -> str:
     return f"evalkit sql {shlex.quote(run)} {shlex.quote(query)}" if query else ""
 
 
-def _cell(column: Column, row: Mapping[str, Any], span: Span | None, *, same: bool, href: Href | None) -> GridCell:
+def _cell(
+    column: Column, row: Mapping[str, Any], span: Span | None, *, same: bool, bold: bool, href: Href | None
+) -> GridCell:
     value = row.get(column.key)
-    text = shown(column, value)
+    text = written(column, row)
     kind = {"text": "long" if len(text) > SHORT else "text", "counts": "counts"}.get(column.kind, "number")
     styles = [kind]
     if value is None:
         styles.append("missing")
-    elif column.kind == "score":
+    elif bold or column.kind == "score":
         styles.append("strong")
     if same:
         styles.append("same")

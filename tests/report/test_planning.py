@@ -146,7 +146,7 @@ def test_only_suites_of_the_reference_bear_the_papers_names(static: Cell) -> Non
     assert not is_reference(a_cell(static.prefix, generator="native"))
     assert not is_reference(a_cell(static.prefix, costs={"A": "1.00"}))
     found = tables([static, replace(mine, suite=replace_name(mine.suite, "own"))])
-    papers = {"Cost Gap", "AED", "ANED", "EMR", "UIHR", "ITUR"}
+    papers = {"Cost Gap", "AED", "ANED (%)", "EMR (%)", "UIHR (%)", "ITUR (%)"}
     assert papers <= {column.title for column in found["planning"].columns}
     assert [row["suite"] for row in found["planning"].rows] == ["s"]
     for name in ("planning_own", "planning_goal_only_own"):

@@ -116,7 +116,7 @@ def _figure(
             if len(both) < LEAST_AGENTS or len({means[agent] for agent in both}) < 2:
                 continue
             ranks = spearman([means[agent] for agent in both], [scores[agent] for agent in both])
-            panels[column.key] = (f"{column.title} ({column.unit})", said(ranks, len(both)))
+            panels[column.key] = (f"{column.bare} ({column.unit})", said(ranks, len(both)))
             rows += [
                 {"agent": agent, "measure": column.key, "value": means[agent], "score": scores[agent]} for agent in both
             ]

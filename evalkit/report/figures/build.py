@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from evalkit.report.cells import uninformed
 from evalkit.report.figures.behaviour import behaviour_figures
 from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
 from evalkit.report.figures.curves import curve_figures
@@ -33,7 +32,7 @@ def figures(report: Report) -> tuple[Figure, ...]:
     return (
         *found,
         *runs_figures(agents, report.cells),
-        *behaviour_figures(agents, tables, uninformed(report.manifest, report.cells)),
+        *behaviour_figures(agents, tables, [cell for cell in report.cells if not cell.exact]),
         *money_figures(agents, tables["scores"], report.cells),
         *latency_figures(agents, tables["speed"]),
     )

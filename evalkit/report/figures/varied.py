@@ -81,8 +81,8 @@ def _sources(tables: Mapping[str, Table]) -> Iterable[Source]:
                 Measure(
                     key=key,
                     interval=f"{key}_interval",
-                    title=f"{titles[key].title} ({words}, {titles[key].unit})",
-                    short=titles[key].title,
+                    title=f"{titles[key].bare} ({words}, {titles[key].unit})",
+                    short=titles[key].bare,
                 )
                 for key, words in (("exact", "higher is better"), ("ned", "edit distance, lower is better"))
             )
