@@ -1,11 +1,18 @@
 import io
+import itertools
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+from evalkit.report.narrow import broken
 from evalkit.report.report import Report
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.terminal import print_report, print_table
+
+INTERVAL = Column(key="interval", title="95 %", kind="interval")
 
 
 def printed(width: int, report: Report, *, brief: bool = False) -> list[str]:
@@ -90,3 +97,80 @@ def test_names_are_neither_markup_nor_escapes(hostile: str) -> None:
     print_table(table, Console(file=out, width=100, highlight=False))
     assert out.getvalue().count(hostile.replace("\x1b", "\\x1b")) == 5
     assert "\x1b" not in out.getvalue()
+
+
+NARROW = Table(
+    name="scores",
+    title="Scores",
+    columns=(
+        Column(key="suite", title="Suite", group=True),
+        Column(key="axis:block", title="block", group=True),
+        Column(key="axis:blocks", title="blocks", group=True),
+        Column(key="agent", title="Agent"),
+        Column(key="score", title="Score", kind="score"),
+        INTERVAL,
+        method_of(INTERVAL),
+        *(Column(key=f"n{i}", title=f"Number {i}", kind="count") for i in range(5)),
+    ),
+    rows=tuple(
+        {
+            "suite": suite,
+            "axis:block": block,
+            "axis:blocks": block and 1,
+            "agent": agent,
+            "score": 98.5,
+            "interval": (-12.5, 100.0),
+            "kind": "bounded",
+            **{f"n{i}": 10**i for i in range(5)},
+        }
+        for suite, block in (("scheduling/medium", None), ("costbench/basic", "cost_change"))
+        for agent in ("replanner", "some-provider/model-3.5-large")
+    ),
+    packs=("standard",),
+)
+
+
+def shown_at(width: int, table: Table) -> list[str]:
+    out = io.StringIO()
+    print_table(table, Console(file=out, width=width, highlight=False))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_names_are_not_broken_and_what_groups_rows_takes_no_column(width: int) -> None:
+    lines = shown_at(width, NARROW)
+    assert max(map(len, lines)) <= width
+    headings = [line.strip() for line in lines if line.strip().startswith(("scheduling", "costbench"))]
+    parts = len([line for line in lines if "Agent" in line])
+    assert headings == ["scheduling/medium", "costbench/basic block=cost_change blocks=1"] * parts
+    assert len([line for line in lines if "some-provider/model-3.5-large" in line]) == 2 * parts
+    assert len([line for line in lines if line.strip().startswith("replanner")]) == 2 * parts
+    assert not any("–            –" in line for line in lines)  # no column of parameters that most rows lack
+    for i in range(5):
+        assert len([line for line in lines if f"Number {i}" in line]) == 1
+
+
+def test_a_wide_terminal_has_all_columns_beside_each_other() -> None:
+    lines = shown_at(160, NARROW)
+    (head,) = [line for line in lines if "Agent" in line]
+    assert head.split()[:4] == ["Suite", "block", "blocks", "Agent"]
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 90])
+def test_a_figure_stays_beside_its_interval(width: int) -> None:
+    for head in (line for line in shown_at(width, NARROW) if "Agent" in line):
+        assert ("Score" in head) == ("95 %" in head) == ("By" in head)
+
+
+@given(st.text(st.characters(codec="ascii", categories=("L", "N", "P", "Zs")), max_size=60), st.integers(1, 30))
+def test_a_text_is_broken_within_the_width_and_whole(text: str, width: int) -> None:
+    lines = broken(text, width)
+    assert all(len(line) <= width for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    for line, after in itertools.pairwise(lines):
+        # Inside a piece only where that alone is longer than the line.
+        assert line[-1:] in "/_=?&|-" or len(line) == width or text.replace(line, "", 1).lstrip() != after
+
+
+def test_a_table_without_rows_is_printed() -> None:
+    assert any("Agent" in line for line in shown_at(60, replace(NARROW, rows=())))
