@@ -37,6 +37,7 @@ LIGATURES = re.compile(r"--|''|,,|[?!]`")
 def read(text: str) -> str:
     """What a piece of our LaTeX sets. Fails at whatever is not written as we write it."""
     found, at = [], 0
+    text = text.replace(r"\allowbreak{}", "")
     while at < len(text):
         token = TOKEN.match(text, at)
         assert token is not None, f"unreadable at {text[at : at + 20]!r}"
@@ -49,22 +50,34 @@ def read(text: str) -> str:
     return "".join(found)
 
 
+FLOAT = (
+    r"\begin{table}[htbp]",
+    re.compile(r"\\centering\\(small|footnotesize)\\setlength\{\\tabcolsep\}\{\dpt\}"),
+    re.compile(r"\\caption\{(.*)\}"),
+    re.compile(r"\\label\{tab:[A-Za-z0-9-]+\}"),
+)
+BOX = re.compile(r"\\parbox\[t\]\{[\d.]+pt\}\{\\raggedright (.*)\\strut\}")
+OVER = re.compile(r"\\multicolumn\{\d+\}\{@\{\}l@\{\}\}\{\\textit\{(.*)\}\} \\\\")
+
+
 def read_table(text: str) -> tuple[str, list[str], list[list[str]], list[str]]:
-    """(caption, head, rows, notes), each of them read."""
+    """(caption, head, rows with headings, notes) of one float with one tabular, each of them read."""
     assert text.isascii()
     lines = [line for line in text.split("\n") if line and not line.startswith("% ")]
-    assert lines[:2] == [r"\begin{table}", r"\centering\small"]
-    caption = read(lines[2].removeprefix(r"\caption{").removesuffix("}"))
-    assert re.fullmatch(r"\\label\{tab:[A-Za-z0-9-]+\}", lines[3])
+    found = [re.fullmatch(wanted, line) for wanted, line in zip(FLOAT[1:], lines[1:], strict=False)]
+    assert lines[0] == FLOAT[0]
+    assert all(found)
+    caption = read(found[1][1])  # type: ignore[index]
     layout = re.fullmatch(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}", lines[4])
     assert layout is not None
     end = lines.index(r"\end{tabular}")
     assert (lines[5], lines[7], lines[end - 1]) == (r"\toprule", r"\midrule", r"\bottomrule")
     rows = [cells(line) for line in (lines[6], *lines[8 : end - 1]) if line != r"\addlinespace"]
-    assert {len(row) for row in rows} == {len(layout[1])}
+    assert {len(row) for row in rows} <= {len(layout[1]), 1}
     notes = []
     if lines[end + 1] != r"\end{table}":
-        assert lines[end + 1 : end + 3] == [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize"]
+        begin = r"\begin{minipage}{\linewidth}\footnotesize\raggedright"
+        assert lines[end + 1 : end + 3] == [r"\par\smallskip", begin]
         assert lines[-2:] == [r"\end{minipage}", r"\end{table}"]
         notes = [read(line.removesuffix(r"\par")) for line in lines[end + 3 : -2]]
     return caption, rows[0], rows[1:], notes
@@ -72,7 +85,16 @@ def read_table(text: str) -> tuple[str, list[str], list[list[str]], list[str]]:
 
 def cells(line: str) -> list[str]:
     assert line.endswith(r" \\")
-    return [read(part) for part in re.split(r"(?<!\\) ?& ?", line.removesuffix(r" \\"))]
+    heading = OVER.fullmatch(line)
+    if heading is not None:
+        return [read(boxed(heading[1]))]
+    return [read(boxed(part)) for part in re.split(r"(?<!\\) ?& ?", line.removesuffix(r" \\"))]
+
+
+def boxed(part: str) -> str:
+    """What stands in a box that wraps, or the part itself."""
+    found = BOX.fullmatch(part)
+    return part if found is None else found[1]
 
 
 @given(st.text())
