@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from evalkit.dialogue import Reply
+from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.tokens import cut, output_tokens
 
 FAULTS: Mapping[str, str] = {
@@ -31,8 +32,11 @@ FAULTS: Mapping[str, str] = {
     "refusal": "the model refuses to answer; billed",
     "length": "the reply is cut in the middle, as if `max_tokens` were reached; billed",
     "unmetered": "the reply does not say its usage; billed",
+    "408": "the server stopped waiting; not billed",
+    "504": "a gateway waited in vain; not billed",
+    "524": "a proxy waited in vain; not billed",
 }
-"""Every fault and what it means."""
+"""Every fault and what it means. With `bill_failures` those that may have been billed (`wire/billed.py`) are billed."""
 
 HUGE_BYTES = 10_000_000
 PIECES = 20
@@ -56,10 +60,27 @@ REFUSALS: Mapping[str, Refused] = {
     "502": Refused(502, "server_error", "Bad gateway."),
     "503": Refused(503, "server_error", "The service is temporarily unavailable.", asks_to_wait=True),
     "529": Refused(529, "server_error", "Overloaded.", asks_to_wait=True),
+    "408": Refused(408, "server_error", "The request was not read in time."),
+    "504": Refused(504, "server_error", "The server behind the gateway did not answer in time."),
+    "524": Refused(524, "server_error", "A timeout occurred."),
     "content_filter": Refused(400, "content_filter", "The prompt was stopped by the content filtering policy."),
     "context_length": Refused(400, "context_length_exceeded", "The prompt exceeds the model's maximum context length."),
 }
 """Faults that are answers with an error in the dialect's words."""
+
+
+def is_failure(fault: str) -> bool:
+    """Whether a fault comes in place of a reply, before one is made."""
+    return fault in ("early_reset", "html_502") or fault in REFUSALS
+
+
+def may_be_billed(fault: str) -> bool:
+    """Whether a fault that brings no reply, and so is not billed, counts as billed for a client that meets it."""
+    if fault == "early_reset":
+        return counts_as_billed("reset", {})
+    if fault == "html_502":
+        return counts_as_billed("502", {})
+    return fault in REFUSALS and counts_as_billed(str(REFUSALS[fault].status), {})
 
 
 def pick(probabilities: Mapping[str, float], at: float) -> str:

@@ -68,6 +68,9 @@ class SimulatorOptions:
     """Of latencies and faults."""
     faults: Mapping[str, float] = field(default_factory=dict)
     """Probability of each kind of fault (`faults.FAULTS`); together at most 1."""
+    bill_failures: bool = False
+    """Whether faults that a client must take to be billed (500, 502, 504, an early reset) are: the reply is made and
+    billed, and the fault comes in its place."""
     retry_after_s: float | None = 1.0
     """What an injected 429, 503 or 529 tells the client to wait; None: it tells nothing."""
     retry_after_form: str = "seconds"
@@ -279,6 +282,11 @@ OPTIONS: Mapping[str, Option] = {
         key: Option(read=_probability, metavar="P", help=f"probability of this fault: {FAULTS[kind]}")
         for kind, key in _FAULT_KEYS.items()
     },
+    "bill_failures": Option(
+        read=_truth,
+        metavar="true",
+        help="bill failures that may have been billed: 408, early resets, 5xx but 503 and 529",
+    ),
     "retry_after": Option(
         read=_retry_after, metavar="SPAN", help="what injected 429s, 503s and 529s ask to wait, or none (default: 1s)"
     ),

@@ -19,7 +19,7 @@ from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
 from evalkit.serve.bill import BillLine, Totals
 from evalkit.serve.cache import Cache, Share
-from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, pick
+from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is_failure, may_be_billed, pick
 from evalkit.serve.manners import CREATED_S, retry_headers
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, Outcome, Refusal
@@ -158,9 +158,9 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         return replace(about, outcome=outcome, word="rate_limit", works=False, limit=refusal.limit)
     faults = simulator.options.faults
     fault = pick(faults, draws.uniform()) if faults else ""
-    if fault in ("early_reset", "html_502") or fault in REFUSALS:
-        outcome = _fault(simulator, route, fault, now_s, model)
-        return replace(about, outcome=outcome, word=fault, works=outcome.status >= 500)
+    failure = _fault(simulator, route, fault, now_s, model) if is_failure(fault) else None
+    if failure is not None and not (simulator.options.bill_failures and may_be_billed(fault)):
+        return replace(about, outcome=failure, word=fault, works=failure.status >= 500)
     if simulator.cache is not None:
         simulator.cache.keep(model, share, now_s)
     reply = changed_reply(answer(model, player(model), request), fault)
@@ -179,7 +179,7 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         fingerprint=f"fp_{derive('fingerprint', model):08x}",
         response_id=route.manner.reply_id(name),
     )
-    outcome = _answered(simulator, route, reply, fault, now_s)
+    outcome = failure or _answered(simulator, route, reply, fault, now_s)
     return replace(about, outcome=outcome, word=fault or "ok", usage=usage)
 
 

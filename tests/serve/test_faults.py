@@ -12,6 +12,7 @@ from evalkit.serve.provider import handle, open_simulator
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.lenient import MalformedReplyError
 from evalkit.wire.table import DIALECTS
+from evalkit.wire.verdicts import judge
 from tests.serve.asking import arrival, spoken, submitting
 
 OPENAI = DIALECTS["openai_chat"]
@@ -38,12 +39,15 @@ EXPECTED: Mapping[str, tuple[int, str, bool, float]] = {
     "refusal": (200, "complete", True, 0.02),
     "length": (200, "complete", True, 0.02),
     "unmetered": (200, "complete", True, 0.02),
+    "408": (408, "complete", False, 0.0),
+    "504": (504, "complete", False, 0.02),
+    "524": (524, "complete", False, 0.02),
 }
 
 
-def met(fault: str, dialect: str = "") -> Outcome:
+def met(fault: str, dialect: str = "", **more: object) -> Outcome:
     """What becomes of a request that meets the fault."""
-    options = options_from({f"fault_{fault}": 1, "latency": "20ms", "retry_after": "3s", "drip": "2s"})
+    options = options_from({f"fault_{fault}": 1, "latency": "20ms", "retry_after": "3s", "drip": "2s", **more})
     asked = spoken(dialect) if dialect else arrival(content=submitting())
     return handle(open_simulator(options, 0.0), asked, 0.0)
 
@@ -60,6 +64,22 @@ def test_every_fault_does_what_it_is_named_for(fault: str) -> None:
     assert line.answered_s == {"stall": None, "drip": 2.02}.get(fault, outcome.delay_s)
     assert ("retry-after" in outcome.headers) == (fault in ("429", "503", "529"))
     assert (0 < outcome.sent < len(outcome.body)) == (fault == "truncated")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_failures_that_count_as_billed_can_be_billed(fault: str) -> None:
+    billed = met(fault, bill_failures=True)
+    plain = met(fault)
+    assert (billed.status, billed.body, billed.ending) == (plain.status, plain.body, plain.ending)
+    assert billed.line is not None
+    assert plain.line is not None
+    verdict = judge(HttpResponse(status=plain.status, headers={}, body=plain.body))
+    if plain.line.billed or verdict.billable:
+        assert billed.line.billed
+        assert billed.line.cost > 0
+    else:
+        assert fault in ("429", "503", "529", "content_filter", "context_length")
+        assert not billed.line.billed
 
 
 @pytest.mark.parametrize("fault", ["html_200", "empty", "invalid_json"])

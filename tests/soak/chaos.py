@@ -34,6 +34,7 @@ FAULTS = (
     {"502": 0.1, "html_502": 0.1, "stall": 0.05, "empty": 0.05, "unmetered": 0.05, "refusal": 0.05},
     {"429": 0.1, "invalid_json": 0.05, "huge": 0.05, "length": 0.1, "reset": 0.1, "truncated": 0.05},
     {"content_filter": 0.05, "context_length": 0.05, "500": 0.2},
+    {"408": 0.05, "504": 0.1, "524": 0.05, "502": 0.1, "early_reset": 0.1},
 )
 """All faults at 5 to 20 %, in turns: together they would leave nothing that works."""
 
@@ -146,6 +147,8 @@ class Chaos:
         flags += [f"--{name}={most}" for name, most in self.limits.items()]
         flags += ["--burst=5s", "--latency=lognormal:60ms:0.5", "--retry-after=200ms", "--drip=500ms", "--cache=5m"]
         flags += [f"--price={PRICE}", f"--seed={self.lives}"]
+        # Every other life bills the failures too that a client must take to be billed.
+        flags += ["--bill-failures=true"] if self.lives % 2 else []
         self.lives += 1
         with simulator(self.bill_file, *flags) as url:
             self.write_providers(url)
