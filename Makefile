@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 LOCK := requirements.lock
 # The official SDKs bring many packages along; here the lock's environment stays as it is locked.
 SDKS := .venv-sdks
+SDKS_LOCK := requirements-sdks.lock
+COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
 # One process a core and one more, since some tests wait; tests of one file share what they made.
 IN_PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile
@@ -70,17 +73,18 @@ mutants: $(READY) ## take one mechanism at a time out of a copy, and see that th
 sdks: $(SDKS)/.ready ## the providers' own SDKs, LiteLLM, and readers of exports, installed apart
 	$(SDKS)/bin/python -m pytest -p no:cacheprovider tests/sdks
 
-$(SDKS)/.ready: pyproject.toml | $(READY)
+$(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 	$(PY) -m venv $(SDKS)
-	$(SDKS)/bin/python -m pip install --quiet --editable ".[sdks,exports,inspect]" "hypothesis>=6.100" "pytest>=8"
+	$(SDKS)/bin/python -m pip install --quiet --require-hashes -r $(SDKS_LOCK)
+	$(SDKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 docs: $(READY) ## these documents and every module's as HTML in build/docs; writes docs/cli.md anew
 	$(PY) -m docs.tools.site
 
-lock: $(READY) ## resolve the dependencies afresh into the lock
-	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $(LOCK)
+lock: $(READY) ## resolve the dependencies afresh into the two locks
+	$(PY) $(COMPILE) --extra dev --output-file $(LOCK)
+	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
 
 wheel: $(READY) ## build the wheel into dist/
 	$(PY) -m pip wheel . --no-deps --no-build-isolation --quiet --wheel-dir dist

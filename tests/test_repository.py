@@ -36,8 +36,13 @@ def texts(*suffixes: str) -> dict[str, str]:
     }
 
 
-def test_the_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from() -> None:
-    lock = (PROJECT / "requirements.lock").read_text()
+LOCKS = {"requirements.lock": ("dev",), "requirements-sdks.lock": ("sdks", "exports", "inspect")}
+"""Each lock, with the extras that it covers beside the project's own dependencies."""
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from(name: str) -> None:
+    lock = (PROJECT / name).read_text()
     assert not re.search(r"https?:|file:|git\+|^--", lock, re.MULTILINE)
     entries = [entry for entry in re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE) if entry.strip()]
     assert len(entries) > 40
@@ -46,11 +51,33 @@ def test_the_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from() 
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry[:80]
 
 
-def test_the_lock_covers_every_dependency_of_the_project() -> None:
-    lock = (PROJECT / "requirements.lock").read_text()
+def test_what_make_installs_is_locked() -> None:
+    makefile = (PROJECT / "Makefile").read_text()
+    installs = [line for line in makefile.splitlines() if "pip install" in line]
+    assert len(installs) == 2 * len(LOCKS)
+    assert all("--require-hashes -r $(" in line or "--no-deps --no-build-isolation" in line for line in installs)
+    written = re.findall(r"--output-file \$\((\w+)\)", makefile)
+    assert [re.search(rf"^{one} := (.+)$", makefile, re.MULTILINE)[1] for one in written] == list(LOCKS)  # type: ignore[index]
+
+
+def test_actions_are_pinned_by_digest() -> None:
+    used = {
+        (name, one)
+        for name, text in texts(".yml", ".yaml", ".md").items()
+        for one in re.findall(r"^\s*(?:- )?uses: *(.+)$", text, re.MULTILINE)
+    }
+    assert used
+    pinned = re.compile(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    assert [one for one in sorted(used) if not pinned.fullmatch(one[1]) and not one[1].startswith("./")] == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_covers_every_dependency_of_the_project(name: str) -> None:
+    lock = (PROJECT / name).read_text()
     locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
     project = PYPROJECT["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["dev"] + PYPROJECT["build-system"]["requires"]
+    extras = [one for extra in LOCKS[name] for one in project["optional-dependencies"][extra]]
+    wanted = project["dependencies"] + extras + PYPROJECT["build-system"]["requires"]
     names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-") for requirement in wanted}
     assert names - locked == set()
 
