@@ -25,6 +25,7 @@ INPUT, OUTPUT = ("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")
 CACHED_READ, CACHED_WRITE = ("tokens_cached", "cached_tokens"), ("tokens_cache_write", "cache_write_tokens")
 
 _PLACE = re.compile(r"[0-9]{1,9}")
+_SHOWN_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +105,12 @@ def _first(row: Mapping[str, Any], names: tuple[str, ...], default: object) -> o
 
 
 def _number(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Decimal:
-    found = _first(row, names, 0)
+    found = str(_first(row, names, 0))
+    shown = repr(found if len(found) <= _SHOWN_CHARS else found[:_SHOWN_CHARS] + " ...")
     try:
-        value = Decimal(str(found))
+        value = Decimal(found)
     except InvalidOperation as flaw:
-        raise UsageError(f"{where}: {names[0]}: {found!r} is no number.") from flaw
+        raise UsageError(f"{where}: {names[0]}: {shown} is no number.") from flaw
     if not value.is_finite() or not 0 <= value < 2**63:
-        raise UsageError(f"{where}: {names[0]}: {found!r} is no amount.")
+        raise UsageError(f"{where}: {names[0]}: {shown} is no amount.")
     return value
