@@ -219,6 +219,7 @@ COMMANDS: Mapping[str, Command] = {
         "import CostBench's queries, or have a model check or write some",
         (
             "evalkit queries import data/queries.json --out instances/mine/test.jsonl",
+            "evalkit queries raw --split test --out queries_raw.json",
             "evalkit queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
             "evalkit queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
         ),

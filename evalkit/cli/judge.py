@@ -1,4 +1,4 @@
-"""`evalkit judge`: a run's plans as errands for a judge, who counts the paths that each of them enumerates."""
+"""`evalkit judge`: a run's plans as errands for a judge, who counts the paths that each of them holds."""
 
 import argparse
 
@@ -21,9 +21,10 @@ def judge(args: argparse.Namespace) -> int:
         )
     of = run.resolve().name
     name = args.name or f"{of}-judge"
+    kind = errand.ENUMERATION if args.listed else errand.COVERAGE
     sweep = write_errands(
-        errand.COVERAGE,
-        distinct(coverage_line(episode, text) for episode, text in texts.items()),
+        kind,
+        distinct(coverage_line(episode, text, kind) for episode, text in texts.items()),
         name=name,
         suite=f"instances/judge/{args.name or of}.jsonl",
         model=args.model,

@@ -104,7 +104,12 @@ def report(sub: argparse.ArgumentParser) -> None:
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
     form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML in this directory")
     form.add_argument("--html", metavar="FILE", help="tables, figures and some trajectories in one page, offline")
-    sub.add_argument("--judged", metavar="RUN", help="a judge's run on this one: coverage as the judge counted it")
+    sub.add_argument(
+        "--judged",
+        metavar="RUN",
+        action="append",
+        help="a judge's run on this one: coverage as the judge counted it; twice for one of each kind",
+    )
     sub.add_argument("--half-width", metavar="X", type=float, help="add what an interval of ± X takes (0.05: 5 points)")
     part = sub.add_argument_group("other tables, instead of the report's own")
     part.add_argument("--beside", choices=("paper",), help="published rows beside this run's, and what differs")
@@ -245,6 +250,11 @@ def queries(sub: argparse.ArgumentParser) -> None:
         "--alternatives", metavar="N", type=whole_number, help="queries to change to, for each (default: 3)"
     )
     bring.set_defaults(call="import_queries")
+    raw = action("raw", help="construct the reference's raw queries: ids, times, wishes and answers, without texts")
+    raw.add_argument("--split", choices=("test", "train"), default="test", help="whose values (default: test)")
+    raw.add_argument("--total", metavar="N", type=whole_number, help="how many (default: 1000, of train 6000)")
+    raw.add_argument("--out", metavar="FILE", required=True, help="the new file, ending in .json")
+    raw.set_defaults(call="raw")
     ask = action("ask", help="have a model check a suite's queries, or write their texts")
     ask.add_argument("suite", metavar="SUITE", help="a suite of costbench: its file, or its name")
     ask.add_argument(
@@ -265,6 +275,11 @@ def judge(sub: argparse.ArgumentParser) -> None:
     """Options of `judge`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
     sub.add_argument("--name", metavar="NAME", help="name of the judge's run (default: RUN-judge)")
+    sub.add_argument(
+        "--listed",
+        action="store_true",
+        help="count all that a plan lists as paths, valid or not, as the paper's judge does (default: complete paths)",
+    )
     _asked(sub)
 
 

@@ -13,6 +13,9 @@ from evalkit.errors import UsageError
 if TYPE_CHECKING:
     from evalkit.spec.errands import Applied
 
+MOST_RAW = 99_999
+"""Raw queries at most: their ids have five digits."""
+
 SHOWN = 10
 """Ids that a message lists at most."""
 
@@ -43,6 +46,24 @@ def import_queries(args: argparse.Namespace) -> int:
         share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
         print(f"Marked as truncated: {share}, whose texts break off in mid-sentence.")
     print(f'Use them with `name = "{out}"` in a [[suites]] table.')
+    return 0
+
+
+def raw(args: argparse.Namespace) -> int:
+    """Write the reference's raw queries, in its form: what a validator and a writer would then be asked about."""
+    import json
+
+    from evalkit.env.costbench.catalogue import shipped
+    from evalkit.env.costbench.queries import reference_queries
+    from evalkit.spec.queries import CATALOGUE, RAW_TOTALS
+
+    out = new_file(args.out, ".json", "a file of raw queries")
+    total = RAW_TOTALS[args.split] if args.total is None else args.total
+    if not 1 <= total <= MOST_RAW:
+        raise UsageError(f"--total: must be 1 to {MOST_RAW:,}, not {total:,}.")
+    rows = list(reference_queries(shipped(CATALOGUE), args.split, total))
+    write_new(out, json.dumps(rows, ensure_ascii=False, indent=4))
+    print(f"Wrote {len(rows):,} raw queries of the {args.split} split to {out}.")
     return 0
 
 
@@ -119,7 +140,7 @@ def apply(args: argparse.Namespace) -> int:
     out = new_file(args.out, ".jsonl", "a suite's file")
     run = run_directory(args.run)
     kind, answers = read_answers(run)
-    if kind == errand.COVERAGE:
+    if kind in errand.JUDGED:
         raise UsageError(f"{run} judged texts of a run: give it to `evalkit report RUN --judged {run}`.")
     suite = list(read_lines(find_suite(args.suite)))
     applied = (apply_verdicts if kind == errand.CONFLICT else apply_texts)(suite, answers, args.suite)

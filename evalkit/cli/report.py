@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,14 +99,20 @@ def _half_width(wanted: float | None) -> float | None:
     return wanted
 
 
-def _judged(directory: Path, name: str | None) -> dict[str, int] | None:
-    """What a judge's run counted in this one's texts, by episode; says on standard error what it could not count."""
-    if name is None:
-        return None
-    from evalkit.report.errands import judged_paths
+def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str, int]]:
+    """What judges' runs counted in this one's texts, by what was counted and by episode.
 
-    found, unread = judged_paths(directory, run_directory(name))
-    if unread:
-        texts = f"{unread:,} of {len(found) + unread:,} texts"
-        print(f"judged: {texts} were not judged, or have no count that could be read.", file=sys.stderr)
-    return found
+    Says on standard error what could not be counted. Raises UsageError for two runs that counted the same.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for name in names or ():
+        from evalkit.report.errands import judged_paths
+
+        kind, found, unread = judged_paths(directory, run_directory(name))
+        if kind in counts:
+            raise UsageError(f"--judged: {name} counted what the one before it did ({kind}): give one of them.")
+        counts[kind] = found
+        if unread:
+            texts = f"{unread:,} of {len(found) + unread:,} texts"
+            print(f"judged: {texts} were not judged, or have no count that could be read.", file=sys.stderr)
+    return counts

@@ -7,6 +7,7 @@ has a judge alone. Source: section 5.1 of the paper; specification, section 7.5.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from evalkit.env.errand import errand
 from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
@@ -20,18 +21,24 @@ _Shares = dict[str, list[float]]
 """Shares by instance."""
 
 
-def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[Table, ...]:
-    """Suites without blocks by agent; none where there is no such suite. `judged`: a judge's counts by episode id."""
+SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}
+"""How columns begin, by what a judge counted."""
+
+_INTERVALS = ("coverage_interval", *(f"{sense}_coverage_interval" for sense in SENSES.values()))
+
+_LISTED = "as listed: in the paper's sense, whatever a plan lists as a path counts, whether it is valid or not"
+
+
+def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> tuple[Table, ...]:
+    """Suites without blocks by agent; none where there is no such suite. `judged`: by what judges counted and
+    by episode id, how much; they counted complete paths (`coverage`) or all that is listed as one (`enumeration`)."""
     static = [cell for cell in cells if not is_blocked(cell)]
     if not static:
         return ()
-    counts = ("planned", "silent", "judged") if judged else ("planned", "silent")
-    titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs"}
-    share = (
-        Column(key="judged_coverage", title="Judged", kind="percent", unit="% of 2^(N-1)"),
-        judged_interval := Column(key="judged_coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
-        method_of(judged_interval),
-    )
+    senses = [sense for kind, sense in SENSES.items() if kind in judged]
+    counts = ("planned", "silent", *senses)
+    titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs", "listed": "Judged runs, as listed"}
+    share = [column for sense in senses for column in _judged_columns(sense)]
     rows = [_coverage_row(cell, judged) for cell in static]
     table = Table(
         name="coverage",
@@ -44,7 +51,7 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
             method_of(interval),
             Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
             Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
-            *(share if judged else ()),
+            *share,
             *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
         ),
         rows=tuple(rows),
@@ -52,8 +59,9 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
         notes=(
             "distinct complete paths in the first text of a run, by the built-in counter, over 2^(N-1) as in the paper "
             "and over what tools are offered for (one less, without the tool for the whole)",
+            *([_LISTED] if "listed" in senses else []),
             "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
-            *kind_notes(rows, static, ("coverage_interval", "judged_coverage_interval")),
+            *kind_notes(rows, static, _INTERVALS),
             *digest_notes(static),
         ),
         query=_query(static, judged),
@@ -61,14 +69,22 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, int]) -> tuple[T
     return (table,)
 
 
-def _query(cells: Sequence[Cell], judged: Mapping[str, int]) -> str:
+def _judged_columns(sense: str) -> tuple[Column, ...]:
+    title = "Judged" if sense == "judged" else "Judged, as listed"
+    interval = Column(key=f"{sense}_coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)")
+    share = Column(key=f"{sense}_coverage", title=title, kind="percent", unit="% of 2^(N-1)")
+    return share, interval, method_of(interval)
+
+
+def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> str:
     talked = f"{COUNTED} and metrics['paths_whole'] is not null"
     planned = f"{talked} and metrics['plan_paths'] is not null"
     methods = {"coverage_interval, coverage_kind": queries.CHOSEN}
-    if judged:
-        methods["judged_coverage, judged_coverage_interval, judged_coverage_kind, judged_runs"] = (
-            "a judge's counts, of the run that --judged names"
-        )
+    for kind, sense in SENSES.items():
+        if kind in judged:
+            methods[f"{sense}_coverage, {sense}_coverage_interval, {sense}_coverage_kind, {sense}_runs"] = (
+                "a judge's counts, of the run that --judged names"
+            )
     return queries.by_instances(
         queries.place(cells),
         (
@@ -87,7 +103,7 @@ def _query(cells: Sequence[Cell], judged: Mapping[str, int]) -> str:
     )
 
 
-def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
+def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
     planned = [one for one in talked if "plan_paths" in one.metrics]
 
@@ -97,11 +113,16 @@ def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
     def mean(values: _Shares) -> float | None:
         return 100 * mean_of_instances(values) if values else None
 
-    read = [one for one in talked if one.id in judged]
     whole = shares(planned, lambda one: one.metrics["plan_paths"], "paths_whole")
-    counted_by_judge = shares(read, lambda one: judged[one.id], "paths_whole")
     interval, kind = share_interval(cell, "coverage", whole)
-    judged_interval, judged_kind = share_interval(cell, "judged_coverage", counted_by_judge)
+    by_judges: dict[str, Any] = {}
+    for what, sense in SENSES.items():
+        counts = judged.get(what, {})
+        read = [one for one in talked if one.id in counts]
+        values = by_instance((one, counts[one.id] / one.metrics["paths_whole"]) for one in read)
+        judged_interval, judged_kind = share_interval(cell, f"{sense}_coverage", values)
+        by_judges |= {f"{sense}_coverage": mean(values), f"{sense}_runs": len(read)}
+        by_judges |= {f"{sense}_coverage_interval": judged_interval, f"{sense}_coverage_kind": judged_kind}
     return {
         **place(cell),
         "coverage": mean(whole),
@@ -109,10 +130,7 @@ def _coverage_row(cell: Cell, judged: Mapping[str, int]) -> dict[str, Any]:
         "coverage_kind": kind,
         "coverage_possible": mean(shares(planned, lambda one: one.metrics["plan_paths"], "paths_possible")),
         "coverage_valid": mean(shares(planned, lambda one: one.metrics["plan_valid"], "paths_possible")),
-        "judged_coverage": mean(counted_by_judge),
-        "judged_coverage_interval": judged_interval,
-        "judged_coverage_kind": judged_kind,
         "planned_runs": len(planned),
         "silent_runs": len(talked) - len(planned),
-        "judged_runs": len(read),
+        **by_judges,
     }

@@ -121,20 +121,21 @@ def _facts(raw: bytes, episode: str) -> dict[str, Any]:
     return facts
 
 
-def judged_paths(run: Path, judge_run: Path) -> tuple[dict[str, int], int]:
-    """(paths by episode of `run`, how many of its texts have no readable count), from a finished judge run.
+def judged_paths(run: Path, judge_run: Path) -> tuple[str, dict[str, int], int]:
+    """(what was counted, one of `errand.JUDGED`; paths by episode of `run`; how many of its texts have no readable
+    count), from a finished judge run.
 
     Raises RunError where `judge_run` is no such run, or counted nothing of this run.
     """
     kind, answers = read_answers(judge_run)
-    if kind != errand.COVERAGE:
+    if kind not in errand.JUDGED:
         raise RunError(f"{judge_run} is a run of {kind} errands; --judged wants a judge's: `evalkit judge {run}`.")
     texts = first_texts(run)
     found: dict[str, int] = {}
     for episode, text in texts.items():
-        answer = answers.get(errand_digest(coverage_line(episode, text)))
+        answer = answers.get(errand_digest(coverage_line(episode, text, kind)))
         if answer is not None and answer.outcome == "ok" and answer.value is not None:
             found[episode] = int(answer.value)
     if texts and not found:
         raise RunError(f"{judge_run} holds no count of a text of {run}: it judged another run.")
-    return found, len(texts) - len(found)
+    return kind, found, len(texts) - len(found)

@@ -36,8 +36,8 @@ from evalkit.report.ties import ties_tables
 ALL_AGENTS = "(all)"
 
 
-def planning_tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = None) -> tuple[Table, ...]:
-    """All tables about the planning cells among `cells`; `judged`: by episode id, what a judge counted beside us."""
+def planning_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]] | None = None) -> tuple[Table, ...]:
+    """All tables about the planning cells among `cells`; `judged`: what judges counted beside us, by episode id."""
     mine = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
     paper = [cell for cell in mine if is_reference(cell)]
     own = [cell for cell in mine if not is_reference(cell)]

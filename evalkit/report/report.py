@@ -124,11 +124,13 @@ class Report:
         }
 
 
-def report(run: Path, *, judged: Mapping[str, int] | None = None, half_width: float | None = None) -> Report:
+def report(
+    run: Path, *, judged: Mapping[str, Mapping[str, int]] | None = None, half_width: float | None = None
+) -> Report:
     """The report of a run directory, also of one that is being written.
 
-    `judged`: by episode id, how many paths a judge counted in a visible plan. `half_width`: say what an interval of so
-    much to each side would take, above 0; 0.05 is 5 points.
+    `judged`: how many paths judges counted in a visible plan, by what they counted and by episode id.
+    `half_width`: say what an interval of so much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.report.derived import read_run
@@ -175,7 +177,7 @@ def build_report(
     *,
     paid: Mapping[str, int],
     unmetered: Mapping[str, UnmeteredRows] | None = None,
-    judged: Mapping[str, int] | None = None,
+    judged: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Report:
     """The report of a run's rows in effect (with `episodes.COLUMNS` and those of `drift.py`), ledger and results.
 

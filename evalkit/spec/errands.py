@@ -78,9 +78,9 @@ def distinct(lines: Iterable[Line]) -> list[Line]:
     return list(found.values())
 
 
-def coverage_line(episode: str, text: str) -> dict[str, Any]:
-    """The errand that counts the paths in an episode's text."""
-    return errand_line(errand.COVERAGE, episode, {"text": text})
+def coverage_line(episode: str, text: str, kind: str = errand.COVERAGE) -> dict[str, Any]:
+    """The errand that counts the paths in an episode's text. `kind`: one of `errand.JUDGED`."""
+    return errand_line(kind, episode, {"text": text})
 
 
 def query_lines(kind: str, suite: Iterable[Line], where: str) -> Iterator[dict[str, Any]]:
@@ -160,7 +160,7 @@ def sweep_text(name: str, kind: str, model: str, suite: Path, budget: str | None
     rows = [f"# {about}", f"name = {json.dumps(name)}"]
     if budget is not None:
         rows.append(f"budget_usd = {json.dumps(budget)}")
-    role = {errand.COVERAGE: "judge", errand.CONFLICT: "validator", errand.REQUIREMENT: "writer"}[kind]
+    role = {errand.CONFLICT: "validator", errand.REQUIREMENT: "writer"}.get(kind, "judge")
     rows += ["", "[[agents]]", f'name = "{role}"', f"provider = {json.dumps(provider_name)}"]
     rows.append(f"model = {json.dumps(model_name)}")
     if kind == errand.REQUIREMENT and "temperature" not in found.quirks.refuses:

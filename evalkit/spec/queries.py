@@ -22,6 +22,9 @@ from evalkit.env.mersenne import Mersenne
 from evalkit.errors import UsageError, nearest
 
 CATALOGUE = "travel"
+RAW_TOTALS = {"test": 1000, "train": 6000}
+"""Raw queries of the reference by split."""
+
 LENGTH, SEED, ALTERNATIVES = 5, 42, 3
 MOST_ALTERNATIVES = 100
 BLOCK_SEED_STEP = 100

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.report.errands import first_texts, judged_paths
+from evalkit.spec.packs import read_pack
 from tests.cli.calling import Call, tree
 from tests.spec.test_queries import row, written
 
@@ -164,10 +165,59 @@ def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[
     assert (
         len(texts) == 8
     )  # four queries, two replicates; neither the blocked ones, nor those of agents without a plan or a call
-    counts, unread = judged_paths(here / "runs" / "mine", here / "runs" / "mine-judge")
-    assert (counts, unread) == (dict.fromkeys(texts, 2), 0)
+    kind, counts, unread = judged_paths(here / "runs" / "mine", here / "runs" / "mine-judge")
+    assert (kind, counts, unread) == ("coverage", dict.fromkeys(texts, 2), 0)
     assert call("judge", "mine", "--model", "simulated/any", "--name", "second").code == 0
     assert (here / "instances/judge/second.jsonl").is_file()
+
+
+def test_a_judge_in_the_paper_s_sense_stands_beside_ours(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    (here / "mine.toml").write_text(PLAYERS)
+    assert call("run", "mine.toml", "--json").code == 0
+    for name, options, said in (("ours", (), "**2**"), ("listed", ("--listed",), "5")):
+        assert call("judge", "mine", "--model", "simulated/any", "--name", name, *options).code == 0
+        (errand,) = lines(here / f"instances/judge/{name}.jsonl")
+        assert errand["kind"] == ("enumeration" if options else "coverage")
+        answer(call, here, name, [said])
+    report = json.loads(call("report", "mine", "--judged", "ours", "--judged", "listed", "--json").out)
+    table = report["tables"]["coverage"]
+    (row,) = [one for one in table["rows"] if one["agent"] == "writes"]
+    assert (row["judged_coverage"], row["judged_runs"]) == (25.0, 8)
+    # Five of 2^(4-1), although the plan holds two: what is valid was not asked.
+    assert (row["listed_coverage"], row["listed_runs"]) == (62.5, 8)
+    assert any("whether it is valid or not" in note for note in table["notes"])
+    alone = json.loads(call("report", "mine", "--judged", "listed", "--json").out)["tables"]["coverage"]
+    assert not any(column["key"].startswith("judged_") for column in alone["columns"])
+    assert call("report", "mine", "--judged", "listed", "--judged", "listed").code == 2
+
+
+def test_a_judge_s_instructions_ask_for_what_is_listed_and_not_whether_it_is_valid() -> None:
+    texts = read_pack("standard", "errand").texts
+    assert "not for you to judge" in texts["enumeration.system"]
+    assert "complete" in texts["coverage.system"]
+
+
+@pytest.mark.parametrize(("split", "total"), [("test", 1000), ("train", 6000)])
+def test_raw_queries_are_the_reference_s_but_for_line_ends(
+    call: Call, here: Path, shared: Path, split: str, total: int
+) -> None:
+    assert f"{total:,} raw queries" in call("queries", "raw", "--split", split, "--out", "raw.json").out
+    made = (here / "raw.json").read_bytes()
+    there = (shared / "data" / "costbench" / split / "queries_raw.json").read_bytes()
+    assert made == there.replace(b"\r\n", b"\n")
+
+
+def test_raw_queries_can_be_fewer_and_never_lie_over_a_file(call: Call, here: Path) -> None:
+    assert call("queries", "raw", "--total", "7", "--out", "raw.json").code == 0
+    rows = json.loads((here / "raw.json").read_text())
+    # Seven over six tasks: the first has one more.
+    assert [one["task"] for one in rows].count("location") == 2
+    assert len({one["task"] for one in rows}) == 6
+    assert [one["query_id"] for one in rows] == [f"<Query{i:05d}>" for i in range(1, 8)]
+    assert call("queries", "raw", "--out", "raw.json").code == 2
+    assert call("queries", "raw", "--total", "0", "--out", "other.json").code == 2
+    assert call("queries", "raw", "--out", "other.jsonl").code == 2
+    assert not (here / "other.json").exists()
 
 
 def test_counts_that_cannot_be_read_are_told(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:

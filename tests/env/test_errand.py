@@ -17,6 +17,7 @@ TEXTS = {key: f"{key}: " + " ".join(f"{{{name}}}" for name in sorted(fields)) fo
 KIT = Kit(pack=Pack(name="own", digest="", texts=TEXTS))
 VALUES = {
     "coverage": {"text": "A -> B"},
+    "enumeration": {"text": "1. A -> B"},
     "conflict": {"about": "a hotel", "wishes": "- kind: city"},
     "requirement": {
         "about": "a hotel",
@@ -59,6 +60,7 @@ def test_an_errand_is_one_request_without_tools(kind: str) -> None:
     ("kind", "reply", "facts", "metrics"),
     [
         ("coverage", "**15**", {"outcome": "ok", "value": 15}, {"paths": 15}),
+        ("enumeration", "15", {"outcome": "ok", "value": 15}, {"paths": 15}),
         ("coverage", "many", {"outcome": "unparseable"}, None),
         ("coverage", " \n", {"outcome": "empty"}, None),
         ("coverage", "<think>12 or 13</think>13", {"outcome": "ok", "value": 13}, {"paths": 13}),

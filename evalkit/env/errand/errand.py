@@ -1,6 +1,7 @@
 """Errands: one request, no tools, one reply that is read. What the benchmarks ask of a model that is not being tested.
 
-Three kinds: `coverage` (a judge counts the complete paths that a text enumerates), `conflict` (a validator says whether
+Kinds: `coverage` (a judge counts the complete paths that a text enumerates), `enumeration` (a judge counts what the
+text lists as paths, complete and valid or not: the paper's judge), `conflict` (a validator says whether
 wishes contradict each other), `requirement` (a writer turns wishes into a paragraph, vague as people are). An errand is
 an ordinary episode, so it is resumed, budgeted and logged as any other. Source: specification of CostBench, sections
 3.3 and 7.5.
@@ -18,9 +19,14 @@ from evalkit.errors import UsageError, nearest
 NAME = "errand"
 
 COVERAGE, CONFLICT, REQUIREMENT = "coverage", "conflict", "requirement"
+ENUMERATION = "enumeration"
+
+JUDGED = (COVERAGE, ENUMERATION)
+"""What a judge may count in a plan: complete paths only, or, in the paper's sense, whatever is listed as a path."""
 
 FIELDS: Mapping[str, frozenset[str]] = {
     COVERAGE: frozenset({"text"}),
+    ENUMERATION: frozenset({"text"}),
     CONFLICT: frozenset({"about", "wishes"}),
     REQUIREMENT: frozenset({"about", "wishes", "options"}),
 }
@@ -34,6 +40,9 @@ TEXTS: Mapping[str, frozenset[str]] = {
     **{f"{kind}.user": fields for kind, fields in FIELDS.items()},
 }
 
+LATER_TEXTS = {f"{ENUMERATION}.system": "", f"{ENUMERATION}.user": ""}
+"""Texts that are younger than the environment; no errand of a run that was frozen without them needs them."""
+
 _KEYS = ("id", "environment", "kind", "values")
 
 
@@ -43,7 +52,7 @@ class Instance:
 
     id: str
     kind: str
-    """`coverage`, `conflict` or `requirement`."""
+    """`coverage`, `enumeration`, `conflict` or `requirement`."""
     values: Mapping[str, str]
     """What its texts name."""
 
@@ -107,8 +116,8 @@ def tools(state: State) -> tuple[Tool, ...]:
 def step(state: State, reply: Reply) -> tuple[State, Observation]:
     """The reply, read. Facts: `outcome` is `ok`, `unparseable` or `empty`.
 
-    With it, of a coverage `value` (the number of paths), of a conflict `value` (whether there is one), of a requirement
-    `characters`, and `truncated` where the provider cut the text off at the token limit.
+    With it, of a coverage or an enumeration `value` (the number of paths), of a conflict `value` (whether there is
+    one), of a requirement `characters`, and `truncated` where the provider cut the text off at the token limit.
     """
     facts: dict[str, Any] = {"calls": [], "outcome": "ok", "ended": "complete"}
     text = written(reply.text)
@@ -119,7 +128,7 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
         if reply.finish == "length":
             facts["truncated"] = True
     else:
-        value: int | bool | None = count_in(text) if state.kind == COVERAGE else verdict_in(text)
+        value: int | bool | None = count_in(text) if state.kind in JUDGED else verdict_in(text)
         if value is None:
             facts["outcome"] = "unparseable"
         else:
@@ -135,7 +144,7 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
             if instance.kind == REQUIREMENT:
                 metrics = {"characters": float(facts["characters"]), "truncated": float("truncated" in facts)}
             else:
-                metrics = {"paths" if instance.kind == COVERAGE else "conflict": float(facts["value"])}
+                metrics = {"paths" if instance.kind in JUDGED else "conflict": float(facts["value"])}
             return Score(value=1.0, solved=True, metrics=metrics)
     return Score(value=0.0, solved=False)
 
@@ -155,6 +164,7 @@ ERRAND: Environment[Instance, State] = Environment(
     defaults=Sampling(temperature=0.0, max_tokens=1024, tool_choice="auto"),
     parameters={},
     texts=TEXTS,
+    later_texts=LATER_TEXTS,
     load=load,
     describe=describe,
     start=start,

@@ -13,7 +13,11 @@ from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.scores import MOST_ROWS, at_most
 from evalkit.report.tables import Table
 
-COVERAGE = {"coverage": "Built-in counter (% of 2^(N-1))", "judged_coverage": "Judge (% of 2^(N-1))"}
+COVERAGE = {
+    "coverage": "Built-in counter (% of 2^(N-1))",
+    "judged_coverage": "Judge (% of 2^(N-1))",
+    "listed_coverage": "Judge, as listed (% of 2^(N-1))",
+}
 
 
 def coverage_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
@@ -27,7 +31,7 @@ def coverage_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
             "cell": "",
             "value": row[key],
             **bounds(row[f"{key}_interval"]),
-            "runs": row["judged_runs" if key == "judged_coverage" else "planned_runs"],
+            "runs": row["planned_runs" if key == "coverage" else f"{key.partition('_')[0]}_runs"],
         }
         for key, title in COVERAGE.items()
         for row, setting in zip(table.rows, told_apart(table.rows), strict=True)
