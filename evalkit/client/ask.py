@@ -8,11 +8,12 @@ frozen dataclasses do.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
 
-from evalkit.dialogue import Message, Reply, Tool
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
 from evalkit.money import PicoUsd
 
 
@@ -24,6 +25,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     tools: Any
     messages: Sequence[Any]
+    choice: ToolChoice | None = None
+    """Whether the reply must hold a call, or none; None: as the agent is asked anyway."""
+
+    def asked(self, sampling: Sampling) -> Sampling:
+        """An agent's sampling as this question is asked with it."""
+        return sampling if self.choice is None else replace(sampling, tool_choice=self.choice)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from evalkit.client.remedies import with_remedy
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.ticket import Ticket
 from evalkit.client.transport import Transport
-from evalkit.dialogue import Message, Reply, Sampling, Tool
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, Price, show_usd
 from evalkit.store.record import ESTIMATED, OK, UNMETERED
@@ -58,9 +58,10 @@ class Voice:
     estimates: bool = False
     """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
 
-    def head(self) -> bytes:
-        """The part that all its bodies share."""
-        return self.dialect.head(self.model, self.sampling, self.quirks)
+    def head(self, choice: ToolChoice | None = None) -> bytes:
+        """The part that all its bodies share; with `choice`, those that say otherwise whether a call is wanted."""
+        sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
+        return self.dialect.head(self.model, sampling, self.quirks)
 
 
 class _Asking:
@@ -91,7 +92,7 @@ class ModelAsker:
         self._lane = lane
         self._budget = budget
         self._transport = transport
-        self._head = voice.head()
+        self._heads: dict[ToolChoice | None, bytes] = {None: voice.head()}
         self._body = voice.dialect.body
         self._understand = voice.dialect.understand
         self._allowances = voice.dialect.allowances
@@ -287,7 +288,9 @@ class ModelAsker:
         seed = None
         if self._seeded:
             seed = question.seed if self._seed is None else self._seed
-        head = self._head
+        if question.choice not in self._heads:
+            self._heads[question.choice] = self._voice.head(question.choice)
+        head = self._heads[question.choice]
         if self._cache_key:
             # An episode's id is hexadecimal digits: nothing in it needs escaping.
             head = b'{"%b":"%b",%b' % (self._cache_key, question.episode.encode(), head[1:])

@@ -34,7 +34,10 @@ class PolicyAsker:
         """The answer, without waiting. A policy's own exceptions are bugs and pass through."""
         started_at, began = time.time(), time.perf_counter()
         request = Request(
-            messages=tuple(question.messages), tools=question.tools, sampling=self._sampling, seed=question.seed
+            messages=tuple(question.messages),
+            tools=question.tools,
+            sampling=question.asked(self._sampling),
+            seed=question.seed,
         )
         reply = answer(self._name, self._play, request)
         return Answer(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from evalkit.dialogue import Message, Reply, Sampling, Tool
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
 
 InstanceT = TypeVar("InstanceT")
 StateT = TypeVar("StateT")
@@ -122,6 +122,8 @@ class Environment(Generic[InstanceT, StateT]):
     later_texts: Mapping[str, str] = field(default_factory=dict)
     """Of `texts`, those that a pack may lack, each with what it then says: texts that are younger than the environment,
     so that a run whose pack was frozen without them goes on byte for byte as it began; and optional ones, empty."""
+    tool_choice: Callable[[StateT], ToolChoice | None] | None = None
+    """Whether the next reply must hold a call, or none, where that is not as the agent is asked anyway (None)."""
     open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Beginnings of further keys that a pack may hold, each for one of many things: `tools.of` stands for
     `tools.of.NAME`; with the fields such a text may use."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from evalkit.dialogue import Message, Reply, Tool
+from evalkit.dialogue import Message, Reply, Tool, ToolChoice
 from evalkit.digests import chain_open, chain_turn, step_digest, texts_digest
 from evalkit.env.environment import Environment, Facts, Kit
 
@@ -28,6 +28,8 @@ class Position:
     """What the next request offers; the same object as long as it is the same."""
     request_digest: bytes
     """Of the next request: everything the agent has been sent in this chat."""
+    choice: ToolChoice | None
+    """Whether the next reply must hold a call, or none; None: as the agent is asked anyway."""
     step: int
     """Of the next request, from 0."""
     period: int
@@ -70,12 +72,17 @@ def begin(env: Environment[Any, Any], instance: Any, kit: Kit) -> Position:
         state=state,
         messages=messages,
         tools=tools,
+        choice=_choice(env, state),
         request_digest=chain_open(messages, tools),
         step=0,
         period=env.period(state),
         turn=0,
         ending=env.ended(state),
     )
+
+
+def _choice(env: Environment[Any, Any], state: Any) -> ToolChoice | None:
+    return None if env.tool_choice is None else env.tool_choice(state)
 
 
 def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_bytes: bytes) -> Turn:
@@ -89,6 +96,7 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
     state, observation = env.step(position.state, reply)
     ending = env.ended(state)
     position.state, position.step, position.ending = state, step + 1, ending
+    position.choice = _choice(env, state)
     new_chat = observation.new_chat and not ending
     shown = observation.messages
     if new_chat:

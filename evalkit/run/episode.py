@@ -224,7 +224,9 @@ async def _breathe(table: Table) -> None:
 def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
     step = seat.position.step
     seed = derive(seat.episode.id, step) if seat.line == 0 else derive(seat.episode.id, seat.line, step)
-    return Question(episode=seat.episode.id, step=step, seed=seed, tools=tools, messages=parts)
+    return Question(
+        episode=seat.episode.id, step=step, seed=seed, tools=tools, messages=parts, choice=seat.position.choice
+    )
 
 
 def first_question(seat: Seat, asker: Asker) -> Question:

@@ -127,7 +127,8 @@ class _Meter:
     async def ask(self, question: Question) -> Answer:
         tools, tools_json = question.tools
         messages, encoded = question.messages
-        request = Request(messages=tuple(messages), tools=tools, sampling=self._sampling, seed=question.seed)
+        sampling = question.asked(self._sampling)
+        request = Request(messages=tuple(messages), tools=tools, sampling=sampling, seed=question.seed)
         reply = answer(self._name, self._play, request)
         dialect, price = self._till.dialect, self._till.price
         body = dialect.body(self._head, tools_json, encoded, question.seed)

@@ -36,6 +36,7 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     start=step.start,
     opening=step.opening,
     tools=step.tools,
+    tool_choice=step.tool_choice,
     step=step.step,
     period=step.period,
     ended=step.ended,

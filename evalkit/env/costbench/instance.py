@@ -65,7 +65,7 @@ _OWN = ("query", "alternatives", "alternatives_seed", "costs", "schedule", "sour
 _STORED = ("id", "environment", "digest", "optimum")
 _PLAIN = (  # written where not the default
     *("distribution", "whole", "failures", "strict", "composites", "sequence"),
-    *("malformed_ids", "control_tool_length", "max_tool_length"),
+    *("malformed_ids", "require_goal_state", "control_tool_length", "max_tool_length"),
 )
 
 
@@ -114,6 +114,8 @@ class Instance:
     """Whether ids that the reference never checks (constants, context) must be the right ones."""
     malformed_ids: str = REFUSED
     """What becomes of a malformed id given to a composite tool: `refused`, or `charged` as in the reference."""
+    require_goal_state: bool = False
+    """Whether every reply must hold a call until the goal is held, and the one behind it none, as in the reference."""
     control_tool_length: bool = False
     max_tool_length: int = MOST_EXAMPLE
     """Composites stand for so many atomic tools at most, where `control_tool_length` says so."""

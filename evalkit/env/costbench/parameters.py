@@ -70,6 +70,11 @@ PARAMETERS: Mapping[str, Parameter] = {
         default=REFUSED,
         choices=(REFUSED, CHARGED),
     ),
+    "require_goal_state": Parameter(
+        kind=bool,
+        help="whether every reply must hold a call until the goal is held, and the one behind it none",
+        default=False,
+    ),
     "control_tool_length": Parameter(
         kind=bool, help="whether composite tools of more than max_tool_length atomic ones are left out", default=False
     ),

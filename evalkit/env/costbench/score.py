@@ -100,7 +100,8 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
     course = course_of(instance)
     walk = walked(instance, trajectory)
     static = is_static(instance)
-    met = agent_blocks(walk.fired, len(trajectory))
+    # The reference does not count the reply that it asks for once the goal is held.
+    met = agent_blocks(walk.fired, sum(not facts.get("closing") for facts in trajectory))
     answer = answered(trajectory)
     metrics: dict[str, float] = {
         "goal": walk.goal,

@@ -11,7 +11,7 @@ Chosen: calls beside an answer are recorded as not executed; the reference puts 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.dialogue import Message, Reply, Tool, ToolCall
+from evalkit.dialogue import Message, Reply, Tool, ToolCall, ToolChoice
 from evalkit.env.arguments import shown
 from evalkit.env.costbench import calls, prompt
 from evalkit.env.costbench.answer import ends_turn, read_answer
@@ -49,6 +49,9 @@ from evalkit.errors import UsageError
 ANSWERED = "answered"
 NO_CALL = "no_call"
 STEP_LIMIT = "step_limit"
+
+ANSWER_TAG = "<answer>"
+"""What ends an episode, where every reply must hold a call, even without a right number behind it."""
 
 _BAN, _CHANGE = "ban_tool", "preference_change"
 _IN_PLACE = frozenset({_BAN, TOOL_FAILURE})
@@ -104,6 +107,8 @@ class State:
     """Events so far."""
     bans: frozenset[str] = frozenset()
     """Names whose calls fail from now on, as the agent wrote them; no more than there were events."""
+    closing: bool = False
+    """Whether the next request asks for a last reply without a call: the goal is held, and the instance wants it so."""
     spoken: bool = False
     """Whether the agent has written any text."""
     ended: str = ""
@@ -143,6 +148,13 @@ def period(state: State) -> int:
     return 0
 
 
+def tool_choice(state: State) -> ToolChoice | None:
+    """Whether the next reply must hold a call, or none; None: as the agent is asked anyway."""
+    if not state.desk.instance.require_goal_state:
+        return None
+    return "none" if state.closing else "required"
+
+
 def ended(state: State) -> str:
     """Why the episode is over, or an empty string."""
     return state.ended
@@ -156,16 +168,19 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
     state = replace(state, steps=turn, spoken=state.spoken or bool(reply.text))
     messages: tuple[Message, ...] = ()
     facts: dict[str, Any] = {"turn": turn}
-    if ends_turn(reply.text, state.desk.digits):
+    answered = ends_turn(reply.text, state.desk.digits)
+    if answered or state.closing:
         facts["calls"] = [{"tool": shown(call.name), "outcome": NOT_EXECUTED} for call in reply.calls]
-        state = replace(state, ended=ANSWERED)
+        facts |= {"closing": True} if state.closing else {}
+        state = replace(state, ended=ANSWERED if answered else NO_CALL)
     elif reply.calls:
         state, messages, facts["calls"] = _call_turn(state, reply.calls)
-        if turn >= state.desk.instance.steps:
+        state = replace(state, closing=_closes(state))
+        if turn >= state.desk.instance.steps and not state.closing:
             state, messages = replace(state, ended=STEP_LIMIT), ()
     else:
         facts["calls"] = []
-        state = replace(state, ended=NO_CALL)
+        state = replace(state, ended=_silent_end(state, reply.text))
     facts["goal"] = bool(state.have & state.desk.world.goal)
     if state.fired > before.fired:
         facts["events"] = [{"kind": event.kind} for event in state.events[before.fired : state.fired]]
@@ -174,6 +189,18 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
         facts["ended"] = state.ended
     acted = any(call["outcome"] == OK for call in facts["calls"])
     return state, Observation(messages=messages, facts=facts, acted=acted)
+
+
+def _closes(state: State) -> bool:
+    """Whether one more reply, without a call, ends the episode. Another wish has taken the goal away again."""
+    return state.desk.instance.require_goal_state and bool(state.have & state.desk.world.goal)
+
+
+def _silent_end(state: State, text: str) -> str:
+    """How a reply without a call ends the episode; empty: the instance asks again, as the reference does."""
+    if not state.desk.instance.require_goal_state or ANSWER_TAG in text:
+        return NO_CALL
+    return STEP_LIMIT if state.steps >= state.desk.instance.steps else ""
 
 
 def _said(before: State, text: str) -> dict[str, Any]:
