@@ -1,0 +1,421 @@
+"""What `coverage.py` simulates: what is drawn, which function of evalkit judges it, what a cell of a table shows."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evalkit.report import bootstrap, intervals, pairs
+from evalkit.report.bootstrap import Interval
+from evalkit.report.intervals import estimate, student
+from evalkit.report.pairs import change, flips, pair, sign_flips
+from evalkit.report.sequential import betting, capital, filled, sequential_p
+from evalkit.report.sizes import half_width, size
+
+Draws = np.random.Generator
+Values = np.ndarray
+Figures = list[tuple[float, float]]
+"""(figure, standard deviation of one study's share in it); the latter nan where the figure is a share in percent."""
+
+RESAMPLES = 2000
+"""Of a bootstrap here, and draws of a permutation test: enough for a share of many studies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """One table."""
+
+    head: str
+    """Title of the first column."""
+    rows: Mapping[str, Any]
+    """By title: what is drawn."""
+    columns: Mapping[str, Any]
+    """By title: how many, or which case."""
+    cell: Callable[[Any, Any, Draws, int], Figures]
+    """(row, column, draws, studies) to figures."""
+    shown: Callable[[Figures], str]
+    studies: int
+
+
+def named(values: Values) -> dict[str, list[float]]:
+    """Values by instance: shape (instances,) or (instances, replicates)."""
+    return {f"{i:04}": [float(one) for one in np.atleast_1d(row)] for i, row in enumerate(values)}
+
+
+def share(hits: int, studies: int) -> tuple[float, float]:
+    """A share in percent."""
+    return 100 * hits / studies, math.nan
+
+
+def mean(values: list[float]) -> tuple[float, float]:
+    """A mean, with the spread of its studies."""
+    return float(np.mean(values)), float(np.std(values)) + 1e-9
+
+
+def holds(found: Interval | None, truth: float) -> bool:
+    """Whether an interval holds the truth, rounding aside."""
+    return found is not None and found.low - 1e-9 <= truth <= found.high + 1e-9
+
+
+# ---- Intervals of a mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What instances are drawn from."""
+
+    draw: Callable[[Draws, int], Values]
+    truth: float
+
+
+def mixed(part: float, other: Callable[[Draws, int], Values], mean_of_other: float, value: float) -> Kind:
+    """`part` of the instances have a value, the others are drawn otherwise."""
+    return Kind(
+        draw=lambda draws, n: np.where(draws.random(n) < part, value, other(draws, n)),
+        truth=part * value + (1 - part) * mean_of_other,
+    )
+
+
+def graded(low: float, high: float) -> Callable[[Draws, int], Values]:
+    """Uniform between two scores."""
+    return lambda draws, n: draws.uniform(low, high, n)
+
+
+def failing(part: float, low: float, high: float) -> Kind:
+    """Scores from `low` to `high`, and `part` of the instances fail outright."""
+    return mixed(part, graded(low, high), (low + high) / 2, 0.0)
+
+
+BOUNDED = {
+    "normal, 0.5 ± 0.05": Kind(draw=lambda draws, n: draws.normal(0.5, 0.05, n), truth=0.5),
+    "uniform": Kind(draw=graded(0, 1), truth=0.5),
+    "Beta(1.5, 0.5)": Kind(draw=lambda draws, n: draws.beta(1.5, 0.5, n), truth=0.75),
+    "Beta(8, 1)": Kind(draw=lambda draws, n: draws.beta(8, 1, n), truth=8 / 9),
+    "Beta(30, 1)": Kind(draw=lambda draws, n: draws.beta(30, 1, n), truth=30 / 31),
+    "1 - exponential losses of 0.2": Kind(
+        draw=lambda draws, n: np.maximum(0.0, 1 - draws.exponential(0.2, n)), truth=1 - 0.2 * (1 - math.exp(-5))
+    ),
+    "1 - exponential losses of 0.05": Kind(
+        draw=lambda draws, n: np.maximum(0.0, 1 - draws.exponential(0.05, n)), truth=1 - 0.05 * (1 - math.exp(-20))
+    ),
+    "0.1 or 0.9": Kind(draw=lambda draws, n: np.where(draws.random(n) < 0.5, 0.1, 0.9), truth=0.5),
+    "50 % are 1, the others uniform": mixed(0.5, graded(0, 1), 0.5, 1.0),
+    "80 % are 1, the others uniform": mixed(0.8, graded(0, 1), 0.5, 1.0),
+    "95 % are 1, the others uniform": mixed(0.95, graded(0, 1), 0.5, 1.0),
+    "80 % are 1, the others Beta(9, 1)": mixed(0.8, lambda draws, n: draws.beta(9, 1, n), 0.9, 1.0),
+    "90 % are 1, the others 0.2": mixed(0.9, graded(0.2, 0.2), 0.2, 1.0),
+    "yes or no, 5 replicates": Kind(draw=lambda draws, n: draws.binomial(5, draws.beta(3, 2, n)) / 5, truth=0.6),
+    "yes or no at 90 %, 3 replicates": Kind(draw=lambda draws, n: draws.binomial(3, 0.9, n) / 3, truth=0.9),
+}
+
+RARE = {
+    "1, 2 % fail": failing(0.02, 1, 1),
+    "1, 5 % fail": failing(0.05, 1, 1),
+    "0.95 to 1, 2 % fail": failing(0.02, 0.95, 1),
+    "0.95 to 1, 5 % fail": failing(0.05, 0.95, 1),
+    "0.95 to 1, 10 % fail": failing(0.1, 0.95, 1),
+    "0.75 to 0.85, 2 % fail": failing(0.02, 0.75, 0.85),
+    "0.75 to 0.85, 5 % fail": failing(0.05, 0.75, 0.85),
+    "0.75 to 0.85, 10 % fail": failing(0.1, 0.75, 0.85),
+}
+
+OTHER = {
+    "normal": Kind(draw=lambda draws, n: draws.normal(0.6, 0.2, n), truth=0.6),
+    "normal, 3 replicates an instance": Kind(
+        draw=lambda draws, n: draws.normal(0.6, 0.2, (n, 1)) + draws.normal(0, 0.3, (n, 3)), truth=0.6
+    ),
+    "skewed, Beta(1.5, 0.5)": Kind(draw=lambda draws, n: draws.beta(1.5, 0.5, n), truth=0.75),
+    "1 - exponential losses": Kind(draw=lambda draws, n: 1 - draws.exponential(0.2, n), truth=0.8),
+}
+
+
+def bounded_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
+    """How often the interval of scores from 0 to 1 holds the truth, its mean width and Student's, and how often his."""
+    held = students = 0
+    widths, others = [], []
+    for _ in range(studies):
+        values = kind.draw(draws, n)
+        found = estimate(named(values), place=(), least=0.0, most=1.0).interval
+        assert found is not None
+        plain = student([values])
+        held += holds(found, kind.truth)
+        students += holds(plain, kind.truth)
+        widths.append(found.high - found.low)
+        others.append(min(1.0, plain.high) - max(0.0, plain.low))
+    return [share(held, studies), mean(widths), mean(others), share(students, studies)]
+
+
+def other_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
+    """How often the interval of values without a lower bound holds the truth."""
+    held = 0
+    kept, intervals.RESAMPLES, bootstrap.RESAMPLES = bootstrap.RESAMPLES, RESAMPLES, RESAMPLES
+    for study in range(studies):
+        held += holds(estimate(named(kind.draw(draws, n)), place=(str(study),)).interval, kind.truth)
+    intervals.RESAMPLES = bootstrap.RESAMPLES = kept
+    return [share(held, studies)]
+
+
+# ---- Comparisons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """One agent on both sides."""
+
+    draw: Callable[[Draws, int, int], Values]
+    """(draws, instances, replicates) to values: the same agent each time, on instances of the same kind."""
+    n: int
+    first: int
+    second: int
+
+
+def answers(p: float) -> Callable[[Draws, int, int], Values]:
+    """Yes and no."""
+    return lambda draws, n, r: (draws.random((n, r)) < p) * 1.0
+
+
+def scores(draws: Draws, n: int, r: int) -> Values:
+    """Graded scores, most of them high."""
+    values: Values = draws.beta(8, 2, (n, r))
+    return values
+
+
+ALIKE = {
+    "graded, 12 pairs, 1 and 1 replicate": Sides(draw=scores, n=12, first=1, second=1),
+    "graded, 12 pairs, 2 and 6": Sides(draw=scores, n=12, first=2, second=6),
+    "yes or no at 90 %, 12 pairs, 3 and 3": Sides(draw=answers(0.9), n=12, first=3, second=3),
+    "yes or no at 90 %, 12 pairs, 1 and 10": Sides(draw=answers(0.9), n=12, first=1, second=10),
+    "yes or no at 95 %, 36 pairs, 1 and 5": Sides(draw=answers(0.95), n=36, first=1, second=5),
+}
+
+
+def alike_cell(sides: Sides, signs: bool, draws: Draws, studies: int) -> Figures:
+    """False differences at 5 %, and how often the interval holds 0; `signs`: by flipping signs whatever the counts."""
+    wrong = held = 0
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, RESAMPLES - 1
+    for study in range(studies):
+        both = pair(*(named(sides.draw(draws, sides.n, r)) for r in (sides.first, sides.second)))
+        if signs:
+            values = both.differences
+            p = sign_flips(list(values.values()), place=(str(study),))[0].p
+            found = estimate({name: [one] for name, one in values.items()}, place=(), least=-1.0, most=1.0).interval
+        else:
+            made = change(both, place=(str(study),), width=1.0)
+            p, found = made.test.p, made.difference.interval
+        wrong += p is not None and p <= 0.05
+        held += holds(found, 0.0)
+    pairs.LEAST_DRAWS = kept
+    return [share(wrong, studies), share(held, studies)]
+
+
+LOOKS = range(20, 201, 20)
+
+
+def looking_cell(draw: Callable[[Draws, int], Values], sequence: bool, draws: Draws, studies: int) -> Figures:
+    """How often like agents are called different at some look, every 20 pairs up to 200."""
+    wrong = 0
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, RESAMPLES - 1
+    for study in range(studies):
+        values = draw(draws, 200)
+        if sequence:
+            wrong += sequential_p((values + 1) / 2, (values + 1) / 2, 0.5) <= 0.05
+        else:
+            ps = (sign_flips(values[:n].tolist(), place=(str(study), str(n)))[0].p for n in LOOKS)
+            wrong += any(p is not None and p <= 0.05 for p in ps)
+    pairs.LEAST_DRAWS = kept
+    return [share(wrong, studies)]
+
+
+def exchangeability_cell(gain: float, n: int, draws: Draws, studies: int) -> Figures:
+    """How often the test by signs rejects although the means are equal: 5 % lose, 95 % gain."""
+    wrong = 0
+    for study in range(studies):
+        values = np.where(draws.random(n) < 0.05, -19 * gain, gain) + draws.normal(0, 0.001, n)
+        p = flips(values.tolist()).p if n <= 20 else sign_flips(values.tolist(), place=(str(study),))[0].p
+        wrong += p is not None and p <= 0.05
+    return [share(wrong, studies)]
+
+
+# ---- Runs that are cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A run that is killed."""
+
+    planned: int
+    width: int
+    """Episodes in flight."""
+
+
+CUTS = {
+    "60 planned, 32 in flight": Cut(planned=60, width=32),
+    "200 planned, 32 in flight": Cut(planned=200, width=32),
+    "200 planned, 64 in flight": Cut(planned=200, width=64),
+    "200 planned, 8 in flight": Cut(planned=200, width=8),
+}
+
+
+def killed(cut: Cut, part: float, draws: Draws) -> tuple[list[float | None], float]:
+    """(scores in admission order of what had begun when `part` of the time was over, None of what had not ended; the
+    truth). Long episodes score lower."""
+    values = draws.beta(4, 1, cut.planned)
+    lasts = (1.2 - values) * draws.uniform(0.5, 1.5, cut.planned)
+    free, ends = np.zeros(cut.width), np.empty(cut.planned)
+    starts = np.empty(cut.planned)
+    for i in range(cut.planned):
+        first = int(free.argmin())
+        starts[i], ends[i] = free[first], free[first] + lasts[i]
+        free[first] = ends[i]
+    kill = part * float(ends.max())
+    begun = int((starts < kill).sum())
+    return [float(value) if end <= kill else None for value, end in zip(values[:begun], ends, strict=False)], 0.8
+
+
+def killed_cell(cut: Cut, part: float, draws: Draws, studies: int) -> Figures:
+    """How far the means of all that ended and of the prefix are off, in points; how often an interval of a fixed length
+    of the prefix holds the truth, how often the sequence."""
+    naive, prefixes, fixed, held = [], [], 0, 0
+    for _ in range(studies):
+        values, truth = killed(cut, part, draws)
+        ended = [one for one in values if one is not None]
+        prefix = [one for one in values[: values.index(None)] if one is not None] if None in values else ended
+        naive += [100 * (float(np.mean(ended)) - truth)] if ended else []
+        prefixes += [100 * (float(np.mean(prefix)) - truth)] if prefix else []
+        interval = estimate(named(np.array(prefix)), place=(), least=0.0, most=1.0).interval if prefix else None
+        fixed += interval is None or holds(interval, truth)
+        goal = math.log(40)
+        low, high = filled(values, 0.0), filled(values, 1.0)
+        held += max(capital(low, truth, up=True)[-1], capital(high, truth, up=False)[-1]) < goal
+    return [mean(naive), mean(prefixes), share(fixed, studies), share(held, studies)]
+
+
+def width_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studies: int) -> Figures:
+    """Half the width, in points, of the sequence and of the interval for one look."""
+    mine, plain = [], []
+    for _ in range(studies):
+        values = draw(draws, n)
+        low, high = betting(values)
+        found = estimate(named(values), place=(), least=0.0, most=1.0).interval
+        assert found is not None
+        mine.append(50 * float(high[-1] - low[-1]))
+        plain.append(50 * (found.high - found.low))
+    return [mean(mine), mean(plain)]
+
+
+# ---- Plans of sizes
+
+
+def sizes_cell(kind: Kind, pilot: int, draws: Draws, studies: int) -> Figures:
+    """How often ± 3 points are reached with as many instances as the plan's middle and as its upper end says, and the
+    10th and 90th percentile of the plans."""
+    reached = [0, 0]
+    plans = []
+    for _ in range(studies):
+        values = kind.draw(draws, pilot)
+        found = size(named(values), 0.03)
+        more = (None, None) if found is None else (found.more_instances, found.more_range[1])
+        for place, count in enumerate(more):
+            if count is not None:
+                whole = np.concatenate([values, kind.draw(draws, count)])
+                reached[place] += half_width(float(whole.var(ddof=1)), len(whole)) <= 0.03
+        plans.append(pilot + (more[0] or 0))
+    low, high = np.quantile(plans, [0.1, 0.9])
+    # Of the percentiles a rough error: that of a quantile of a skewed distribution.
+    rough = 2.5 * float(np.std(plans))
+    return [*(share(count, studies) for count in reached), (float(low), rough), (float(high), rough)]
+
+
+def covered(figures: Figures) -> str:
+    """`95.7 x1.09 (96.0)`: coverage, width over Student's, how often he does."""
+    (held, _), (width, _), (other, _), (students, _) = figures
+    return f"{held:.1f} x{width / other:.2f} ({students:.1f})"
+
+
+def plainly(form: str) -> Callable[[Figures], str]:
+    """Figures by a pattern."""
+    return lambda figures: form.format(*(value for value, _ in figures))
+
+
+_COUNTS = {f"n = {n}" if n == 6 else f"{n}": n for n in (6, 12, 20, 36, 100)}
+
+TABLES: Mapping[str, Simulated] = {
+    "bounded": Simulated(
+        head="what is drawn", rows=BOUNDED, columns=_COUNTS, cell=bounded_cell, shown=covered, studies=2000
+    ),
+    "rare": Simulated(
+        head="what is drawn",
+        rows=RARE,
+        columns={f"n = {n}" if n == 4 else f"{n}": n for n in (4, 6, 12, 36, 100)},
+        cell=bounded_cell,
+        shown=plainly("{0:.1f} ± {1:.2f} ({3:.1f})"),
+        studies=2000,
+    ),
+    "other": Simulated(
+        head="what is drawn",
+        rows=OTHER,
+        columns={f"n = {n}" if n == 6 else f"{n}": n for n in (6, 12, 20, 40)},
+        cell=other_cell,
+        shown=plainly("{0:.1f}"),
+        studies=1000,
+    ),
+    "alike": Simulated(
+        head="the same agent on both sides",
+        rows=ALIKE,
+        columns={"as `compare` does": False, "signs, whatever the counts": True},
+        cell=alike_cell,
+        shown=plainly("{0:.1f} ({1:.1f})"),
+        studies=1000,
+    ),
+    "looking": Simulated(
+        head="the same agent on both sides",
+        rows={
+            "graded": lambda draws, n: scores(draws, n, 2) @ np.array([1.0, -1.0]),
+            "yes or no at 70 %": lambda draws, n: answers(0.7)(draws, n, 2) @ np.array([1.0, -1.0]),
+        },
+        columns={"p for one look": False, "p at every look": True},
+        cell=looking_cell,
+        shown=plainly("{0:.1f}"),
+        studies=1000,
+    ),
+    "exchangeable": Simulated(
+        head="what differs",
+        rows={"95 % gain 2 points, 5 % lose 38": 0.02},
+        columns={f"{n} pairs": n for n in (6, 12, 20, 36, 100)},
+        cell=exchangeability_cell,
+        shown=plainly("{0:.1f}"),
+        studies=1000,
+    ),
+    "killed": Simulated(
+        head="run",
+        rows=CUTS,
+        columns={"a quarter": 0.25, "a half": 0.5, "three quarters": 0.75},
+        cell=killed_cell,
+        shown=plainly("{0:+.1f}, {1:+.1f}; {2:.1f}, {3:.1f}"),
+        studies=1000,
+    ),
+    "widths": Simulated(
+        head="scores",
+        rows={
+            "yes or no at 80 %": lambda draws, n: (draws.random(n) < 0.8) * 1.0,
+            "Beta(5, 2), a spread of 16 points": lambda draws, n: draws.beta(5, 2, n),
+        },
+        columns={f"{n} instances": n for n in (20, 60, 200)},
+        cell=width_cell,
+        shown=plainly("{0:.1f} ({1:.1f})"),
+        studies=100,
+    ),
+    "sizes": Simulated(
+        head="what is drawn",
+        rows={
+            "normal, a spread of 18 points": Kind(draw=lambda draws, n: draws.normal(0.5, 0.18, n), truth=0.5),
+            "Beta(8, 2)": Kind(draw=lambda draws, n: draws.beta(8, 2, n), truth=0.8),
+        },
+        columns={f"pilot of {n}": n for n in (6, 12, 30)},
+        cell=sizes_cell,
+        shown=plainly("{0:.0f} %, {1:.0f} %; {2:.0f} to {3:.0f}"),
+        studies=1000,
+    ),
+}
