@@ -241,7 +241,7 @@ def _main_table(
             "over instances that both sides have, replicates averaged; p: two-sided permutation test, of whether A and "
             "B are alike; interval of the difference, not corrected",
             *notes,
-            *kind_notes(rows, [], ("interval",)),
+            *kind_notes(rows, [cell for both in places for cell in both]),
         ),
         query=QUERY,
     )

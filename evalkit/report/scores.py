@@ -147,10 +147,8 @@ def kind_notes(
     enough = [n for n in counts if n >= LEAST_INSTANCES]
     if enough and met & ALLOWING:
         ends = dict.fromkeys((enough[0], enough[-1]))
-        shares = ", ".join(f"{100 * unmet_share(n):.2g} % of instances like these ({n:,} met)" for n in ends)
-        notes.append(
-            f"taken for granted: no loss is rarer and larger than those met; not excluded: such ones on {shares}"
-        )
+        shares = ", ".join(f"{100 * unmet_share(n):.2g} % of instances with {n:,} met" for n in ends)
+        notes.append(f"taken for granted: no loss is rarer and larger than those met; not excluded is one on {shares}")
     if any(0 < n < LEAST_INSTANCES for n in counts):
         notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     return notes
