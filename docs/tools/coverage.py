@@ -77,22 +77,35 @@ def committed(text: str) -> dict[str, Committed]:
     for name, studies, body in _MARKED.findall(text):
         head, _, *rows = [[part.strip() for part in line.strip("|").split("|")] for line in body.splitlines()]
         cells = {
-            (row[0], column): [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", cell)]
-            for row in rows
-            for column, cell in zip(head[1:], row[1:], strict=True)
+            (row[0], column): numbers(cell) for row in rows for column, cell in zip(head[1:], row[1:], strict=True)
         }
         found[name] = Committed(studies=int(studies), cells=cells)
     return found
 
 
-def error(figure: tuple[float, float], shown: float, quick: int, studies: int) -> float:
-    """The standard error of the difference between a quick figure and the one that the page shows."""
-    _, spread = figure
-    if math.isnan(spread):
+def numbers(cell: str) -> list[float]:
+    """The numbers of a cell, in order."""
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", cell)]
+
+
+def errors(table: str, figures: Figures, shown: Sequence[float], quick: int, studies: int) -> list[float]:
+    """For each number that a cell shows: the standard error of the difference between a quick try and the page."""
+    used = TABLES[table].numbers
+    return [_error(figures, used[place], number, quick, studies) for place, number in enumerate(shown)]
+
+
+def _error(figures: Figures, of: tuple[int, ...], shown: float, quick: int, studies: int) -> float:
+    spreads = [figures[place][1] for place in of]
+    if any(map(math.isnan, spreads)):
         # A share, in percent: never taken to be surer than four more studies, two of them against it, would be.
-        share = (max(0.0, min(100.0, shown)) / 100 * studies + 2) / (studies + 4)
-        spread = 100 * math.sqrt(share * (1 - share))
-    return math.hypot(spread / math.sqrt(quick), spread / math.sqrt(studies))
+        share = (max(0.0, min(100.0, shown)) / 100 * quick + 2) / (quick + 4)
+        return 100 * math.sqrt(share * (1 - share)) * math.hypot(1 / math.sqrt(quick), 1 / math.sqrt(studies))
+    # Of a ratio the relative errors add up.
+    size = shown if len(of) > 1 else 1.0
+    relative = math.hypot(
+        *(spread / (abs(figures[place][0]) if len(of) > 1 else 1.0) for place, spread in zip(of, spreads, strict=True))
+    )
+    return size * relative * math.hypot(1 / math.sqrt(quick), 1 / math.sqrt(studies))
 
 
 def placed(text: str, name: str, table: str) -> str:

@@ -36,6 +36,8 @@ class Simulated:
     cell: Callable[[Any, Any, Draws, int], Figures]
     """(row, column, draws, studies) to figures."""
     shown: Callable[[Figures], str]
+    numbers: tuple[tuple[int, ...], ...]
+    """For each number that `shown` writes: which figures it is made of."""
     studies: int
 
 
@@ -343,7 +345,13 @@ _COUNTS = {f"n = {n}" if n == 6 else f"{n}": n for n in (6, 12, 20, 36, 100)}
 
 TABLES: Mapping[str, Simulated] = {
     "bounded": Simulated(
-        head="what is drawn", rows=BOUNDED, columns=_COUNTS, cell=bounded_cell, shown=covered, studies=2000
+        head="what is drawn",
+        rows=BOUNDED,
+        columns=_COUNTS,
+        cell=bounded_cell,
+        shown=covered,
+        numbers=((0,), (1, 2), (3,)),
+        studies=2000,
     ),
     "rare": Simulated(
         head="what is drawn",
@@ -351,6 +359,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={f"n = {n}" if n == 4 else f"{n}": n for n in (4, 6, 12, 36, 100)},
         cell=bounded_cell,
         shown=plainly("{0:.1f} ± {1:.2f} ({3:.1f})"),
+        numbers=((0,), (1,), (3,)),
         studies=2000,
     ),
     "other": Simulated(
@@ -359,6 +368,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={f"n = {n}" if n == 6 else f"{n}": n for n in (6, 12, 20, 40)},
         cell=other_cell,
         shown=plainly("{0:.1f}"),
+        numbers=((0,),),
         studies=1000,
     ),
     "alike": Simulated(
@@ -367,6 +377,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={"as `compare` does": False, "signs, whatever the counts": True},
         cell=alike_cell,
         shown=plainly("{0:.1f} ({1:.1f})"),
+        numbers=((0,), (1,)),
         studies=1000,
     ),
     "looking": Simulated(
@@ -378,6 +389,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={"p for one look": False, "p at every look": True},
         cell=looking_cell,
         shown=plainly("{0:.1f}"),
+        numbers=((0,),),
         studies=1000,
     ),
     "exchangeable": Simulated(
@@ -386,6 +398,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={f"{n} pairs": n for n in (6, 12, 20, 36, 100)},
         cell=exchangeability_cell,
         shown=plainly("{0:.1f}"),
+        numbers=((0,),),
         studies=1000,
     ),
     "killed": Simulated(
@@ -394,6 +407,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={"a quarter": 0.25, "a half": 0.5, "three quarters": 0.75},
         cell=killed_cell,
         shown=plainly("{0:+.1f}, {1:+.1f}; {2:.1f}, {3:.1f}"),
+        numbers=((0,), (1,), (2,), (3,)),
         studies=1000,
     ),
     "widths": Simulated(
@@ -405,6 +419,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={f"{n} instances": n for n in (20, 60, 200)},
         cell=width_cell,
         shown=plainly("{0:.1f} ({1:.1f})"),
+        numbers=((0,), (1,)),
         studies=100,
     ),
     "sizes": Simulated(
@@ -416,6 +431,7 @@ TABLES: Mapping[str, Simulated] = {
         columns={f"pilot of {n}": n for n in (6, 12, 30)},
         cell=sizes_cell,
         shown=plainly("{0:.0f} %, {1:.0f} %; {2:.0f} to {3:.0f}"),
+        numbers=((0,), (1,), (2,), (3,)),
         studies=1000,
     ),
 }
