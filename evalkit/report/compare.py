@@ -117,7 +117,7 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
     said = [_verdict(rows, row, p) for row, p in zip(rows, ps, strict=True)]
     together = overall(rows, said)
     notes = (
-        *(one.words for one in together),
+        *(one.words for one in together if one.suites > 1),
         *binding_notes(rows),
         *settings.notes,
         *dict.fromkeys((*first.notes, *second.notes)),
