@@ -287,16 +287,19 @@ def decode(data: bytes, where: str) -> list[NightRecord]:
     """The nights of a history. Raises CorruptLogError naming the line."""
     found = []
     for number, line in enumerate(data.splitlines(), 1):
-        record = json_text.decode(
-            line,
-            NightRecord,
-            f"{where}:{number}",
-            "Make it anew from the nights' logs with `evalkit nightly SPEC --rebuild`.",
-        )
+        record = json_text.decode(line, NightRecord, f"{where}:{number}", _REMEDY)
         if record.format != FORMAT:
             raise CorruptLogError(
-                f"{where}:{number} has format {record.format}, this evalkit reads {FORMAT}. Make it anew with "
-                "`evalkit nightly SPEC --rebuild`."
+                f"{where}:{number} has format {record.format}, this evalkit reads {FORMAT}. {_REMEDY}"
             )
+        for cell in record.cells:
+            lone = cell.low is None or cell.high is None or cell.score is None
+            if (lone and (cell.low, cell.high) != (None, None)) or not all(cell.values.values()):
+                raise CorruptLogError(
+                    f"{where}:{number} is damaged: {cell.agent}:{cell.suite} lacks a score or an end. {_REMEDY}"
+                )
         found.append(record)
     return found
+
+
+_REMEDY = "Make it anew from the nights' logs with `evalkit nightly SPEC --rebuild`."

@@ -186,6 +186,11 @@ def test_a_history_is_read_as_it_was_written_and_a_damaged_line_is_named() -> No
     other = encode([msgspec.structs.replace(records[0], format=FORMAT + 1)])
     with pytest.raises(CorruptLogError, match="history:1 has format 2"):
         decode(other, "history")
+    whole = msgspec.structs.replace(records[0].cells[0], score=50.0, low=40.0, high=60.0)
+    for odd in ({"low": None}, {"high": None}, {"score": None}, {"values": {"i": ()}}):
+        lone = msgspec.structs.replace(records[0], cells=(msgspec.structs.replace(whole, **odd),))
+        with pytest.raises(CorruptLogError, match=r"history:1 is damaged: .* lacks a score or an end.*--rebuild"):
+            decode(encode([lone]), "history")
 
 
 def flat(night: int, share: float) -> NightRecord:

@@ -1,0 +1,116 @@
+"""`evalkit verify` on files beside the log, and on a manifest whose parts are not what was frozen."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import Call
+
+Change = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def ran(spec: Path, call: Call, here: Path) -> Path:
+    assert call("run", str(spec), "--dir", "run", "--json").code == 0
+    return here / "run"
+
+
+def suite(found: dict[str, Any]) -> dict[str, Any]:
+    (one,) = found["suites"].values()
+    return one  # type: ignore[no-any-return]
+
+
+def other_model(found: dict[str, Any]) -> None:
+    found["agents"]["random"]["notes"] = False
+
+
+def other_text(found: dict[str, Any]) -> None:
+    texts = next(iter(found["packs"].values()))["texts"]
+    texts[next(iter(texts))] += "!"
+
+
+def no_text(found: dict[str, Any]) -> None:
+    texts = next(iter(found["packs"].values()))["texts"]
+    del texts[next(iter(texts))]
+
+
+def other_line(found: dict[str, Any]) -> None:
+    suite(found)["instances"][0]["line"]["seed"] = 5
+
+
+def other_environment(found: dict[str, Any]) -> None:
+    suite(found)["environment"] = "schedulind"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_model, "run.json: agent 'random' is not what its digest says"),
+        (other_text, "are not what their digest says"),
+        (no_text, "run.json"),
+        (other_line, "is not what its digest says"),
+        (other_environment, "run.json"),
+    ],
+)
+def test_a_manifest_that_is_not_what_was_frozen_is_told(ran: Path, call: Call, change: Change, words: str) -> None:
+    path = ran / "run.json"
+    found = json.loads(path.read_bytes())
+    change(found)
+    path.write_text(json.dumps(found))
+    said = call("verify", "run")
+    assert said.code in (1, 2)
+    assert words in said.out + said.err
+    for command in (
+        ("report", "run"),
+        ("status", "run"),
+        ("show", "run", "random:scheduling/basic?periods=4:seed-0:0"),
+    ):
+        again = call(*command)
+        assert again.code in (0, 2)
+        assert again.code == 0 or "run.json" in again.err or "seed-0: digest" in again.err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda found: found.update(replicates=10**9), "1000000000 replicates"),
+        (lambda found: found["agents"]["random"].update(name="randon"), "is there as 'randon'"),
+        (lambda found: found["agents"]["random"]["packs"].update(scheduling="gone"), "reads the pack 'gone'"),
+        (lambda found: found["agents"]["random"]["sampling"].clear(), "without a sampling"),
+        (lambda found: found["agents"]["random"]["price"].update(inputs=1), "has the price 'inputs'"),
+        (lambda found: found["agents"]["random"]["price"].update(output=-1), "has a price of -1"),
+        (lambda found: found["agents"]["random"]["price"].pop("output"), "has an odd price"),
+        (lambda found: suite(found).update(instances=[]), "has no instance"),
+        (lambda found: suite(found)["instances"].append(suite(found)["instances"][0]), "two instances of one id"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_together_is_refused(ran: Path, call: Call, change: Change, words: str) -> None:
+    path = ran / "run.json"
+    found = json.loads(path.read_bytes())
+    change(found)
+    path.write_text(json.dumps(found))
+    for command in (("verify", "run"), ("status", "run"), ("report", "run"), ("run", "mine.toml", "--dir", "run")):
+        said = call(*command)
+        assert said.code == 2, command
+        assert "run/run.json is damaged: " in said.err
+        assert words in said.err
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "live.json", "lock"])
+def test_a_folder_in_place_of_a_file_is_told(ran: Path, call: Call, name: str) -> None:
+    (ran / name).unlink(missing_ok=True)
+    (ran / name).mkdir()
+    said = call("verify", "run")
+    assert said.code == 1
+    assert f"{name}: is no file: move it elsewhere" in said.out
+
+
+def test_a_damaged_forecast_is_told_by_all(ran: Path, call: Call) -> None:
+    (ran / "forecast.json").write_text("null")
+    said = call("verify", "run")
+    assert (said.code, "forecast.json" in said.out) == (1, True)
+    refused = call("status", "run")
+    assert (refused.code, "forecast.json is damaged" in refused.err) == (2, True)
