@@ -13,6 +13,7 @@ from evalkit.wire.http import HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from tests.client.test_client import Scene
+from tests.patience import PATIENCE_S
 
 LARGE = HttpResponse(
     status=200,
@@ -40,12 +41,12 @@ class Slow:
 
     def __call__(self, response: HttpResponse) -> Any:
         self.begun.set()
-        assert self.may.wait(60), "the loop stood still"
+        assert self.may.wait(PATIENCE_S), "the loop stood still"
         return self._understand(response)
 
     async def begin(self, scene: Scene) -> "asyncio.Task[Answer]":
         asking = asyncio.create_task(scene.asker.ask(scene.question))
-        assert await asyncio.to_thread(self.begun.wait, 60)
+        assert await asyncio.to_thread(self.begun.wait, PATIENCE_S)
         return asking
 
 

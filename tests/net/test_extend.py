@@ -2,10 +2,13 @@
 in the same order."""
 
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from evalkit.spec import packs
 from evalkit.store.manifest import Manifest, read_manifest
 from evalkit.store.reader import scan
 from tests.net.goldens import GOLDENS, read
@@ -105,6 +108,47 @@ def test_a_run_without_a_provider_is_extended_likewise(tmp_path: Path) -> None:
     assert set(before) <= set(digests(place / RUN).splitlines())
     first_requests_are_those_of_the_first_replicate(place / RUN)
     assert call(place, "verify", str(RUN)).code == 0
+
+
+@pytest.fixture
+def reworded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Gives evalkit's own packs other words, as a new version may."""
+    shipped = packs._FOLDER
+
+    def reword() -> None:
+        new = tmp_path / "prompts"
+        shutil.copytree(shipped, new)
+        for path in new.glob("*.toml"):
+            text = path.read_text()
+            words = re.sub(r"\b([Yy])ou\b", r"\1ou, dear friend,", text)
+            assert words != text
+            path.write_text(words)
+        monkeypatch.setattr(packs, "_FOLDER", new)
+
+    return reword
+
+
+@pytest.mark.parametrize("replicates", [2, 3])
+def test_new_wording_reaches_no_old_run(replicates: int, tmp_path: Path, reworded: Callable[[], None]) -> None:
+    place = copy("killed-late", tmp_path)
+    old = read_manifest(place / RUN)
+    reworded()
+    extend(place, MORE if replicates > 2 else "", replicates=replicates)
+    played = play(place, str(RUN))
+    assert (played.outcome.exit_code, played.outcome.owed) == (0, 0)
+    kept(old, read_manifest(place / RUN))
+    assert played.sent
+    assert not [name for name, body in played.sent.items() if b"dear friend" in body]
+    mine = {line for line in digests(place / RUN).splitlines() if line_of(line, old)}
+    assert mine == set(fault_free())
+    assert call(place, "verify", str(RUN)).code == 0
+
+
+def test_new_wording_reaches_new_runs(tmp_path: Path, reworded: Callable[[], None]) -> None:
+    place = copy("killed-late", tmp_path)
+    reworded()
+    played = play(place, "fresh", limit=1)
+    assert [name for name, body in played.sent.items() if b"dear friend" in body]
 
 
 def test_what_an_agent_is_may_still_not_change_under_its_name(tmp_path: Path) -> None:

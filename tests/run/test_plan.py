@@ -147,7 +147,7 @@ def test_a_plan_from_a_run_is_what_that_run_took(tmp_path: Path) -> None:
     assert sum(cell.requests for cell in plan.cells) == pytest.approx(simulator.totals.billed)
     assert sum(cell.tokens_in for cell in plan.cells) == pytest.approx(simulator.totals.tokens_in)
     assert {cell.basis for cell in plan.cells} == {"8 episodes of pilot"}
-    assert all(0.02 <= seconds < 0.5 for seconds in plan.reply_s.values())
+    assert all(seconds >= 0.02 for seconds in plan.reply_s.values())
     assert not plan.assumed
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, simulator, start
 
 TIMING = {"latency_s", "queue_s", "started_at", "worker"}
@@ -58,7 +59,7 @@ def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, f
                 code = None
                 settle(bill)
             else:
-                code = process.wait(600)
+                code = process.wait(PATIENCE_S)
             seen = read_bill(bill)
             lives.append(seen[since:])
             assert sum(one.cost for one in seen) <= budget, "the bill passed the budget"
