@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evalkit.cli.commands import OWN_OPTIONS
 from evalkit.cli.main import parser
-from tests.net.damage import RECIPES
+from tests.net.damage import AFTER_A_KILL, RECIPES
 from tests.net.normal import normal
 from tests.net.workspace import RUN, call, copy
 
@@ -37,6 +37,9 @@ RUN_READERS = {
 }
 """By name: what every fixture that is one run is asked."""
 
+IN_BRIEF = {name: line for name, line in RUN_READERS.items() if name != "report-json"}
+"""Without what is large, and of the same code as others'."""
+
 READERS: Mapping[str, Mapping[str, str]] = {
     "finished": {
         **RUN_READERS,
@@ -59,7 +62,7 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "show-full": "show runs/sweep 'gemini:costbench/basic?block=none:dining-0004:0' --full",
         "show-many": "show runs/sweep 0",
     },
-    "killed-early": {name: line for name, line in RUN_READERS.items() if name != "report-json"},
+    "killed-early": IN_BRIEF,
     "killed-late": {
         **RUN_READERS,
         "compare": "compare runs/sweep --agents chat messages",
@@ -79,6 +82,18 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "compare-markdown": "compare runs/sweep --agents noisy random --markdown",
         "compare-json": "compare runs/sweep --agents noisy random --json",
         "show-oracle": "show runs/sweep 'oracle:pricing/basic?periods=4:seed-1:1'",
+    },
+    "merged": {**IN_BRIEF, "compare": "compare runs/sweep --agents oracle noisy"},
+    "repaired": IN_BRIEF,
+    "judged": {
+        "report": "report runs/sweep --judged runs/sweep-judge",
+        "report-json": "report runs/sweep --judged runs/sweep-judge --json",
+        "judge-status": "status runs/sweep-judge --json",
+        "judge-verify": "verify runs/sweep-judge",
+        "judge-report": "report runs/sweep-judge",
+        "judge-show": "show runs/sweep-judge 0",
+        "judge-sql": "sql runs/sweep-judge 'select agent, suite, instance, ending, round(score, 9) as score from episodes "
+        "order by all' --csv",
     },
     "nightly": {
         "look": "nightly sweep.toml --look",
@@ -214,6 +229,15 @@ AFTER_DAMAGE = {
 }
 """What a damaged run is asked, in this order, on one copy."""
 
+AFTER_DAMAGE_AND_KILL = {
+    "verify": "verify runs/sweep",
+    "status": "status runs/sweep --json",
+    "sql": "sql runs/sweep 'select count(*) as n from log'",
+    "budget": "budget runs/sweep --json",
+    "plan": "plan sweep.toml --json",
+}
+"""The same of a killed run, which only a provider could repair."""
+
 
 def parts(name: str, text: str) -> Iterator[tuple[str, str]]:
     """What a command printed, by golden id: whole, or table by table where it holds several."""
@@ -326,10 +350,12 @@ def _flags(command: argparse.ArgumentParser, before: str) -> Iterator[str]:
 def of_damage(folder: Path) -> dict[str, str]:
     """What commands say of damaged runs, and what a repair leaves."""
     made: dict[str, str] = {}
-    for name, recipe in RECIPES.items():
-        place = copy("policies", folder, as_name=name)
+    plain = [(name, "policies", recipe, AFTER_DAMAGE) for name, recipe in RECIPES.items()]
+    killed = [(name, "killed-late", recipe, AFTER_DAMAGE_AND_KILL) for name, recipe in AFTER_A_KILL.items()]
+    for name, fixture, recipe, lines in plain + killed:
+        place = copy(fixture, folder, as_name=name)
         recipe(place / RUN)
-        for what, line in AFTER_DAMAGE.items():
+        for what, line in lines.items():
             said = call(place, *shlex.split(line))
             text = normal(str(said), place)
             if what == "report" and said.code == 0:

@@ -83,6 +83,57 @@ def foreign_file(run: Path) -> None:
     (run / "steps" / "notes.parquet").write_text("not a table")
 
 
+def torn_tail(run: Path) -> None:
+    """The newest tail's second half is gone."""
+    path = _only(run, "tail")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped_tail(run: Path) -> None:
+    """A bit of a tail in the middle of the log."""
+    tails = sorted((run / "tail").glob("*.parquet"))
+    _flip(tails[len(tails) // 2], 0.3, 2)
+
+
+def missing_middle_tail(run: Path) -> None:
+    """A tail in the middle of the log is gone."""
+    tails = sorted((run / "tail").glob("*.parquet"))
+    tails[len(tails) // 2].unlink()
+
+
+def missing_last_tail(run: Path) -> None:
+    """The newest tail is gone: nothing says that it was ever there."""
+    _only(run, "tail").unlink()
+
+
+def missing_lease(run: Path) -> None:
+    """The newest movement of money is gone."""
+    _only(run, "ledger").unlink()
+
+
+def torn_ledger(run: Path) -> None:
+    """The second half of the first movement of money is gone."""
+    path = sorted((run / "ledger").glob("*.parquet"))[0]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def missing_lock(run: Path) -> None:
+    """The lock's file is gone."""
+    (run / "lock").unlink()
+
+
+AFTER_A_KILL: Mapping[str, Callable[[Path], None]] = {
+    "killed-torn-tail": torn_tail,
+    "killed-flipped-tail": flipped_tail,
+    "killed-missing-middle-tail": missing_middle_tail,
+    "killed-missing-last-tail": missing_last_tail,
+    "killed-missing-lease": missing_lease,
+    "killed-torn-ledger": torn_ledger,
+    "killed-missing-lock": missing_lock,
+    "killed-flipped-segment": flipped_page,
+}
+"""By name; on the fixture `killed-late`."""
+
 RECIPES: Mapping[str, Callable[[Path], None]] = {
     "torn-segment": torn_segment,
     "empty-segment": empty_segment,

@@ -9,6 +9,7 @@ format stays as it was written.
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -100,6 +101,12 @@ SMALL_SUITES = """
 name = "scheduling/basic"
 instances = ["seed-0", "seed-3", "seed-6"]
 vary = { periods = [4] }
+[[suites]]
+name = "costbench/basic"
+instances = ["dining-0004"]
+"""
+
+JUDGED_SUITE = """
 [[suites]]
 name = "costbench/basic"
 instances = ["dining-0004"]
@@ -259,6 +266,38 @@ def nightly(folder: Path) -> None:
         bill.unlink()
 
 
+def merged(folder: Path) -> None:
+    """Two runs of other parts of one sweep, joined; a few episodes were in both."""
+    folder.mkdir(parents=True)
+    (folder / "sweep.toml").write_text("replicates = 1\n" + POLICIES + SUITES)
+    call(folder, "run", "sweep.toml", "--name", "a", "--only", "suite=scheduling/basic", codes=(0, 3))
+    parts = "suite=scheduling/basic,suite=pricing/basic,suite=costbench/basic"
+    call(folder, "run", "sweep.toml", "--name", "b", "--only", parts, codes=(0, 3))
+    call(folder, "merge", "runs/a", "runs/b", "--out", "runs/sweep")
+    for name in ("a", "b"):
+        shutil.rmtree(folder / "runs" / name)
+
+
+def repaired(folder: Path) -> None:
+    """Half of a segment was lost and given up: what was damaged lies in quarantine, the rest was played again."""
+    folder.mkdir(parents=True)
+    (folder / "sweep.toml").write_text("replicates = 1\n" + POLICIES + SUITES)
+    call(folder, "run", "sweep.toml", "--limit", "6", codes=(0, 3))
+    call(folder, "run", "sweep.toml", life=2)
+    segment = sorted((folder / "runs" / "sweep" / "steps").glob("*.parquet"))[-1]
+    segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2])
+    call(folder, "run", "sweep.toml", "--repair", life=3)
+
+
+def judged(folder: Path) -> None:
+    """A run on CostBench and a judge's run on it."""
+    providers(folder)
+    (folder / "sweep.toml").write_text(HEAD.format(budget="40.00") + AGENTS + JUDGED_SUITE)
+    call(folder, "run", "sweep.toml", "--width", "4")
+    call(folder, "judge", "runs/sweep", "--model", "chat/clerk", "--budget", "2")
+    call(folder, "run", "runs/sweep-judge.toml", life=2)
+
+
 FIXTURES: dict[str, Callable[[Path], None]] = {
     "finished": finished,
     "killed-early": killed_early,
@@ -266,6 +305,9 @@ FIXTURES: dict[str, Callable[[Path], None]] = {
     "faulty": faulty,
     "policies": policies,
     "nightly": nightly,
+    "merged": merged,
+    "repaired": repaired,
+    "judged": judged,
 }
 
 

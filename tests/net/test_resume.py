@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.store.reader import scan
+from tests.net.damage import AFTER_A_KILL
 from tests.net.goldens import GOLDENS, ids, read
 from tests.net.wire import Played, by_cell, digests, play
 from tests.net.workspace import RUN, call, copy
@@ -72,6 +73,21 @@ def test_a_run_killed_again_and_again_loses_nothing(name: str, tmp_path: Path) -
         assert asked(played) & seen == set()
         seen |= asked(played)
     assert digests(place / RUN) == read(GOLDENS, "steps/finished")
+
+
+@pytest.mark.parametrize("name", sorted(AFTER_A_KILL))
+def test_a_killed_run_that_is_damaged_is_repaired_and_ends_likewise(name: str, tmp_path: Path) -> None:
+    place = copy("killed-late", tmp_path)
+    run = place / RUN
+    before = billed(run)
+    AFTER_A_KILL[name](run)
+    played = play(place, str(RUN), repair=True)
+    assert (played.outcome.exit_code, played.outcome.owed) == (0, 0)
+    assert digests(run) == read(GOLDENS, "steps/finished")
+    assert call(place, "verify", str(RUN)).code == 0
+    assert played.bill <= played.outcome.spent
+    if name not in ("killed-missing-lease", "killed-missing-last-tail"):  # what was lost there, nobody can know
+        assert before + played.bill <= played.outcome.spent
 
 
 def test_a_killed_night_goes_on_and_ends_as_a_night_left_in_peace(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ IN_TEXT = {
 }
 """Environment, dialect and pack of which the last request is golden as readable text too."""
 
-ONE_RUN = ("finished", "killed-early", "killed-late", "faulty", "policies")
+ONE_RUN = ("finished", "killed-early", "killed-late", "faulty", "policies", "merged", "repaired", "judged")
 """Fixtures that hold one run."""
 
 PRICED = {"price": "1:4:0.1:1.25"}
