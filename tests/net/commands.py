@@ -92,8 +92,8 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "judge-verify": "verify runs/sweep-judge",
         "judge-report": "report runs/sweep-judge",
         "judge-show": "show runs/sweep-judge 0",
-        "judge-sql": "sql runs/sweep-judge 'select agent, suite, instance, ending, round(score, 9) as score from episodes "
-        "order by all' --csv",
+        "judge-sql": "sql runs/sweep-judge 'select agent, suite, instance, ending, round(score, 9) as score "
+        "from episodes order by all' --csv",
     },
     "nightly": {
         "look": "nightly sweep.toml --look",
