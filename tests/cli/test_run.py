@@ -29,6 +29,7 @@ OUTCOME = {
         "steps",
     ),
     *("elapsed_s", "spent_usd", "unconfirmed_usd", "budget_usd"),
+    *("unmetered_replies", "unmetered_pico_usd", "estimated_replies", "estimated_pico_usd"),
 }
 
 
