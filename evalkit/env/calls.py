@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from evalkit.dialogue import Message, ToolCall
-from evalkit.env.arguments import Refusal, read_arguments, shown, text_argument, whole_argument
+from evalkit.env.arguments import MOST_BYTES, Refusal, read_arguments, shown, text_argument, whole_argument
 from evalkit.env.environment import fill
 from evalkit.env.literals import read_mapping
 from evalkit.env.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, Setting, State, WorldT, repeat_key
@@ -18,6 +18,10 @@ OK = "ok"
 
 MOST_CALLS = 64
 """Calls of one reply that are processed; the others are answered with a refusal."""
+
+MOST_ARGUMENTS = 2 * MOST_BYTES
+"""Characters of all arguments of one reply together; calls beyond are refused unread. The loop waits for them to be
+read: a tenth of a second or so where they are all made to be read as slowly as can be."""
 
 MOST_NOTES = 256 * 1024
 """Characters of one period's notes."""
@@ -72,11 +76,16 @@ def answer_calls(state: State[WorldT], calls: Sequence[ToolCall]) -> Answers[Wor
     messages: list[Message] = []
     accepted: Accepted[WorldT] | None = None
     restart = False
+    room = MOST_ARGUMENTS
     for place, call in enumerate(calls):
+        room -= len(call.arguments)
         if accepted is not None or restart:
             answer: Answer[WorldT] = Answer(outcome="after_action" if accepted else "after_restart")
         elif place >= MOST_CALLS:
             answer = _refused(state, Refusal("too_many_calls", {"limit": MOST_CALLS}), call)
+        elif room < 0:
+            answer = _refused(state, Refusal("too_large", {"limit": MOST_ARGUMENTS}), call)
+            restart = _restarts(state.setting, answer.outcome)
         else:
             state, answer = _answer(state, call)
             accepted, restart = answer.accepted, _restarts(state.setting, answer.outcome)

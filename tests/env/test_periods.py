@@ -9,7 +9,7 @@ import pytest
 
 from evalkit.dialogue import Reply, Tool
 from evalkit.env.arguments import Refusal
-from evalkit.env.calls import MOST_CALLS, MOST_NOTES
+from evalkit.env.calls import MOST_ARGUMENTS, MOST_CALLS, MOST_NOTES
 from evalkit.env.environment import Facts, Kit, Observation, Pack
 from evalkit.env.periods import MOST_IDLE, MOST_TRIES, opening, step, tools
 from evalkit.env.rules import (
@@ -361,6 +361,18 @@ def test_each_mistake_has_an_outcome_and_a_text(call: tuple[str, object], outcom
     seen = restarted.say(call)
     assert seen.facts["period_end"] == "restart"
     assert seen.new_chat
+
+
+def test_the_arguments_of_a_reply_are_bounded_together() -> None:
+    large = repr({"word": "w", **dict.fromkeys(range(5_000), 0)})
+    calls = MOST_ARGUMENTS // len(large)
+    talk = Talk()
+    texts = talk.texts(*[("tell", {"what": "[" + large})] * (calls + 3))
+    assert talk.outcomes == ["unparseable"] * calls + ["too_large"] * 3
+    assert texts[calls] == f"[results.too_large {MOST_ARGUMENTS}]"
+    assert talk.say(told("a")).acted
+    restarted = Talk(restarts=True)
+    assert restarted.say(("look", "x" * (MOST_ARGUMENTS + 1))).facts["period_end"] == "restart"
 
 
 def test_an_argument_that_is_a_mapping_already_is_taken_as_it_is() -> None:
