@@ -29,6 +29,11 @@ class LegacyState:
     position: int
 
 
+_MOST_STANDING = 2048
+"""Streams that are kept where they were left, of 5 kB each: as many as episodes are played at a time, or so."""
+_STANDING: "dict[LegacyState, np.random.RandomState]" = {}
+
+
 class LegacyStream:
     """A stream of draws, from a seed (0 to 2**32 - 1) or from where another one stood."""
 
@@ -37,17 +42,31 @@ class LegacyStream:
     def __init__(self, begin: "int | LegacyState") -> None:
         import numpy as np
 
-        if isinstance(begin, LegacyState):
-            self._draws = np.random.RandomState(0)
-            key = np.frombuffer(begin.key, dtype="<u4").astype(np.uint32)
-            self._draws.set_state(("MT19937", key, begin.position, 0, 0.0))
-        else:
+        if not isinstance(begin, LegacyState):
             self._draws = np.random.RandomState(begin)
+            return
+        # Whoever goes on where a stream stood takes that very stream, once; its state is as good for any other.
+        draws = _STANDING.pop(begin, None)
+        if draws is None:
+            draws = np.random.RandomState(0)
+            key = np.frombuffer(begin.key, dtype="<u4").astype(np.uint32)
+            draws.set_state(("MT19937", key, begin.position, 0, 0.0))
+        self._draws = draws
 
     def freeze(self) -> LegacyState:
         """Where the stream stands now. A half-used pair of normal draws is not kept: nothing here draws normals."""
         state = self._draws.get_state(legacy=False)["state"]
         return LegacyState(state["key"].astype("<u4").tobytes(), int(state["pos"]))
+
+    def leave(self) -> LegacyState:
+        """`freeze`, where nothing more is drawn from this stream: who goes on from there needs not build it anew, which
+        takes as long as all else that a step does."""
+        state = self.freeze()
+        if len(_STANDING) >= _MOST_STANDING:
+            _STANDING.pop(next(iter(_STANDING)))
+        _STANDING[state] = self._draws
+        del self._draws
+        return state
 
     def double(self) -> float:
         """A double in [0, 1). Two words."""
@@ -67,11 +86,12 @@ class LegacyStream:
 
     def permutation(self, n: int) -> list[int]:
         """0..n-1 in random order: for i from n-1 down to 1, swap i with `below(i + 1)`."""
-        return [int(i) for i in self._draws.permutation(n)]
+        return self.sample(n, n)
 
     def sample(self, n: int, size: int) -> list[int]:
         """`size` distinct integers of 0..n-1: the first of a permutation of them all."""
-        return self.permutation(n)[:size]
+        chosen: list[int] = self._draws.permutation(n)[:size].tolist()
+        return chosen
 
     def geometric(self, p: float) -> int:
         """Number of trials up to the first success, from 1. Two words."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalkit.env import legacy
 from evalkit.env.legacy import LegacyStream
 
 MASK = 0xFFFF_FFFF
@@ -95,3 +96,24 @@ def test_a_frozen_stream_goes_on_where_it_stood_and_is_not_moved_by_it(seed: int
     assert [again.double(), again.below(1000)] == ahead == [once_more.double(), once_more.below(1000)]
     assert frozen == LegacyStream(frozen).freeze()
     assert hash(frozen) == hash(LegacyStream(frozen).freeze())
+
+
+def test_a_stream_that_was_left_goes_on_once_and_its_state_stays_good_for_all() -> None:
+    stream = LegacyStream(5)
+    stream.sample(100, 3)
+    wanted = LegacyStream(stream.freeze()).choices(1000, 8)
+    state = stream.leave()
+    first, second = LegacyStream(state), LegacyStream(state)
+    assert first.choices(1000, 8) == second.choices(1000, 8) == wanted
+    assert LegacyStream(state).choices(1000, 8) == wanted
+    with pytest.raises(AttributeError):
+        stream.double()
+
+
+def test_only_so_many_streams_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy, "_MOST_STANDING", 3)
+    monkeypatch.setattr(legacy, "_STANDING", {})
+    states = [LegacyStream(seed).leave() for seed in range(5)]
+    assert list(legacy._STANDING) == states[2:]
+    assert [LegacyStream(state).double() for state in states] == [LegacyStream(seed).double() for seed in range(5)]
+    assert not legacy._STANDING

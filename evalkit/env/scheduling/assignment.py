@@ -106,7 +106,7 @@ def _feedback(world: World, matching: tuple[int, ...], found: Blocking) -> tuple
         if legacy is not None:
             stream = LegacyStream(legacy)
             chosen = stream.sample(found.count, world.k)
-            legacy = stream.freeze()
+            legacy = stream.leave()
         else:
             name = ",".join(map(str, matching))
             chosen = distinct(Stream(world.seed, "feedback", name), found.count, world.k)

@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalkit.cli import warmup
+from evalkit.cli.main import main
+
+
+def test_warmup_says_what_it_compiles_and_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(warmup, "compile_all", lambda: iter([("scheduling", "rows_blocking")]))
+    assert main(["warmup"]) == 0
+    said = capsys.readouterr().out
+    assert "scheduling: rows_blocking, after 0 s" in said
+    assert str(tmp_path) in said
+
+
+def test_where_nothing_can_be_kept_warmup_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused() -> Iterator[tuple[str, str]]:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+        yield "", ""
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(warmup, "compile_all", refused)
+    assert main(["warmup"]) == 2
+    said = capsys.readouterr().err
+    assert f"cannot be kept in {tmp_path}: Permission denied" in said
+    assert "Set NUMBA_CACHE_DIR" in said
+    assert "Runs do without" in said
