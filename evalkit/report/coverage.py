@@ -24,8 +24,6 @@ _Shares = dict[str, list[float]]
 SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}
 """How columns begin, by what a judge counted."""
 
-_INTERVALS = ("coverage_interval", *(f"{sense}_coverage_interval" for sense in SENSES.values()))
-
 _LISTED = "as listed: in the paper's sense, whatever a plan lists as a path counts, whether it is valid or not"
 
 
@@ -61,7 +59,7 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int
             "and over what tools are offered for (one less, without the tool for the whole)",
             *([_LISTED] if "listed" in senses else []),
             "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
-            *kind_notes(rows, static, _INTERVALS),
+            *kind_notes(rows, static, ("coverage_interval", *(f"{sense}_coverage_interval" for sense in senses))),
             *digest_notes(static),
         ),
         query=_query(static, judged),
@@ -116,8 +114,8 @@ def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[s
     whole = shares(planned, lambda one: one.metrics["plan_paths"], "paths_whole")
     interval, kind = share_interval(cell, "coverage", whole)
     by_judges: dict[str, Any] = {}
-    for what, sense in SENSES.items():
-        counts = judged.get(what, {})
+    for what, counts in judged.items():
+        sense = SENSES[what]
         read = [one for one in talked if one.id in counts]
         values = by_instance((one, counts[one.id] / one.metrics["paths_whole"]) for one in read)
         judged_interval, judged_kind = share_interval(cell, f"{sense}_coverage", values)

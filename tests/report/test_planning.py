@@ -94,7 +94,7 @@ def a_cell(
     )
 
 
-def tables(cells: Sequence[Cell], judged: Mapping[str, int] | None = None) -> dict[str, Table]:
+def tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Table]:
     return {table.name: table for table in planning_tables(cells, judged)}
 
 
@@ -247,7 +247,7 @@ def test_coverage_counts_runs_without_a_plan_apart() -> None:
         20.0,
     )
     assert (row["planned_runs"], row["silent_runs"]) == (2, 1)
-    judged = tables([a_cell(episodes)], {"i0-0": 16, "other": 3})["coverage"]
+    judged = tables([a_cell(episodes)], {"coverage": {"i0-0": 16, "other": 3}})["coverage"]
     assert (only(judged)["judged_coverage"], only(judged)["judged_runs"]) == (100.0, 1)
     assert "judged_coverage" not in {column.key for column in tables([a_cell(episodes)])["coverage"].columns}
     assert "coverage" not in tables([blocked_cell("a", [1])])
@@ -257,7 +257,7 @@ def test_tables_can_be_shown_and_stand_without_any_episode(static: Cell) -> None
     empty = replace(static, episodes=(), prefix=())
     stirred = blocked_cell("a", [1, 0, 1])
     for cells in ([static, stirred], [empty], [replace(stirred, episodes=(), prefix=())]):
-        for table in planning_tables(cells, {"x": 1}):
+        for table in planning_tables(cells, {"coverage": {"x": 1}, "enumeration": {"x": 2}}):
             assert markdown(table)
             assert as_csv(table)
             json.dumps(table.to_json())
