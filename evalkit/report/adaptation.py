@@ -49,7 +49,7 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             interval := Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3),
             method_of(interval),
             Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
-            Column(key="same", title="Same path", kind="percent", unit="% of pairs"),
+            Column(key="same", title="Same path", kind="percent", unit="% of pairs", over_agents=True),
             Column(key="pairs", title="Pairs", kind="count"),
         ),
         rows=tuple(rows),

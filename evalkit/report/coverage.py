@@ -24,6 +24,8 @@ _Shares = dict[str, list[float]]
 SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}
 """How columns begin, by what a judge counted."""
 
+THERE = "% of the paths there are"
+
 _LISTED = "as listed: in the paper's sense, whatever a plan lists as a path counts, whether it is valid or not"
 
 
@@ -47,8 +49,8 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int
             Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
             interval := Column(key="coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
             method_of(interval),
-            Column(key="coverage_possible", title="of possible", kind="percent", unit="% of the paths there are"),
-            Column(key="coverage_valid", title="valid", kind="percent", unit="% of the paths there are"),
+            Column(key="coverage_possible", title="of possible", kind="percent", unit=THERE, over_agents=True),
+            Column(key="coverage_valid", title="valid", kind="percent", unit=THERE, over_agents=True),
             *share,
             *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
         ),

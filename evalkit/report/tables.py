@@ -40,6 +40,8 @@ class Column:
     """Whether a value that repeats the row above is left blank in the terminal."""
     as_share: bool = False
     """Whether people read a percentage as a share of 1."""
+    over_agents: bool = False
+    """Whether its mean over a group of agents has an interval although its own has none."""
     inside: "tuple[Column, ...]" = ()
     """Columns whose values people read in parentheses behind this one's, as papers print them: of one, its value; of
     two, the share of counts `(2/12)`, or `(0)`. In JSON and CSV they stand for themselves."""

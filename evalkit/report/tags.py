@@ -117,11 +117,13 @@ def _fewer_notes(
 def _columns(table: Table, by: str) -> tuple[tuple[Column, ...], list[str]]:
     """(columns of the grouped table, keys of the figures that get an interval).
 
-    Those that have one in the table; where none has, all shares.
+    Those that have one in the table, or are to have one all the same; where none has, all shares.
     """
     keys = [column.key for column in table.columns]
     behind = {key: _measured(key, keys) for key in keys if _kind(table, key) == "interval"}
-    spread = list(behind.values()) or [column.key for column in table.columns if column.kind in ("score", "percent")]
+    spread = [column.key for column in table.columns if column.over_agents or column.key in behind.values()]
+    if not behind:
+        spread = [column.key for column in table.columns if column.kind in ("score", "percent")]
     columns: list[Column] = []
     for column in table.columns:
         if column.kind == "interval" or column.key in _methods(table):
