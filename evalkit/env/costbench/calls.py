@@ -11,7 +11,7 @@ Source: specification, section 4.3; rows 19 to 21 of section 12.
 A pack may have other words for what is wrong with a composite's arguments: the reference says less of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from evalkit.dialogue import ToolCall
@@ -104,6 +104,8 @@ class Desk:
     """The type of the context's preference, which the user gives; empty: this task has none."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
     """The world's own tools by name."""
+    bare_deeds: bool = False
+    """Whether the pack tells of a composite's components by their names alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ def make_desk(instance: Instance, world: World, texts: Mapping[str, str]) -> Des
         digits=catalogue.digits[instance.split],
         context=context_type(catalogue) if has_context(catalogue, instance.task) else "",
         specs={tool.name: tool for tool in world.tools},
+        bare_deeds=all(texts[f"results.deed.{kind}"] == "{tool}" for kind in DEEDS),
     )
 
 
@@ -308,8 +311,11 @@ def _process(desk: Desk, tool: ToolSpec) -> str:
     """Which components a composite's call has run."""
     if tool.size == 1:
         return ""
-    deeds = (_deed(desk, tool, place, name) for place, name in enumerate(tool.components, tool.first))
-    said = desk.texts["results.process_joint"].join(deed for deed in deeds if deed)
+    deeds: Iterable[str] = tool.components
+    if not desk.bare_deeds:
+        told = (_deed(desk, tool, place, name) for place, name in enumerate(tool.components, tool.first))
+        deeds = (deed for deed in told if deed)
+    said = desk.texts["results.process_joint"].join(deeds)
     return fill(desk.texts["results.process"], components=said)
 
 

@@ -175,7 +175,8 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
         state = replace(state, ended=ANSWERED if answered else NO_CALL)
     elif reply.calls:
         state, messages, facts["calls"] = _call_turn(state, reply.calls)
-        state = replace(state, closing=_closes(state))
+        if _closes(state):
+            state = replace(state, closing=True)
         if turn >= state.desk.instance.steps and not state.closing:
             state, messages = replace(state, ended=STEP_LIMIT), ()
     else:
