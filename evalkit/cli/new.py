@@ -11,7 +11,8 @@ TEMPLATE = """\
 
 replicates = 1          # episodes of each agent on each instance
 width = 64              # episodes in flight for each model
-budget_usd = "5.00"     # hard ceiling of the whole run, crashes included; leave it out for none
+budget_usd = "5.00"     # hard ceiling of the whole run, crashes included; leave it out for none. A provider that bills
+                        # more than it reports cannot be noticed.
 # deadline = "8h"       # stop (and stay resumable) after this time
 
 # An agent is a model at a provider (`evalkit providers` lists them) ...
