@@ -23,10 +23,10 @@ from evalkit.run.expressible import Offer, check_offer, check_words, marks_of, o
 from evalkit.run.keeping import extended_order, kept
 from evalkit.seeds import derive
 from evalkit.spec.catalogue import find_model, read_provider
-from evalkit.spec.identity import agent_identity, sampling_fields, variant
+from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, Sweep
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
-from evalkit.spec.suites import expand, suite_digest
+from evalkit.spec.suites import expand
 from evalkit.store.manifest import (
     FORMAT,
     Manifest,
@@ -107,7 +107,7 @@ def _suites(sweep: Sweep, offers: list[Offer]) -> Iterator[ManifestSuite]:
                 axes=axes,
                 environment=env.name,
                 environment_version=env.version,
-                digest=suite_digest(instances),
+                digest=suite_digest((one.id, one.digest) for one in instances),
                 instances=tuple(
                     ManifestInstance(
                         id=one.id, digest=one.digest, stratum=one.stratum, line=dict(env.describe(one.instance))

@@ -4,7 +4,7 @@ Limits, prices, keys, URLs, width, budget and deadline are no part of it: they m
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +29,11 @@ def instance_digest(environment: str, line: Mapping[str, Any]) -> str:
     """Hex digest of an instance's defining fields."""
     defining = {key: value for key, value in line.items() if key not in DERIVED}
     return hashlib.sha256(canonical([environment, defining])).hexdigest()[:32]
+
+
+def suite_digest(instances: Iterable[tuple[str, str]]) -> str:
+    """Hex digest of a suite: of its instances' (id, digest), in any order."""
+    return hashlib.sha256(canonical(sorted(instances))).hexdigest()
 
 
 def variant(tags: Collection[str]) -> str:

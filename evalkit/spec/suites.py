@@ -15,7 +15,7 @@ from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
-from evalkit.spec.identity import DERIVED, canonical, instance_digest
+from evalkit.spec.identity import DERIVED, instance_digest, suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
 SUMS = "SHA256SUMS"
@@ -92,7 +92,7 @@ def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteIn
         suffix = "&".join(f"{key}={value}" for key, value in axes.items())
         name = f"{use.name}?{suffix}" if suffix else use.name
         found = _instances(name, axes, lines, name if axes else str(path))
-        digest = suite_digest(found)
+        digest = suite_digest((one.id, one.digest) for one in found)
         if digest not in seen:
             seen.add(digest)
             yield name, axes, found
@@ -140,11 +140,6 @@ def interleave(instances: list[SuiteInstance]) -> list[SuiteInstance]:
         size[one.stratum] = place[-1] + 1
     order = sorted(range(len(instances)), key=lambda i: ((place[i] + 0.5) / size[instances[i].stratum], i))
     return [instances[i] for i in order]
-
-
-def suite_digest(instances: list[SuiteInstance]) -> str:
-    """Digest of a suite: of its instances' digests and ids, in any order."""
-    return hashlib.sha256(canonical(sorted((one.id, one.digest) for one in instances))).hexdigest()
 
 
 def _check_sum(folder: Path, path: Path) -> None:

@@ -1,6 +1,7 @@
 """`evalkit verify` on files beside the log, and on a manifest whose parts are not what was frozen."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,47 @@ def test_a_manifest_that_does_not_fit_together_is_refused(ran: Path, call: Call,
         assert said.code == 2, command
         assert "run/run.json is damaged: " in said.err
         assert words in said.err
+
+
+def other_sampling(found: dict[str, Any]) -> None:
+    found["agents"]["random"]["sampling"]["scheduling"]["temperature"] = 0.25
+
+
+def other_suite(found: dict[str, Any]) -> None:
+    suite(found)["digest"] = "0" * 64
+
+
+def other_version(found: dict[str, Any]) -> None:
+    suite(found)["environment_version"] += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_sampling, "run.json: agent 'random' samples scheduling otherwise than its overrides say"),
+        (other_suite, "run.json: suite 'scheduling/basic?periods=4' is not what its digest says"),
+        (other_version, "run.json: suite 'scheduling/basic?periods=4' is of version"),
+    ],
+)
+def test_what_a_resume_compares_is_told_before_anything_was_played(
+    ran: Path, call: Call, change: Change, words: str
+) -> None:
+    """No episode's id shows it yet; `run` refuses it."""
+    path = ran / "run.json"
+    found = json.loads(path.read_bytes())
+    for folder in ("steps", "tail", "ledger"):
+        shutil.rmtree(ran / folder)
+    for name in ("log.json", "events.jsonl"):
+        (ran / name).unlink(missing_ok=True)
+    assert call("verify", "run").code == 0
+    change(found)
+    path.write_text(json.dumps(found))
+    said = call("verify", "run")
+    assert (said.code, words in said.out) == (1, True)
+    assert call("run", "mine.toml", "--dir", "run").code == 2
+    found["evalkit"] = "0.0.1"  # another evalkit's defaults and versions are its own
+    path.write_text(json.dumps(found))
+    assert call("verify", "run").code == (1 if change is other_suite else 0)
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "live.json", "lock"])
