@@ -144,4 +144,4 @@ def test_prompts_of_no_copy_are_refused(call: Call, here: Path) -> None:
         assert said.code == 2
         assert argv[0] in said.message or argv[-1] in said.message
     assert tree(here) == {}
-    assert call("prompts", "list").out.split() == ["known_horizon", "known_horizon_goal", "standard"]
+    assert call("prompts", "list").out.split() == ["explicit", "known_horizon", "known_horizon_goal", "standard"]

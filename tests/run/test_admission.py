@@ -16,6 +16,7 @@ import pytest
 from evalkit.client.budget import BudgetStats
 from evalkit.run.admission import Admission, Line
 from evalkit.run.forecast import SPREAD, Forecast, Prior
+from evalkit.store.unmetered import Unmetered
 
 UNIT = 1_000_000
 """Pico-dollars that one step costs."""
@@ -132,6 +133,7 @@ class World:
             reserved=0,
             left=None,
             waiting=0,
+            unmetered=Unmetered(),
         )
 
     def _fill(self, heap: list[tuple[float, int, Play]], draws: random.Random, gated: bool) -> None:

@@ -56,7 +56,10 @@ as_of = 2026-11-21
 source = "made up"
 """
 PAGE = b"<!doctype html><html><head><title>Please sign in</title></head><body>" + b"x" * 5000 + b"</body></html>"
-TEXT = b'{"choices":[{"message":{"content":"hm"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9}}'
+TEXT = (
+    b'{"choices":[{"message":{"content":"hm"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":9,"completion_tokens":1}}'
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -33,8 +33,21 @@ NAME_KEYS = (
 
 
 _OPTIONAL = frozenset(
-    {"context", "chain", "train", "phrases", "conflicts", "graph", "components", "labels"}
-) | frozenset({"does", "gives", "filters", "meanings"})
+    {
+        "chain",
+        "components",
+        "conflicts",
+        "context",
+        "does",
+        "filters",
+        "gives",
+        "graph",
+        "labels",
+        "meanings",
+        "phrases",
+        "train",
+    }
+)
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
