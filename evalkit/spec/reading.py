@@ -30,13 +30,21 @@ def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
 def parse_toml(path: Path) -> dict[str, Any]:
     """The file as plain values. Raises UsageError, also for integers that no log could hold (beyond 64 bits)."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file.") from None
     except (OSError, UnicodeDecodeError) as flaw:
         raise UsageError(f"{path} cannot be read: {flaw}") from flaw
-    except (ValueError, RecursionError) as flaw:  # beside its own error: thousands of digits, thousands of brackets
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as flaw:
         raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
+    except RecursionError as flaw:
+        raise UsageError(f"{path}: lists or tables are nested too deep.") from flaw
+    except ValueError as flaw:  # Python converts no integer of thousands of digits
+        found = _ENDLESS.search(text)
+        where = f" (at line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
+        raise UsageError(f"{path}: an integer of thousands of digits is too long{where}.") from flaw
     for place, value in _integers(data, ""):
         if value.bit_length() > _BITS:
             raise UsageError(
@@ -46,6 +54,7 @@ def parse_toml(path: Path) -> dict[str, Any]:
 
 
 _BITS = 63
+_ENDLESS = re.compile(r"[0-9][0-9_]{4000}")
 
 
 def _integers(value: object, place: str) -> Iterator[tuple[str, int]]:
