@@ -133,7 +133,7 @@ def _behind_backslash(char: bytes) -> bytes:
     """Bounded, as what is behind the percent sign, so that a search is linear."""
     itself = b"" if char.isalnum() else b"|" + re.escape(char)
     if char == b"\\":
-        return rb"\\{0,7}"
+        return rb"\\{0,7}+(?:(?:u00|x)5[cC])?"
     return rb"\\{0,7}+(?:(?:u00|x)%b%b)" % (_digits(char), itself)
 
 

@@ -63,6 +63,13 @@ def test_a_key_is_blacked_out_however_it_is_spelled(body: str, good: bool) -> No
         assert KEY not in json.dumps(json.loads(out)).replace("\\/", "/")
 
 
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_a_backslash_in_a_password_may_be_escaped_too(escape: Callable[[str], str]) -> None:
+    password = "a\\proxy's-password-0123"
+    for text in ("".join(map(escape, password)), json.dumps(password)[1:-1]):
+        assert Blackout(password).body(f"[{text}]".encode(), good=True) == b"[***]"
+
+
 def test_a_body_without_the_key_stays_as_it_is() -> None:
     body = b'{"text":"sk-planted\\u00e4 \\/ sk-plante\\u0064"}'
     assert Blackout(KEY).body(body, good=True) == body
