@@ -220,6 +220,7 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
         cached_write=stated(inner, "cache_write_tokens"),
         reasoning=stated(outer, "reasoning_tokens"),
         says=says,
+        total=stated(raw, "total_tokens"),
     )
 
 

@@ -3,6 +3,9 @@
 A figure is stated where it is a whole number of tokens that can be believed. One that is absent, negative, a text, a
 truth value, a fraction or beyond `MOST_TOKENS`, a part that is greater than its whole, no input at all and no output
 beside a reply that says something are not: `Usage.unknown` names them, and they are charged at their bound.
+
+Reasoning is a part of the output. Some servers count it beside the output instead; their total shows it.
+Source: https://docs.x.ai/docs/key-information/consumption-and-rate-limits (xAI's Chat Completions).
 """
 
 from collections.abc import Mapping
@@ -30,12 +33,16 @@ def usage_of(
     cached_write: int | None,
     reasoning: int | None,
     says: bool,
+    total: int | None = None,
 ) -> Usage:
     """The figures of a reply, None for those that are not stated, as its usage.
 
     `cached_read` and `cached_write` are parts of `tokens_in`, `reasoning` is one of `tokens_out`. `says`: whether the
-    reply has text, calls or thoughts. Of a figure that is unknown the usage holds 0.
+    reply has text, calls or thoughts. `total`: of all tokens, where it may hold reasoning that the output lacks. Of a
+    figure that is unknown the usage holds 0.
     """
+    if tokens_in and tokens_out is not None and reasoning and total == tokens_in + tokens_out + reasoning:
+        tokens_out += reasoning
     unknown: list[str] = []
     if not tokens_in or tokens_in > MOST_TOKENS:  # no prompt has no tokens
         unknown.append("input")

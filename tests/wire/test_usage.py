@@ -135,6 +135,34 @@ def test_a_part_that_is_greater_than_its_whole_is_no_figure() -> None:
     assert read("openai_chat", together).unknown == ("cached_read", "cached_write")
 
 
+@pytest.mark.parametrize(
+    ("total", "reasoning", "output"),
+    [
+        (14428, 2809, 1499 + 2809),  # beside the output: prompt + completion + reasoning
+        (11619, 809, 1499),  # within it, as a rule
+        (99999, 809, 1499),  # a total that counts something else
+        (None, 809, 1499),
+        (11619, 0, 1499),
+        (11619, 2809, None),  # neither: greater than its whole
+    ],
+)
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+def test_reasoning_that_is_counted_beside_the_output_is_output(
+    dialect: str, total: int | None, reasoning: int, output: int | None
+) -> None:
+    value = orjson.loads(DIALECTS[dialect].encode_reply(SAID))
+    for figure, count in (("input", 10120), ("output", 1499), ("reasoning", reasoning)):
+        *path, name = FIELDS[dialect][figure]
+        place = value
+        for key in path:
+            place = place[key]
+        place[name] = count
+    value["usage"]["total_tokens"] = total
+    usage = read(dialect, orjson.dumps(value))
+    assert usage.unknown == (("output",) if output is None else ())
+    assert (usage.output, usage.reasoning) == ((0, 0) if output is None else (output, reasoning))
+
+
 def test_gemini_leaves_out_what_is_zero_and_its_total_proves_it() -> None:
     def usage(**counts: object) -> Usage:
         value = {"candidates": [{"content": {"parts": [{"text": "x"}]}}], "usageMetadata": counts}
