@@ -50,6 +50,9 @@ def _misplaced(file: pq.ParquetFile, size: int) -> Iterator[str]:
                 begin = min(begin, column.dictionary_page_offset)
             if name != file.schema_arrow.names[place]:
                 yield f"column {file.schema_arrow.names[place]} is called {name} in its footer"
+            # pyarrow ends the process over statistics of a column that is of another type than the file's schema says.
+            if column.physical_type != file.schema.column(place).physical_type:
+                yield f"column {name} is of another type in its footer"
             if begin != upto or column.num_values != group.num_rows:
                 yield f"column {name} lies elsewhere than its footer says"
             upto += column.total_compressed_size

@@ -1,5 +1,7 @@
 """Bytes outside the pages' checksums: a flip is noticed, or nothing that is read differs for it."""
 
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -41,6 +43,34 @@ def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, write:
         if not flaws:
             assert read_segment(segment).equals(wanted), place
     assert noticed > FLIPS / 2
+
+
+TYPES = """
+import re, sys
+from pathlib import Path
+from evalkit.store.check import check_log
+from evalkit.store.segment import lay_out
+
+segment = lay_out(Path(sys.argv[1]), "steps").segments[0]
+data = segment.path.read_bytes()
+footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+found = 0
+# In Thrift's compact encoding: the first field of a column's metadata, and the beginning of the second.
+for match in re.compile(rb"\x15([\x02\x0c])\x19").finditer(data, footer):
+    for kind in (1, 2, 12, 58):
+        if kind != match[1][0]:
+            segment.path.write_bytes(data[: match.start(1)] + bytes([kind]) + data[match.end(1) :])
+            assert check_log(Path(sys.argv[1])), match.start()
+            found += 1
+print(found)
+"""
+
+
+def test_a_column_of_another_type_in_the_footer_is_noticed_and_ends_no_process(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3)])
+    said = subprocess.run([sys.executable, "-c", TYPES, str(run)], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert int(said.stdout) > 50
 
 
 def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path) -> None:
