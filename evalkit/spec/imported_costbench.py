@@ -18,7 +18,8 @@ from evalkit.env.costbench.catalogue import Catalogue, shipped, title
 from evalkit.env.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
 from evalkit.env.costbench.world import make_world
 from evalkit.errors import UsageError
-from evalkit.spec.interpret import Reader, Thing, Unreadable, class_methods
+from evalkit.spec.interpret import Reader, class_methods
+from evalkit.spec.interpreted import Thing, Unreadable
 
 Texts = dict[str, str]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from evalkit.errors import UsageError
 from evalkit.spec.imported_costbench import COMPOSITE, RUN, TYPES, Copy, Texts, function
-from evalkit.spec.interpret import Reader, Thing, Unreadable, class_methods
+from evalkit.spec.interpret import Reader, class_methods
+from evalkit.spec.interpreted import Thing, Unreadable
 
 DIGITS = "98765"
 TASK, KIND = "qqtaskqq", "Qqtypeqq"

@@ -5,56 +5,25 @@ no import, no file, no attribute that was not given. What is not understood, or 
 """
 
 import ast
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from evalkit.spec.interpreted import (
+    BUILTINS,
+    OPERATORS,
+    Thing,
+    Unreadable,
+    checked,
+    joined,
+    method_of,
+    text_of,
+)
 
 MOST_STEPS = 2_000_000
 """Nodes that one reading may take."""
 
 MOST_DEPTH = 60
-MOST_TEXT = 1 << 20
-_TOO_LONG = "its texts grow too long"
-
-_METHODS: Mapping[type, frozenset[str]] = {
-    str: frozenset(
-        {"capitalize", "count", "endswith", "find", "isdigit", "join", "lower", "lstrip"}
-        | {"rfind", "rstrip", "split", "startswith", "strip", "title", "upper"}
-    ),
-    list: frozenset({"append", "copy", "extend", "index", "pop"}),
-    dict: frozenset({"copy", "get", "items", "keys", "update", "values"}),
-    set: frozenset({"add", "issubset"}),
-}
-
-_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
-}
-
-
-class Unreadable(Exception):
-    """The source does something that is not understood."""
-
-
-@dataclass(slots=True)
-class Thing:
-    """A value of a class of the program: attributes as given, methods as its class in the source defines them."""
-
-    attributes: dict[str, Any] = field(default_factory=dict)
-    methods: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -150,8 +119,8 @@ class Reader:
         if found is not None:
             self._scope.values[name] = self._eval(found, self._scope)
             return self._scope.values[name]
-        if name in _BUILTINS:
-            return _BUILTINS[name]
+        if name in BUILTINS:
+            return BUILTINS[name]
         raise Unreadable(f"nothing is known of {name}")
 
     def _count(self) -> None:
@@ -165,10 +134,7 @@ class Reader:
         if not callable(function):
             raise Unreadable("it calls what is no function")
         plain = [self._host(value) for value in values]
-        found = function(*plain, **{key: self._host(value) for key, value in named.items()})
-        if isinstance(found, str | list) and len(found) > MOST_TEXT:
-            raise Unreadable(_TOO_LONG)
-        return found
+        return checked(function(*plain, **{key: self._host(value) for key, value in named.items()}))
 
     def _host(self, value: Any) -> Any:
         """A value as a built-in function takes it: a function of the program becomes one that can be called."""
@@ -214,7 +180,7 @@ class Reader:
                 if value is not None:
                     self._bind(target, self._eval(value, scope), scope)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
-                found = self._join(op, self._lookup(name, scope), self._eval(value, scope))
+                found = joined(op, self._lookup(name, scope), self._eval(value, scope))
                 scope.values[name] = found
             case ast.If(test=test, body=body, orelse=orelse):
                 self._run(body if self._eval(test, scope) else orelse, scope)
@@ -265,9 +231,9 @@ class Reader:
             case ast.Name(id=name):
                 return self._lookup(name, scope)
             case ast.JoinedStr(values=values):
-                return "".join(self._piece(part, scope) for part in values)
+                return checked("".join([self._piece(part, scope) for part in values]))
             case ast.BinOp(left=left, op=op, right=right):
-                return self._join(op, self._eval(left, scope), self._eval(right, scope))
+                return joined(op, self._eval(left, scope), self._eval(right, scope))
             case ast.BoolOp(op=op, values=values):
                 found = None
                 for one in values:
@@ -323,24 +289,14 @@ class Reader:
         if isinstance(node, ast.FormattedValue):
             if node.format_spec is not None or node.conversion != -1:
                 raise Unreadable(f"line {node.lineno}: how a value is formatted is not understood")
-            return str(self._eval(node.value, scope))
-        return str(self._eval(node, scope))
-
-    def _join(self, op: ast.operator, left: Any, right: Any) -> Any:
-        if type(op) not in _OPERATORS:
-            raise Unreadable("it reckons in a way that is not understood")
-        if isinstance(op, ast.Mult) and not (isinstance(left, int) and isinstance(right, int)):
-            raise Unreadable("it repeats a text")
-        found = _OPERATORS[type(op)](left, right)
-        if isinstance(found, str | list) and len(found) > MOST_TEXT:
-            raise Unreadable(_TOO_LONG)
-        return found
+            return text_of(self._eval(node.value, scope))
+        return text_of(self._eval(node, scope))
 
     def _compared(self, node: ast.Compare, scope: _Scope) -> bool:
         left = self._eval(node.left, scope)
         for op, other in zip(node.ops, node.comparators, strict=True):
             right = self._eval(other, scope)
-            if not _OPERATORS[type(op)](left, right):
+            if not OPERATORS[type(op)](left, right):
                 return False
             left = right
         return True
@@ -351,56 +307,11 @@ class Reader:
                 return value.attributes[name]
             if name in value.methods:
                 return _Function(value.methods[name], self._scope, value)
-        elif isinstance(value, str) and name == "replace":
-            return lambda old, new: _replaced(value, old, new)
-        elif name in _METHODS.get(type(value), ()):
-            return getattr(value, name)
+        elif (method := method_of(value, name)) is not None:
+            return method
         raise Unreadable(f"nothing is known of .{name}")
 
     def _called(self, node: ast.Call, scope: _Scope) -> Any:
         values = [self._eval(one, scope) for one in node.args]
         named = {one.arg: self._eval(one.value, scope) for one in node.keywords if one.arg is not None}
         return self._call(self._eval(node.func, scope), values, named)
-
-
-def _replaced(text: str, old: str, new: str) -> str:
-    if len(text) + text.count(old) * len(new) > MOST_TEXT:
-        raise Unreadable(_TOO_LONG)
-    return text.replace(old, new)
-
-
-def _range(*ends: int) -> range:
-    found = range(*ends)
-    if len(found) > MOST_TEXT:
-        raise Unreadable(_TOO_LONG)
-    return found
-
-
-def _has(value: Any, name: str) -> bool:
-    return isinstance(value, Thing) and (name in value.attributes or name in value.methods)
-
-
-def _get(value: Any, name: str, default: Any = None) -> Any:
-    return value.attributes.get(name, default) if isinstance(value, Thing) else default
-
-
-_BUILTINS: Mapping[str, Any] = {
-    "chr": chr,
-    "dict": dict,
-    "enumerate": lambda values, start=0: list(enumerate(values, start)),
-    "getattr": _get,
-    "hasattr": _has,
-    "int": int,
-    "isinstance": lambda value, kind: isinstance(value, kind) if isinstance(kind, type) else False,
-    "len": len,
-    "list": list,
-    "max": max,
-    "min": min,
-    "ord": ord,
-    "print": lambda *_, **__: None,
-    "range": _range,
-    "set": set,
-    "sorted": sorted,
-    "str": str,
-    "tuple": tuple,
-}

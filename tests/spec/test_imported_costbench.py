@@ -17,6 +17,7 @@ from evalkit.env.environment import Kit
 from evalkit.errors import UsageError
 from evalkit.spec import interpret
 from evalkit.spec.imported import write_pack
+from evalkit.spec.interpreted import Unreadable
 from evalkit.spec.packs import read_pack
 from evalkit.wire.table import DIALECTS
 from tests.acting import Episode, make_instance
@@ -256,6 +257,11 @@ def test_a_missing_file_is_named_and_results_that_are_not_understood_stay_ours(c
         write_pack(copy)
 
 
+def doubled(step: str, first: str, last: str = "y") -> str:
+    """A source that does a step again and again."""
+    return f"def f():\n    y = {first}\n    for i in range(25):\n        {step}\n    return {last}\nx = f()"
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -275,8 +281,13 @@ def test_a_missing_file_is_named_and_results_that_are_not_understood_stay_ours(c
         ("def f():\n    import os\n    return os\nx = f()", "nothing is known of os"),
         ("x = f'{1:>1000000000}'", "formatted"),
         ("x = {}[1]", "takes a value for another"),
+        (doubled("y = y * y", "9"), "numbers grow too large"),
+        (doubled("y = f'{y}{y}'", "'a'"), "grow too long"),
+        (doubled("y = ' '.join([y, y])", "'a'"), "grow too long"),
+        (doubled("y.extend(y)", "[1]"), "grow too long"),
+        (doubled("y = [y, y]", "['a']", "str(y)"), "grow too long"),
     ],
 )
 def test_a_source_can_do_no_harm(source: str, words: str) -> None:
-    with pytest.raises(interpret.Unreadable, match=words.replace("(", r"\(")):
+    with pytest.raises(Unreadable, match=words.replace("(", r"\(")):
         interpret.Reader(ast.parse(source)).value("x")
