@@ -25,7 +25,7 @@ from evalkit.report.verdicts import (
     Verdict,
     binding_notes,
     corrected,
-    family_size,
+    least_corrected,
     overall,
     verdict,
 )
@@ -181,7 +181,7 @@ def _tested(match: _Match, one: Change) -> Tested:
 
 
 def _verdict(rows: Sequence[Tested], row: Tested, p: float | None) -> Verdict | None:
-    return verdict(row, p, family_size(rows, row)) if row.measure == PRIMARY else None
+    return verdict(row, p, least_corrected(rows, row)) if row.measure == PRIMARY else None
 
 
 def _agents(match: _Match) -> str:

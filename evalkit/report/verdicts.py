@@ -81,41 +81,47 @@ def corrected(rows: Sequence[Tested]) -> list[float | None]:
     return adjusted
 
 
-def family_size(rows: Sequence[Tested], row: Tested) -> int:
-    """How many tests are corrected together with a row's."""
-    same = (one for one in rows if (one.measure == PRIMARY) == (row.measure == PRIMARY))
-    return sum(one.change.test.p is not None for one in same)
+def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
+    """The smallest corrected p-value that a row's pairs could have had beside the other tests, these being as they are.
+
+    None where the row has no test of one look.
+    """
+    if row.change.least_p is None:
+        return None
+    ps = [one.change.least_p if one is row else one.change.test.p for one in _family(rows, row)]
+    place = next(i for i, one in enumerate(_family(rows, row)) if one is row)
+    return holm(ps)[place]
 
 
-def verdict(row: Tested, p: float | None, tests: int) -> Verdict:
-    """What the test of a score says; `p`: corrected, among `tests`."""
+def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
+    """The rows whose tests are corrected together with this one's."""
+    return [one for one in rows if (one.measure == PRIMARY) == (row.measure == PRIMARY)]
+
+
+def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
+    """What the test of a score says. `p`: corrected; `least`: the smallest that it could have been."""
     if p is not None and p <= SURE:
         return "B better" if row.change.difference.mean > 0 else "A better"
     if row.partial:
         return "undecided"
     if p is None:
         return "no difference met" if row.change.test.why == "no difference" else "too few pairs"
-    return "too few pairs" if binds(row, tests) else "no difference shown"
-
-
-def binds(row: Tested, tests: int) -> bool:
-    """Whether even the clearest result of so many pairs, corrected, would not be sure."""
-    return row.change.least_p is not None and row.change.least_p * tests > SURE
+    return "no difference shown" if least is None or least <= SURE else "too few pairs"
 
 
 def binding_notes(rows: Sequence[Tested]) -> list[str]:
     """Where a p-value cannot become small enough, and how small it can."""
     found: dict[str, None] = {}
     for row in rows:
-        if row.measure == PRIMARY and row.change.least_p is not None and binds(row, family_size(rows, row)):
-            tests = family_size(rows, row)
-            corrected_too = f", corrected for {tests:,} tests below {min(1.0, row.change.least_p * tests):.3g}" * (
-                tests > 1
-            )
-            found[
-                f"{row.suite}, {row.agents}: p cannot go below {row.change.least_p:.3g}{corrected_too}: "
-                f"{len(row.pairs.names):,} pairs are too few to be sure of any difference"
-            ] = None
+        least, alone = least_corrected(rows, row), row.change.least_p
+        if row.measure != PRIMARY or least is None or alone is None or least <= SURE:
+            continue
+        tests = sum(one.change.test.p is not None for one in _family(rows, row))
+        corrected_too = f", nor below {least:.3g} after correction for {tests:,} tests" * (least > alone)
+        found[
+            f"{row.suite}, {row.agents}: p cannot go below {alone:.3g}{corrected_too}: "
+            f"{len(row.pairs.names):,} pairs are too few to be sure of any difference"
+        ] = None
     return list(found)
 
 

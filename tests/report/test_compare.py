@@ -206,3 +206,34 @@ def test_one_side_with_more_replicates_says_so(one_run: Side) -> None:
     found = compare(one_run, side("tuesday", manifest, played(manifest, "a", [0, 1], replicates=3)), [("a", "a")])
     assert row(found, "compare_details", "Solved")["test"] == "drawn labels"
     assert any("one side has more replicates" in note for note in found.tables[0].notes)
+
+
+def test_what_a_p_value_cannot_go_below_is_what_its_row_could_have_had() -> None:
+    # Eight pairs in three suites, all for B, and four and six in two more: Holm asks less of those that are left.
+    suites = [a_suite(name, SECRETS[:n]) for name, n in (("s", 8), ("t", 8), ("u", 8), ("v", 4), ("w", 6))]
+    manifest = a_manifest([an_agent("a"), an_agent("b")], suites)
+    log = [
+        line
+        for suite in manifest.suites.values()
+        for agent, won in (("a", False), ("b", True))
+        for one in suite.instances
+        for line in rows(manifest, agent, suite.name, one.id, 0, (search if won else fumble)(one.line["value"]))
+    ]
+    whole = side("x", manifest, log)
+    found = compare(narrowed(whole, "a"), narrowed(whole, "b"), [("a", "b")])
+    scores = {one["suite"]: one for one in found.tables[0].rows if one["measure"] == "Score"}
+    assert {name: one["p_holm"] for name, one in scores.items()} == {
+        **dict.fromkeys("stu", 5 * 2 / 256),
+        "w": 2 * 2 / 64,
+        "v": 0.125,
+    }
+    assert {name: one["verdict"] for name, one in scores.items()} == {
+        **dict.fromkeys("stu", "B better"),
+        **dict.fromkeys("vw", "too few pairs"),
+    }
+    said = [note for note in found.tables[0].notes if "cannot go below" in note]
+    assert said == [
+        "v, a → b: p cannot go below 0.125: 4 pairs are too few to be sure of any difference",
+        "w, a → b: p cannot go below 0.0312, nor below 0.0625 after correction for 5 tests: 6 pairs are too few to be "
+        "sure of any difference",
+    ]
