@@ -109,6 +109,7 @@ def _heading(lead: Sequence[Column], row: Mapping[str, Any]) -> str:
     return " ".join(said) or MISSING
 
 
+_WORDS = re.compile(r"(?<=\s)(?=\S)")
 _JOINTS = re.compile(r"(?<=\s)(?=\S)|(?<=[^\W_][/_=?&|-])(?=[^\W_])")
 
 
@@ -118,11 +119,11 @@ def pieces(text: str) -> list[str]:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` letters, broken inside a piece only where that alone is longer."""
+    """The text in lines of at most `width` letters: words, and their pieces, are broken only where they are longer."""
     found: list[str] = []
     for line in text.split("\n"):
         lines = [""]
-        for piece in pieces(line):
+        for piece in _whole_where_they_fit(line, width):
             if len(lines[-1]) + len(piece.rstrip()) > width:
                 lines.append("")
             rest = piece
@@ -133,3 +134,9 @@ def broken(text: str, width: int) -> list[str]:
             lines[-1] += rest
         found += [one.rstrip() for one in lines if one.strip()] or [""]
     return found
+
+
+def _whole_where_they_fit(line: str, width: int) -> Iterator[str]:
+    """The words of a line, those that are longer than `width` in pieces."""
+    for word in _WORDS.split(line):
+        yield from [word] if len(word.rstrip()) <= width else pieces(word)

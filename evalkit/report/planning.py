@@ -105,6 +105,9 @@ def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
     )
 
 
+_PATH_INTERVALS = ("ned_interval", "exact_interval")
+
+
 def _path_figures(cell: Cell, keep: Keep) -> dict[str, Any]:
     (ned, ned_kind), (exact, exact_kind) = (interval(cell, name, keep) for name in ("ned", "exact"))
     return {
@@ -142,7 +145,7 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             "not meet all of them; where the goal was not reached, the distance is the worst and no path is the same",
             f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
             "runs with repeated or extra calls",
-            *kind_notes(rows, cells, ("ned_interval", "exact_interval")),
+            *kind_notes(rows, cells, _PATH_INTERVALS),
             f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
             f"{title['invalid']}: of the calls in all runs; means are over instances; what over is counted below",
             *digest_notes(cells),
@@ -214,6 +217,16 @@ def _counts_row(cell: Cell) -> dict[str, Any]:
 def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
     """The paper's exclusions: runs that did not reach the goal do not count."""
     title = _titles(named)
+    rows = [
+        {
+            **place(cell),
+            **_path_figures(cell, reached),
+            "intent": mean(cell, "intent", reached, 100),
+            "reached": size(cell, reached),
+            "episodes": len(cell.prefix),
+        }
+        for cell in cells
+    ]
     return Table(
         name="planning_goal_only" if named else "planning_goal_only_own",
         title="Planning where the goal was reached" if named else "Planning where the goal was reached, own suites",
@@ -225,19 +238,11 @@ def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
             Column(key="reached", title="Runs", kind="count"),
             Column(key="episodes", title="of", kind="count", unit="episodes"),
         ),
-        rows=tuple(
-            {
-                **place(cell),
-                **_path_figures(cell, reached),
-                "intent": mean(cell, "intent", reached, 100),
-                "reached": size(cell, reached),
-                "episodes": len(cell.prefix),
-            }
-            for cell in cells
-        ),
+        rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             "the paper's exclusions (B.3.2): runs that did not reach the goal are left out, also of the answers",
+            *kind_notes(rows, cells, _PATH_INTERVALS),
             *digest_notes(cells),
         ),
         query=goal_query(cells),
@@ -316,6 +321,7 @@ def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
             "own: the runs that met all blocks, by the reference's rule, which lets slow agents keep more of them",
             "any agent: all runs of the instances in which the perfect agent meets all blocks: the same for all agents",
             "shared: runs of the own set that every agent's own set holds, by instance and replicate (the paper's)",
+            *kind_notes(rows, cells, _PATH_INTERVALS),
             *digest_notes(cells),
         ),
         query=blocks_query(cells),

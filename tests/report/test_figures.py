@@ -286,6 +286,25 @@ def test_absurd_prices_leave_the_others_readable(made: dict[str, Figure]) -> Non
     assert png(replace(made["figure_prices"], spec=spec))
     filters = [one["filter"] for layer in layers_of(spec) for one in layer.get("transform", []) if "filter" in one]
     assert filters == [f"datum.low < {low}", f"datum.high > {high}"]  # a triangle where a band goes on
+    whole = curves._figure(["a"], curves.CURVES[3], [], [{**row, "episodes": 1} for row in found], 10)
+    assert subtitle(whole)[-1] == "Triangle: it goes on below 0 or above 4"
+
+
+def test_a_figure_says_in_itself_what_its_marks_are(made: dict[str, Figure], the_report: Report) -> None:
+    """Who sees the picture alone reads no notes."""
+    cost = next(one for one in figures(the_report) if one.name == "figure_cost")
+    assert subtitle(cost)[1] == "Mean score with its 95 % interval"
+    drawn = {one.name: made[one.name] for one in curves.CURVES if one.name in made}
+    assert drawn
+    for name, figure in drawn.items():
+        low, high = next(one.most for one in curves.CURVES if one.name == name)
+        outside = any(not low <= row[key] <= high for row in figure.table.rows for key in ("value", "low", "high"))
+        assert any(line.startswith("Triangle: ") for line in subtitle(figure)) == outside
+
+
+def subtitle(figure: Figure) -> list[str]:
+    found: list[str] = figure.spec["title"]["subtitle"]
+    return found
 
 
 def layers_of(spec: Any) -> Iterator[dict[str, Any]]:

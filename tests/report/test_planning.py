@@ -201,6 +201,16 @@ def test_three_populations_under_blocks() -> None:
     assert "planning_blocks_own" in tables([blocked_cell("a", [1], sha256="")])
 
 
+def test_every_table_with_intervals_says_how_they_came_about(static: Cell) -> None:
+    found = tables([static, blocked_cell("a", [1, 1, 1, 1]), blocked_cell("b", [1, 1, 1, 0])])
+    for table in found.values():
+        kinds = {row[column.key] for column in table.columns if column.key.endswith("kind") for row in table.rows}
+        assert kinds - {None, "none"} or not table.name.startswith("planning_blocks")
+        for kind in kinds - {None, "none"}:
+            assert any(f" {kind}: " in note for note in table.notes), (table.name, kind)
+    assert {"planning", "planning_goal_only", "planning_blocks"} <= found.keys()
+
+
 def test_optimal_runs_on_another_path_are_listed() -> None:
     other = {**GOOD, "exact": 0, "edit_distance": 2, "ned": 0.5}
     lost = {**LOST, "exact_any": 0}

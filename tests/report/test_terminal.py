@@ -172,5 +172,10 @@ def test_a_text_is_broken_within_the_width_and_whole(text: str, width: int) -> N
         assert line[-1:] in "/_=?&|-" or len(line) == width or text.replace(line, "", 1).lstrip() != after
 
 
+def test_a_word_that_fits_a_line_is_not_broken() -> None:
+    assert broken("accommodation-0026, location-0030", 30) == ["accommodation-0026,", "location-0030"]
+    assert broken("a costbench/basic?block=cost_change", 12) == ["a costbench/", "basic?block=", "cost_change"]
+
+
 def test_a_table_without_rows_is_printed() -> None:
     assert any("Agent" in line for line in shown_at(60, replace(NARROW, rows=())))

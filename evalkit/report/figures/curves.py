@@ -167,9 +167,10 @@ def _figure(
     if cut:
         notes += (f"of the first {each:,} episodes of each agent and suite",)
     low, high = curve.most
-    if any(not low <= row[key] <= high for row in drawn for key in ("value", "low", "high")):
-        notes += (f"a triangle: the band goes on below {low:g} or above {high:g}; all is in the table",)
     words = [curve.axis, "Line: median over episodes; band: the middle half of them; dashed: the optimum"]
+    if any(not low <= row[key] <= high for row in drawn for key in _DRAWN):
+        words.append(f"Triangle: it goes on below {low:g} or above {high:g}")
+        notes += ("what a triangle stands for is in the table",)
     spec = spec_of(_chart(agents, curve, clean(drawn)), curve.title, words)
     return Figure(name=curve.name, title=curve.title, spec=spec, table=table, query=table.query, notes=notes)
 

@@ -75,7 +75,7 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
         for row in rows
     ]
     kept, notes = at_most(marks, MOST_DOTS, "suite", MOST_PANELS)
-    words = ["Mean cost of an episode, logarithmic; score with 95 %", *hollow(kept)]
+    words = ["Mean cost of an episode, logarithmic", "Mean score with its 95 % interval", *hollow(kept)]
     spec = spec_of(_cost_chart(agents, clean(kept)), title, words)
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
 
