@@ -112,6 +112,8 @@ class _Group:
     def __init__(self, segment: Segment, strict: pq.ParquetFile, lax: pq.ParquetFile, number: int) -> None:
         self._segment, self._lax, self._number = segment, lax, number
         self.rows: int = strict.metadata.row_group(number).num_rows
+        if not 0 <= self.rows <= segment.path.stat().st_size:  # a row has a digest, so it takes more than a byte
+            raise CorruptLogError(f"{segment.name} is damaged (a group of {self.rows} rows). {REMEDY}")
         self.bad: list[str] = []
         """Columns that fail their checksum."""
         self._columns: dict[str, pa.ChunkedArray] = {}

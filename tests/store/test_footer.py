@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, EvalkitError, RunError
@@ -71,6 +72,41 @@ def test_a_column_of_another_type_in_the_footer_is_noticed_and_ends_no_process(t
     said = subprocess.run([sys.executable, "-c", TYPES, str(run)], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")
     assert int(said.stdout) > 50
+
+
+def test_a_group_of_fewer_rows_than_none_is_noticed(tmp_path: Path) -> None:
+    run = write_tails(tmp_path / "run", rounds(["a"], 2))
+    segment = lay_out(run, "steps").segments[0]
+    data = segment.path.read_bytes()
+    true, found = pq.read_metadata(segment.path).row_group(0).num_rows, []
+    for place in footer_of(data)[:-8]:
+        segment.path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        try:
+            rows = pq.read_metadata(segment.path).row_group(0).num_rows
+        except (pa.ArrowException, OSError):
+            continue
+        if rows != true:
+            assert [flaw.segment for flaw in check_log(run)][:1] == [segment.name]
+            found.append(rows)
+    assert min(found) < 0
+
+
+def test_more_rows_than_bytes_are_refused_before_anything_is_made_of_them(tmp_path: Path) -> None:
+    segment = segment_of(tmp_path, steps_table(rounds(["a"], 1)[0]), compacted=False)
+    data = segment.path.read_bytes()
+    huge = bytes([0xFE] + [0xFF] * 6 + [0x0F])
+    for place in footer_of(data)[:-8]:
+        longer = data[:place] + huge + data[place + 1 : -8]
+        size = int.from_bytes(data[-8:-4], "little") + len(huge) - 1
+        segment.path.write_bytes(longer + size.to_bytes(4, "little") + data[-4:])
+        try:
+            rows = pq.read_metadata(segment.path).row_group(0).num_rows
+        except (pa.ArrowException, OSError, IndexError):
+            continue
+        if rows > 2**40:
+            assert check_log(tmp_path)
+            return
+    raise AssertionError("no such place")
 
 
 def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path) -> None:
