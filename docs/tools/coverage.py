@@ -2,11 +2,11 @@
 docs/statistics.md below their marks.
 
     python -m docs.tools.coverage                 all tables, as many studies as each says (minutes)
-    python -m docs.tools.coverage bounded kill    these tables alone
+    python -m docs.tools.coverage bounded killed  these tables alone
     python -m docs.tools.coverage --jobs 4        in four processes: the figures are the same
 
 Each cell draws from a generator of its own, keyed by its names, so neither order nor number of processes matters. What
-is tried is evalkit's own functions; `simulations.py` says what is drawn.
+is tried is evalkit's own functions; `simulations.py` says what is drawn, `simulated.py` which tables.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from docs.tools.simulations import TABLES, Figures, Simulated
+from docs.tools.simulated import TABLES
+from docs.tools.simulations import Figures, Simulated
 
 PAGE = Path(__file__).resolve().parent.parent / "statistics.md"
 

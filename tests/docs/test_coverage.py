@@ -3,7 +3,7 @@
 import pytest
 
 from docs.tools import coverage
-from docs.tools.simulations import TABLES
+from docs.tools.simulated import TABLES
 
 QUICK = {"widths": 4, "looking": 30, "alike": 40}
 """Studies a cell where one takes long; 60 elsewhere."""
