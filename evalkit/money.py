@@ -60,6 +60,12 @@ class Price:
             + usage.output * self.output
         )
 
+    @property
+    def caching_may_cost(self) -> bool:
+        """Whether a cached token may cost more than one that is not."""
+        dearest = max(self.cached_read, self.cached_write)
+        return dearest > self.input or max(self.over_cached_read, self.over_cached_write) > self.over_input
+
     def most(self, usage: Usage, *, input_tokens: int, output_tokens: int) -> PicoUsd:
         """An upper bound of one reply some of whose figures are unknown, each by itself: input and output stand at
         these bounds, cached tokens at the dearest rate that they may have."""

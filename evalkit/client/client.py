@@ -228,13 +228,16 @@ class ModelAsker:
         """A reply some of whose figures its provider did not state: (the reply, with estimates in their place where the
         provider's file asks for them; what to charge; the last word of its attempts)."""
         voice, usage, bound = self._voice, reply.usage, self._max_tokens
+        counted = "input" not in usage.unknown and "output" not in usage.unknown
+        if counted and not voice.price.caching_may_cost:
+            return reply, voice.price.of(usage), OK  # what is missing has no price of its own
         if not voice.quirks.unseen_tokens and (voice.dialect.verbatim_calls or not reply.calls):
             shown = most_output_tokens(reply)
             bound = bound if shown is None else min(bound, shown)
         most_input = len(asking.body) + voice.dialect.overhead_tokens
         cost = voice.price.most(usage, input_tokens=most_input, output_tokens=bound)
-        if not {"input", "output"} & set(usage.unknown) and cost == voice.price.of(usage):
-            return reply, cost, OK  # what is missing has no price of its own
+        if counted and cost == voice.price.of(usage):
+            return reply, cost, OK
         guess: PicoUsd | None = None
         if voice.estimates:
             read = input_tokens(len(asking.body)) if "input" in usage.unknown else usage.input
