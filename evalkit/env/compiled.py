@@ -53,8 +53,12 @@ def load_for(work: Iterable[tuple["Environment[Any, Any]", Mapping[str, Any], fl
     work: (environment, line of an instance, periods like it). Takes about `START_S`, so it is called before the first
     request, or where nobody waits.
     """
-    saved = sum(periods * env.compiled_saves_s(line) for env, line, periods in work)
-    return bool(LOADED) or (saved > MARGIN * START_S and load())
+    return bool(LOADED) or (pays(work) and load())
+
+
+def pays(work: Iterable[tuple["Environment[Any, Any]", Mapping[str, Any], float]]) -> bool:
+    """Whether the kernels would save more than loading them costs."""
+    return sum(periods * env.compiled_saves_s(line) for env, line, periods in work) > MARGIN * START_S
 
 
 def load() -> bool:

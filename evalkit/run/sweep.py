@@ -17,7 +17,7 @@ from typing import Any
 
 from evalkit.client.budget import Budget
 from evalkit.client.purse import Ceiling
-from evalkit.env.compiled import LOADED, load_for
+from evalkit.env.compiled import LOADED, load_for, pays
 from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import LaneClosed, RunError
@@ -87,6 +87,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         _log_start(session)
         if load_for(_work(session)):
             store.event("compiled", kernels=sorted(LOADED))
+        elif pays(_work(session)):
+            store.event("not_compiled", detail="Compiled kernels would pay; `evalkit warmup` compiles them, once.")
         try:
             await _play(session, show)
         except asyncio.CancelledError:

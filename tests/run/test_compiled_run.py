@@ -58,3 +58,12 @@ def test_a_long_run_loads_the_kernels_before_it_asks_and_logs_the_same(
     compiled.LOADED.clear()
     go(resolved(tmp_path), big)
     assert asked == ["load", "load"]
+
+
+def test_a_long_run_whose_kernels_are_not_in_the_cache_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "nothing"))
+    monkeypatch.setattr(compiled, "MARGIN", 0.0)
+    run = tmp_path / "run"
+    go(resolved(tmp_path), run)
+    assert kinds(run)[:2] == ["started", "not_compiled"]
+    assert not compiled.LOADED
