@@ -42,7 +42,7 @@ def settle_crashes(
     for account in ledger.values():
         if account.closed:
             continue
-        left = account.unspent if account.had_budget else None
+        left = account.unspent if _is_bounded(account) else None
         if left is not None and (account.partial or not all_known):
             parts = {("", ""): left}
         else:
@@ -55,11 +55,16 @@ def settle_crashes(
         yield closing_row(account.session)
 
 
+def _is_bounded(account: Account) -> bool:
+    """Whether its leases bound what a session spent."""
+    return account.had_budget and not account.leases_lost
+
+
 def _parts(account: Account, known: Sequence[WorstCase]) -> dict[tuple[str, str], int]:
     """A crash's charge by lane and agent; by nobody where it is less than all that may have been in flight, since then
     nobody knows whose requests were."""
     charge = crash_charge(
-        leased=account.leased if account.had_budget else None,
+        leased=account.leased if _is_bounded(account) else None,
         settled=account.settled,
         charged=account.charged,
         worst_cases=(one.amount for one in known),

@@ -257,7 +257,8 @@ def _worst_cases(session: Session, desk: Desk) -> Iterator[WorstCase]:
     call was asked to play: money is the run's.
     """
     crashed = [one for one in session.accounts.values() if not one.closed]
-    width, apart = max((one.width for one in crashed), default=0), any(one.apart for one in crashed)
+    usual = session.resolved.sweep.width * len(desk.lanes)  # of one whose ledger is lost
+    width, apart = max((one.width or usual for one in crashed), default=0), any(one.apart for one in crashed)
     unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
     manifest, everything = session.manifest, Choice()
     for agents in lanes(manifest, everything).values():

@@ -16,6 +16,8 @@ from evalkit.store.record import LedgerRecord
 BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
 """Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
 APART, PARTLY = "; bounds single agents", "; plays a part"
+LEASES_LOST = "its leases may be lost"
+"""Reason of an `open` row that a repair writes: leases of the session do not bound what it left in flight."""
 CRASHED = "crashed"
 """Reason of a `close` that a later session wrote."""
 MERGED = "merge:"
@@ -43,6 +45,8 @@ class Account:
     """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
     apart: bool = False
     """Whether agents had budgets of their own, so that some may have been passed over in the order."""
+    leases_lost: bool = False
+    """Whether leases of it may be lost with their file: they bound nothing then."""
     closed: bool = False
     crashed_close: bool = False
     """Whether a later session closed it."""
@@ -73,7 +77,9 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
     found: dict[str, Account] = {}
     for row in ledger:
         account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
-        if row.kind == "open":
+        if row.kind == "open" and row.reason == LEASES_LOST:
+            account.leases_lost, account.width = True, max(account.width, row.attempt)
+        elif row.kind == "open":
             account.width = row.attempt
             account.had_budget |= row.reason.startswith(BUDGETED)
             account.partial = row.reason.endswith(PARTLY)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.money import PicoUsd
-from evalkit.store.accounts import UNACCOUNTED, Account, accounts, spent, unaccounted
+from evalkit.store.accounts import LEASES_LOST, UNACCOUNTED, Account, accounts, spent, unaccounted
 from evalkit.store.events import read_events
 from evalkit.store.record import LedgerRecord
 
@@ -62,7 +62,20 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
         session = f"repair:{time.time_ns()}"
         found.append(_charge(session, short, now))
         found.append(LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="repaired", at=now))
+    if not remains.ledger_whole:
+        found += _unbounded(books, settled, now)
     return found, tuple(uncounted)
+
+
+def _unbounded(books: Mapping[str, Account], settled: Mapping[str, int], at: float) -> Iterator[LedgerRecord]:
+    """For each session that has not ended, as far as the ledger still says: that its leases may be lost. What it left
+    in flight is then charged at the worst case of each episode, as of a session without a budget."""
+    for session in dict.fromkeys((*books, *settled)):
+        account = books.get(session, Account(session=session))
+        if not account.closed and not account.leases_lost:
+            yield LedgerRecord(
+                kind="open", session=session, amount=PicoUsd(0), attempt=account.width, reason=LEASES_LOST, at=at
+            )
 
 
 def _charge(session: str, amount: int, at: float) -> LedgerRecord:

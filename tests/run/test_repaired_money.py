@@ -163,6 +163,33 @@ def test_a_crashed_sessions_lost_rows_are_covered_by_its_leases(tmp_path: Path, 
             shutil.rmtree(copy)
 
 
+@pytest.mark.parametrize("harm", [zero, Path.unlink], ids=["zeroed", "missing"])
+def test_lost_leases_of_a_crashed_session_are_made_up_for_by_worst_cases(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    sweep, run, bill = with_budget(resolved(tmp_path, served(periods=2)), BUDGET), tmp_path / "run", tmp_path / "bill"
+    with snapshot_at(tmp_path / "whole", run, 25):
+        go_served(sweep, tmp_path / "whole", {"latency": "5ms", "bill": str(bill)})
+    bill.write_bytes(b"".join(bill.read_bytes().splitlines(keepends=True)[:25]))
+    unharmed = tmp_path / "unharmed"
+    shutil.copytree(run, unharmed)
+    outcome, _ = go_served(sweep, unharmed, limit=1)
+    assert outcome.unconfirmed > 0
+    for file in sorted((run / "ledger").glob("*.parquet")):
+        copy = tmp_path / file.name
+        shutil.copytree(run, copy)
+        harm(copy / "ledger" / file.name)
+        lost = repair(copy, lambda plan: None).ledger_lost
+        assert repair(copy, lambda plan: None).flaws == ()
+        assert lost or harm is not zero
+        [account] = [one for one in read_books(copy).accounts.values() if not one.session.startswith("repair:")]
+        assert account.leases_lost == bool(lost)  # that the newest file is gone is not noticed
+        outcome, _ = go_served(sweep, copy, limit=1)
+        assert read_books(copy).spent == outcome.spent >= bill_of(bill)
+        assert outcome.unconfirmed > 0 or not lost
+        shutil.rmtree(copy)
+
+
 def test_a_reply_that_was_paid_for_and_never_reached_the_log_is_charged_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

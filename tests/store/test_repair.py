@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.store.accounts import LEASES_LOST
 from evalkit.store.check import check_log
 from evalkit.store.lock import hold_run
 from evalkit.store.reader import read_index, read_ledger, replay_rows, scan
@@ -144,7 +145,8 @@ def test_damaged_money_and_foreign_files_go_to_quarantine(tmp_path: Path) -> Non
     (run / "steps" / "notes.parquet").write_bytes(b"mine")
     done = mended(run)
     assert done.ledger_lost == ("ledger/000000000.parquet",)
-    assert [row.amount for row in read_ledger(run)] == [8]
+    kept, lost = read_ledger(run)
+    assert (kept.amount, lost.kind, lost.reason) == (8, "open", LEASES_LOST)
     assert (run / "quarantine" / "steps-notes.parquet").read_bytes() == b"mine"
     assert not (run / "steps" / "notes.parquet").exists()
 
