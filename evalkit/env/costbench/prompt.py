@@ -212,8 +212,7 @@ class _Sheet:
 def tools(instance: Instance, world: World, texts: Mapping[str, str], terms: Terms) -> tuple[Tool, ...]:
     """The tools that can be called, at their costs."""
     words = tuple(texts[key] for key in TOOL_TEXTS)
-    own = tuple(texts.get(f"{OF_TOOL}.{tool.name}", "") for tool in world.tools)
-    arguments = tuple(texts.get(f"{OF_ARGUMENT}.{name}", "") for name in world.types)
+    own, arguments = (tuple(map(texts.get, keys)) for keys in _own_keys(world))
     sheets = _sheets(world, instance.split, instance.composites, (words, own, arguments))
     return tuple(
         Tool(name=sheet.name, description=show_cost(cents).join(sheet.pieces), parameters=sheet.parameters)
@@ -223,12 +222,19 @@ def tools(instance: Instance, world: World, texts: Mapping[str, str], terms: Ter
 
 
 @lru_cache(maxsize=256)
-def _sheets(
-    world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-) -> tuple[_Sheet, ...]:
+def _own_keys(world: World) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Under which keys a pack may have texts of its own for each tool, and for each type."""
+    return tuple(f"{OF_TOOL}.{tool.name}" for tool in world.tools), tuple(f"{OF_ARGUMENT}.{one}" for one in world.types)
+
+
+_Own = tuple[str | None, ...]
+
+
+@lru_cache(maxsize=256)
+def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], _Own, _Own]) -> tuple[_Sheet, ...]:
     """All of a world's tools. `kinds`: whether descriptions say what is composite, and of what.
 
-    `words`: the pack's texts of tools; those of its own for each tool and for each type, empty where it has none.
+    `words`: the pack's texts of tools; those of its own for each tool and for each type, None where it has none.
     """
     texts = dict(zip(TOOL_TEXTS, words[0], strict=True))
     own = {tool.name: text for tool, text in zip(world.tools, words[1], strict=True) if text}
