@@ -124,7 +124,7 @@ MUTANTS = (
         new="    bound = sum(worst_cases) // 8\n",
     ),
     Mutant(
-        name="a request is bounded by a quarter of its body",
+        name="a request is bounded by an eighth of its body",
         file="client/client.py",
         old=("        input_tokens = body_bytes + voice.dialect.overhead_tokens\n        return"),
         new=("        input_tokens = body_bytes // 8\n        return"),
@@ -172,12 +172,6 @@ MUTANTS = (
         file="store/lock.py",
         old="        if locked is False or not _seize(file, path):\n",
         new="        if False:\n",
-    ),
-    Mutant(
-        name="the window lets one more in",
-        file="run/scheduler.py",
-        old="                for number in range(job.width):",
-        new="                for number in range(job.width + 1):",
     ),
     Mutant(
         name="limits are not waited for",

@@ -56,7 +56,7 @@ _AGENT = """[[agents]]
 name = "{name}"
 provider = "{provider}"
 model = "{model}"
-max_tokens = 400
+max_tokens = 150
 """
 
 _SUITE = """[[suites]]
