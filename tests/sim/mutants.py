@@ -174,16 +174,6 @@ MUTANTS = (
         new="        if False:\n",
     ),
     Mutant(
-        name="limits are not waited for",
-        file="client/lane.py",
-        old=(
-            "            if wait_s(self._buckets, need, now) > 0 "
-            "or not all(pool.quick(need, now) for pool in self._pools):\n"
-            "                return None\n"
-        ),
-        new="",
-    ),
-    Mutant(
         name="a resumed episode begins at its last step",
         file="run/resume.py",
         old=("        _replay(episode, position, rows)\n        return"),

@@ -49,7 +49,7 @@ def test_what_is_missed_is_told_in_its_shortest_story() -> None:
         least, lived = shrunk(failing)
     assert least.active < failing.active
     assert len(least.lives) <= len(failing.lives)
-    assert "on the books" in lived.broken or "the bill is" in lived.broken
+    assert any(words in lived.broken for words in ("on the books", "the bill is", "the budget is"))
 
 
 def test_each_mutant_s_text_stands_in_its_file_once() -> None:
