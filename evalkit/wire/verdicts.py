@@ -153,17 +153,22 @@ def _error_words(body: bytes) -> ErrorWords:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
-        return ErrorWords(message=str(value)[:500])
+        return ErrorWords(message=_words(value))
     error = value.get("error")
     inner = error if isinstance(error, dict) else value
     message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else "")
     reasons, wait_s = _details(inner.get("details"))
-    codes = [str(inner[name]) for name in ("code", "type", "status") if inner.get(name)] + reasons
+    codes = [_words(inner[name]) for name in ("code", "type", "status") if inner.get(name)] + reasons
     return ErrorWords(
-        message=message if isinstance(message, str) else str(message)[:500],
+        message=message if isinstance(message, str) else _words(message),
         code=" ".join(codes).lower(),
         wait_s=wait_s,
     )
+
+
+def _words(value: Any) -> str:
+    """A value where words were expected: as JSON, since Python refuses to print what is nested deeply."""
+    return value if isinstance(value, str) else dumps_any(value).decode("utf-8", "replace")[:500]
 
 
 def _details(details: Any) -> tuple[list[str], float | None]:

@@ -241,3 +241,13 @@ def test_a_page_as_an_error_is_named_by_its_title() -> None:
     page = b"<html><head><title>502 Bad Gateway</title></head><body>" + b"x" * 10_000
     said = judge(HttpResponse(status=502, headers={}, body=page))
     assert (said.action, said.kind, said.message) == ("retry", "server_error", "an HTML page (502 Bad Gateway)")
+
+
+@pytest.mark.parametrize("depth", [1, 300, 1000, 1024, 5000])
+@pytest.mark.parametrize("body", ["%s", '{"error":%s}', '{"error":{"message":%s}}', '{"error":{"code":%s}}'])
+def test_an_error_nested_as_deeply_as_json_may_be_has_a_verdict(depth: int, body: str) -> None:
+    """Python refuses to print a list of a thousand levels, which strict JSON reads."""
+    said = (body % ("[" * depth + "]" * depth)).encode()
+    verdict = judge(HttpResponse(status=500, headers={}, body=said))
+    assert verdict.action == "retry"
+    assert len(verdict.message) < 1000
