@@ -27,6 +27,10 @@ class StorageError(EvalkitError):
     """The disk refused a write: full, read-only, no permission. What was durable before stays valid."""
 
 
+class FencedError(StorageError):
+    """Another process has ended this one's journal: nothing more of it enters the log."""
+
+
 class BudgetReached(EvalkitError):
     """The next request's worst case does not fit the budget any more."""
 

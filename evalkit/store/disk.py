@@ -1,12 +1,14 @@
-"""The one place that touches the disk for what must last: written aside, fsynced, renamed, directory fsynced.
+"""The one place that touches the disk for what must last: written aside, fsynced, named, directory fsynced.
 
 Each operation is a function of its own, looked up in this module when it is called, so that a test can record the order
 of operations or break one of them. Every failure becomes a StorageError that says what to do.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -37,6 +39,28 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
             _forget(aside)
             raise
         sync_directory(path.parent)
+
+
+def create_durably(path: Path, data: bytes | memoryview) -> None:
+    """Make a new file `path` that holds `data`, whole or not at all, and is there after a power loss once this returns.
+
+    Of several who try, one succeeds. Raises FileExistsError for the others, whose bytes leave no trace, StorageError.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}{ASIDE}")
+    taken = False
+    with storage_errors(path):
+        try:
+            with write(aside, data) as file:
+                sync_file(file)
+            try:
+                link(aside, path)
+            except FileExistsError:
+                taken = True
+        finally:
+            _forget(aside)
+        sync_directory(path.parent)  # also of a name that is taken: what the caller finds there lasts
+    if taken:
+        raise FileExistsError(path)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes]) -> None:
@@ -91,6 +115,43 @@ def sync_file(file: FileIO) -> None:
 def rename(source: Path, target: Path) -> None:
     """Give the file its name, in one step."""
     source.rename(target)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give the file a further name, or, on a file system that knows but one, its new name, in one step.
+
+    Raises FileExistsError where the name is taken: then nothing has changed.
+    """
+    try:
+        os.link(source, target)
+    except OSError as flaw:
+        if flaw.errno not in _NO_LINKS:
+            raise
+        _rename_exclusively(source, target)
+
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_NO_REPLACE, _EXCL = 1, 4
+"""Flags of Linux's `renameat2` and of macOS's `renamex_np`."""
+
+
+def _rename_exclusively(source: Path, target: Path) -> None:
+    """Rename, but replace nothing: what file systems without hard links have instead."""
+    library = ctypes.CDLL(None, use_errno=True)
+    before, after = os.fsencode(source), os.fsencode(target)
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(_HERE, before, _HERE, after, _NO_REPLACE)
+    elif hasattr(library, "renamex_np"):
+        failed = library.renamex_np(before, after, _EXCL)
+    else:
+        raise OSError(errno.ENOTSUP, f"the file system has no hard links, and {sys.platform} no exclusive renaming")
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))
+
+
+_HERE = -100
+"""Linux's word for the working directory."""
 
 
 def sync_directory(path: Path) -> None:

@@ -108,3 +108,33 @@ def test_half_a_line_left_by_a_crash_does_not_spoil_the_next(tmp_path: Path) -> 
     path.write_bytes(b'{"a":1}\n{"b"')
     disk.append_lines(path, b'{"c":3}\n')
     assert path.read_bytes() == b'{"a":1}\n{"b"\n{"c":3}\n'
+
+
+def test_of_two_that_create_a_file_one_succeeds(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    disk.create_durably(path, b"first")
+    with pytest.raises(FileExistsError):
+        disk.create_durably(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert [one.name for one in tmp_path.iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_links_renames_and_replaces_nothing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    test_of_two_that_create_a_file_one_succeeds(tmp_path)
+
+
+def test_a_disk_that_refuses_to_create_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageError, match="free some space"):
+        disk.create_durably(tmp_path / "one", b"data")
+    assert not list(tmp_path.iterdir())
