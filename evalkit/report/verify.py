@@ -91,7 +91,7 @@ def replay_findings(run: Path, manifest: Manifest, environments: Environments, *
 
     `gaps`: whether missing steps are told; where files are damaged or missing they are a consequence.
     """
-    from evalkit.store.segment import lay_out
+    from evalkit.store.layout import lay_out
 
     replayer = Replayer(manifest, environments)
     segments = lay_out(run, "steps").segments

@@ -11,7 +11,8 @@ import numpy as np
 
 from evalkit.store.effect import Effect, Flags, Ints, rows_in_effect
 from evalkit.store.examine import Examined, Flaw, examine, footer_problem
-from evalkit.store.segment import Segment, lay_out
+from evalkit.store.layout import lay_out
+from evalkit.store.segment import Segment
 
 __all__ = ["Flaw", "check_log"]
 

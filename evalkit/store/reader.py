@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.effect import Effect, Ints, rows_in_effect
+from evalkit.store.layout import lay_out
 from evalkit.store.record import ESTIMATED, UNMETERED, LedgerRecord
 from evalkit.store.schema import LEDGER, STEPS, ledger_records, ledger_table, steps_table
-from evalkit.store.segment import REMEDY, Kind, Segment, lay_out, read_segment
+from evalkit.store.segment import REMEDY, Kind, Segment, read_segment
 from evalkit.store.unmetered import UnmeteredRows
 
 _LOOKS = 6

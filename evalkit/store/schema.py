@@ -4,7 +4,8 @@ A new column is a new format number; renaming or retyping one is not done. Texts
 `facts` read as JSON in any tool; digests are 16 raw bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -13,8 +14,8 @@ import pyarrow as pa
 from evalkit.store.columns import column_of
 from evalkit.store.record import LedgerRecord, StepRecord
 
-FORMAT = 1
-"""Number of this layout of columns, segments and directories; in every segment's metadata."""
+FORMAT = 2
+"""Number of this layout of columns, files and directories; in every file's metadata. Format 1 is read as well."""
 
 
 def _field(name: str, kind: pa.DataType, unit: str, *, nullable: bool = False) -> pa.Field:
@@ -56,9 +57,21 @@ STEPS: pa.Schema = pa.schema(
         _field("response_id", _TEXT, "name"),
         _field("finish", _TEXT, "word"),
         _field("ending", _TEXT, "word; empty while the episode goes on"),
-        _field("worker", _TEXT, "host:pid"),
+        _field("worker", _TEXT, "name of the writer"),
+        # Reserved: one value each so far.
+        _field("kind", _TEXT, "word: step"),
+        _field("tenure", _COUNT, "number"),
+        _field("line", _INDEX, "index from 0"),
+        _field("key", _TEXT, "name"),
+        _field("n", _INDEX, "index from 0"),
+        _field("batch", _TEXT, "name"),
     ]
 )
+
+RESERVED: Mapping[str, Any] = {"kind": "step", "tenure": 0, "line": 0, "key": "", "n": 0, "batch": ""}
+"""Columns that every row has and that say the same in all so far: what kind of row it is, under which assignment of its
+episode to a worker it was written, and, of rows that are no steps, the rest of their address and the batch that they
+were asked in. Files of format 1 lack them."""
 
 LEDGER: pa.Schema = pa.schema(
     [
@@ -75,16 +88,47 @@ LEDGER: pa.Schema = pa.schema(
     ]
 )
 
+ENDS: pa.Schema = pa.schema(
+    [
+        *(STEPS.field(name) for name in ("episode", "environment", "suite", "instance", "agent", "replicate", "take")),
+        _field("steps", _INDEX, "count of the steps in effect"),
+        STEPS.field("ending"),
+        _field("requests", _COUNT, "count of all rows"),
+        *(STEPS.field(name) for name in STEPS.names if name == "cost" or name.startswith("tokens_")),
+        _field("facts", _TEXT, "JSON: the facts of the steps in effect, in order", nullable=True),
+    ]
+)
+"""One row an episode that has ended, and one an episode that goes on at the time of a compaction. Sums are over all
+rows of the episode, superseded ones included."""
+
 FEW_VALUES = (
     *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),
     *("attempts", "served_model", "fingerprint", "finish", "ending", "worker"),
+    *RESERVED,
 )
 """Columns of STEPS that repeat few values: compacted files hold them by dictionary."""
 
 
 def steps_table(records: Sequence[StepRecord]) -> pa.Table:
     """The rows as a table of schema STEPS. Refuses nothing: see `columns.py`."""
-    return _table(records, STEPS, _step_values)
+    columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
+    arrays = [column_of(column, STEPS.field(name).type) for name, column in zip(_WRITTEN, columns, strict=True)]
+    return pa.Table.from_arrays([*arrays, *(_alike(name, len(records)) for name in RESERVED)], schema=STEPS)
+
+
+def _alike(name: str, rows: int) -> pa.Array:
+    """A reserved column of so many rows."""
+    if rows > _ALIKE_ROWS:
+        return column_of([RESERVED[name]] * rows, STEPS.field(name).type)
+    return _alike_rows(name).slice(0, rows)
+
+
+@cache
+def _alike_rows(name: str) -> pa.Array:
+    return column_of([RESERVED[name]] * _ALIKE_ROWS, STEPS.field(name).type)
+
+
+_ALIKE_ROWS = 1024
 
 
 def ledger_table(records: Sequence[LedgerRecord]) -> pa.Table:
@@ -98,11 +142,21 @@ def ledger_records(table: pa.Table) -> list[LedgerRecord]:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same columns under the schema with its units; segments in `tail/` are stored without them."""
+    """The same columns under the schema with its units, which commits are stored without."""
     return pa.Table.from_arrays([table.column(name) for name in schema.names], schema=schema)
 
 
-_step_values: Callable[[StepRecord], tuple[Any, ...]] = attrgetter(*STEPS.names)
+def with_reserved(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """A table with those of the named columns that are reserved and that it lacks, as files of format 1 do."""
+    for name in names:
+        if name in RESERVED and name not in table.schema.names:
+            table = table.append_column(STEPS.field(name), _alike(name, table.num_rows))
+    return table
+
+
+_WRITTEN = [name for name in STEPS.names if name not in RESERVED]
+"""Columns that records fill."""
+_step_values: Callable[[StepRecord], tuple[Any, ...]] = attrgetter(*_WRITTEN)
 _ledger_values: Callable[[LedgerRecord], tuple[Any, ...]] = attrgetter(*LEDGER.names)
 
 

@@ -1,19 +1,25 @@
-"""A segment: one immutable Parquet file of rows, whose name and metadata say which part of the log it is.
+"""A file of the log: one immutable Parquet file, whose name and metadata say which part of the log it is.
 
-Every commit is a segment with the next number. A compacted file covers a range of numbers. Name and metadata must agree
-and the numbers must be contiguous from 0, so a missing, swapped or renamed file is noticed and can be named.
+    log/WRITER/000000012.parquet                      what the writer's commit 12 made durable: steps, money, totals
+    steps/WRITER-000000000-000000011.parquet          steps of its commits 0 to 11
+    ledger/WRITER-000000000-000000011.parquet         their money rows
+    ends/WRITER-000000000-000000011.parquet           the episodes that ended in them, and those that went on
 
-    tail/000000012.parquet              steps of commit 12, until they are compacted
-    steps/000000000-000000011.parquet   steps of commits 0 to 11
-    ledger/000000003.parquet            money rows of commit 3 (numbers of their own)
+and, of runs that began in format 1, whose numbers are the run's:
+
+    tail/000000012.parquet, steps/000000000-000000011.parquet, ledger/000000003.parquet
+
+Name and metadata must agree, so a swapped or renamed file is noticed and can be named; `layout.py` puts files in order.
 """
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, Literal
 
 import msgspec
 import orjson
@@ -21,151 +27,164 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.store.disk import read_whole, storage_errors
-from evalkit.store.json_text import decode
-from evalkit.store.schema import FEW_VALUES, FORMAT, LEDGER, STEPS
+from evalkit.store.disk import storage_errors
+from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import (
+    ENDS,
+    FEW_VALUES,
+    FORMAT,
+    LEDGER,
+    RESERVED,
+    STEPS,
+    ledger_records,
+    ledger_table,
+    with_reserved,
+)
 
-Kind = Literal["steps", "ledger"]
+Kind = Literal["steps", "ledger", "ends"]
+KINDS: tuple[Kind, ...] = ("steps", "ledger", "ends")
 
-TAIL, STEPS_FOLDER, LEDGER_FOLDER = "tail", "steps", "ledger"
-SCHEMAS: dict[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER}
-FOLDERS: dict[Kind, tuple[str, ...]] = {"steps": (TAIL, STEPS_FOLDER), "ledger": (LEDGER_FOLDER,)}
-"""Where segments lie; a commit's own goes into the first. In this order a listing loses nothing that compaction moves
-meanwhile: at worst it sees rows in both, which `Layout.covered` settles."""
+LOG, TAIL, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER = "log", "tail", "steps", "ledger", "ends"
+SCHEMAS: Mapping[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER, "ends": ENDS}
 
-MARK = "log.json"
-"""How many segments were durable when rows were last compacted: tells that the newest files were taken away."""
+COMMIT, CLOSE, SEAL = "commit", "close", "seal"
+"""Kinds of objects of a journal."""
 
 ROW_GROUP = 4096
 """Rows of a compacted file that damage to one page can take along."""
+_FACTS_GROUP = 256
+"""The same of a file of ended episodes, whose rows are longer."""
 
 REMEDY = "`evalkit verify` says what is affected; `evalkit run --repair` goes on without it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One file of the log, by its name."""
+    """Rows of one kind in one file of the log, by the file's name."""
 
     kind: Kind
     path: Path
     first: int
     last: int
+    writer: str = ""
+    """Whose journal it is of; empty in format 1."""
 
     @property
     def name(self) -> str:
-        """Folder and file, as messages name it."""
+        """The path within the run, as messages name it."""
+        if self.path.parent.parent.name == LOG and self.writer:
+            return f"{LOG}/{self.writer}/{self.path.name}"
         return f"{self.path.parent.name}/{self.path.name}"
 
+    @property
+    def is_object(self) -> bool:
+        """Whether it is an object of a journal, which holds rows of all kinds."""
+        return bool(self.writer) and self.path.parent.name == self.writer
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The files of one kind, put in order."""
-
-    segments: tuple[Segment, ...]
-    """Those that make up the log, in order."""
-    covered: tuple[Segment, ...]
-    """Those whose rows lie in a compacted file as well; ignored."""
-    stray: tuple[Path, ...]
-    """Files that are no segments, or whose numbers other files hold in part."""
-    flaws: tuple[tuple[str, str], ...]
-    """(file, what is wrong): missing numbers, overlaps, files that are no segments."""
-    next: int
-    """The number of the next segment."""
+    @property
+    def is_commit(self) -> bool:
+        """Whether it is as a commit left it; if not, it is a compacted file."""
+        return self.is_object or self.path.parent.name == TAIL or (not self.writer and "-" not in self.path.stem)
 
 
-def segment_name(first: int, last: int | None = None) -> str:
-    """File name of one commit, or of a compacted range."""
-    return f"{first:09d}.parquet" if last is None else f"{first:09d}-{last:09d}.parquet"
+def object_name(number: int) -> str:
+    """File name of an object of a journal, within its writer's folder."""
+    return f"{number:09d}.parquet"
 
 
-_NAME = re.compile(r"(\d{9,})(?:-(\d{9,}))?\.parquet")
+def compacted_name(writer: str, first: int, last: int) -> str:
+    """File name of a compacted range; without a writer as in format 1."""
+    return f"{writer}-{first:09d}-{last:09d}.parquet" if writer else f"{first:09d}-{last:09d}.parquet"
 
 
-def lay_out(run: Path, kind: Kind) -> Layout:
-    """List the log's files. While a run is being written the answer may lack a file that moves: look again."""
-    found, flaws, stray = [], [], []
-    for folder in FOLDERS[kind]:
-        if (run / folder).exists() and not (run / folder).is_dir():
-            flaws.append((folder, "is no folder: move it elsewhere"))
-        for path in sorted((run / folder).glob("*.parquet")):
-            match = _NAME.fullmatch(path.name)
-            if match:
-                first = int(match[1])
-                found.append(Segment(kind=kind, path=path, first=first, last=int(match[2] or first)))
-            elif not path.name.startswith("."):
-                flaws.append((f"{folder}/{path.name}", "is no segment of this run: move it elsewhere"))
-                stray.append(path)
-    segments, covered, upto = [], [], 0
-    for segment in sorted(found, key=lambda one: (one.first, -one.last)):
-        if segment.last < upto:
-            covered.append(segment)
-            continue
-        if segment.first < upto:
-            flaws.append((segment.name, "holds numbers that another file holds as well"))
-            stray.append(segment.path)
-            continue
-        if segment.first > upto:
-            flaws.append(_missing(kind, upto, segment.first - 1))
-        segments.append(segment)
-        upto = segment.last + 1
-    marked = read_mark(run).get(kind, 0)
-    if marked > upto:
-        flaws.append(_missing(kind, upto, marked - 1))
-        upto = marked
-    return Layout(segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws), next=upto)
+NUMBER = re.compile(r"(\d{9,})(?:-(\d{9,}))?\.parquet")
+"""Names of objects, and in format 1 of all files."""
+WRITER = re.compile(r"[0-9a-f]{8}-[A-Za-z0-9_.-]*-\d+-\d+\.\d{3}")
+RANGE = re.compile(rf"({WRITER.pattern})-(\d{{9,}})-(\d{{9,}})\.parquet")
 
 
-def _missing(kind: Kind, first: int, last: int) -> tuple[str, str]:
-    folder = FOLDERS[kind][0]
-    where = f"{folder}/{segment_name(first)}" + (f" to {segment_name(last)}" if last > first else "")
-    return where, "is missing"
+def digest_of(data: bytes | memoryview) -> str:
+    """What a file is known by elsewhere: SHA-256 over all its bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
 
 
-def read_mark(run: Path) -> dict[str, int]:
-    """How many segments of each kind there are at least; empty where nothing was compacted yet."""
-    data = read_whole(run / MARK)
-    if data is None:
-        return {}
-    mark = decode(data, _Mark, str(run / MARK), "Delete it; the segments speak for themselves.")
-    if mark.format > FORMAT:
-        raise RunError(f"{run / MARK} has log format {mark.format}; this evalkit reads {FORMAT}. Use a newer one.")
-    return {"steps": mark.steps, "ledger": mark.ledger}
+# Writing.
 
 
-_Number = Annotated[int, msgspec.Meta(ge=0, lt=10**12)]
-
-
-class _Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of MARK."""
-
-    format: _Number
-    steps: _Number
-    ledger: _Number
-
-
-def encode_mark(*, steps: int, ledger: int) -> bytes:
-    """The content of MARK."""
-    return orjson.dumps({"format": FORMAT, "steps": steps, "ledger": ledger}) + b"\n"
-
-
-def encode_segment(table: pa.Table, kind: Kind, first: int, last: int, *, compacted: bool) -> pa.Buffer:
-    """A segment's bytes, page checksums included.
+def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer:
+    """An object's bytes: step rows, and in the footer what `facts` says (see `journal.py`).
 
     A commit is written for speed: no dictionaries and statistics, 0.4 ms and 0.6 us a row; with the defaults it would
-    be 1.2 ms. A compacted file is written once and read often: zstd, dictionaries, statistics, units; 2 us a row.
+    be 1.2 ms.
     """
-    facts = {"format": FORMAT, "kind": kind, "first": first, "last": last, "rows": table.num_rows}
+    rows = STEPS.empty_table() if table is None else table
+    said = {"format": str(FORMAT), **facts, "rows": str(rows.num_rows)}
     sink = pa.BufferOutputStream()
-    if compacted:
-        few = [name for name in FEW_VALUES if name in table.schema.names]
-        # Statistics lie outside the pages' checksums and repeat values in full: only of columns that readers filter by.
-        settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few, "write_statistics": few}
-    else:
-        settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
-    with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as writer:
-        writer.write_table(table, row_group_size=ROW_GROUP)
-        writer.add_key_value_metadata({f"evalkit.{name}": str(value) for name, value in facts.items()})
+    settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
+    with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata(_footer(said))
     return sink.getvalue()
+
+
+def encode_compacted(
+    table: pa.Table, kind: Kind, first: int, last: int, *, writer: str, facts: Mapping[str, str] | None = None
+) -> pa.Buffer:
+    """The bytes of a compacted file: written once and read often. zstd, dictionaries, statistics, units; 2 us a row."""
+    said = {
+        "format": str(FORMAT if writer else 1),
+        "kind": kind,
+        **({"writer": writer} if writer else {}),
+        "first": str(first),
+        "last": str(last),
+        "rows": str(table.num_rows),
+        **(facts or {}),
+    }
+    if not writer:
+        table = table.select([name for name in table.schema.names if name not in RESERVED])
+    few = [name for name in FEW_VALUES if name in table.schema.names]
+    sink = pa.BufferOutputStream()
+    # Statistics lie outside the pages' checksums and repeat values in full: only of columns that readers filter by.
+    settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few, "write_statistics": few}
+    with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as file:
+        file.write_table(table, row_group_size=_FACTS_GROUP if kind == "ends" else ROW_GROUP)
+        file.add_key_value_metadata(_footer(said))
+    return sink.getvalue()
+
+
+def _footer(said: Mapping[str, str]) -> dict[str, str]:
+    named = {f"evalkit.{name}": value for name, value in said.items()}
+    return named if said["format"] == "1" else {**named, "evalkit.check": check_of(said)}
+
+
+def check_of(said: Mapping[str, str]) -> str:
+    """SHA-256 over what a footer says, its own field aside: a changed word is noticed in the file itself."""
+    fields = sorted((name, value) for name, value in said.items() if name != "check")
+    return hashlib.sha256(orjson.dumps(fields)).hexdigest()
+
+
+def money_text(entries: Sequence[LedgerRecord]) -> str:
+    """Money rows as a footer holds them: JSON, an array a row in the order of LEDGER's columns."""
+    try:
+        return orjson.dumps([_values(entry) for entry in entries]).decode()
+    except TypeError:  # half a surrogate pair, an integer too large: as in a column, the nearest that can be held
+        return money_text(ledger_records(ledger_table(entries)))
+
+
+_values: Callable[[LedgerRecord], tuple[Any, ...]] = attrgetter(*LEDGER.names)
+_MoneyRow = tuple[str, str, int, str, str, str, int, int, str, float]
+
+
+def money_of(says: Mapping[str, str], where: str) -> list[LedgerRecord]:
+    """The money rows of a footer. Raises CorruptLogError."""
+    try:
+        rows = msgspec.json.decode(says.get("money") or "[]", type=list[_MoneyRow])
+    except msgspec.MsgspecError as flaw:
+        raise CorruptLogError(f"{where} is damaged (its money rows: {flaw}). {REMEDY}") from flaw
+    return [LedgerRecord(**dict(zip(LEDGER.names, row, strict=True))) for row in rows]  # type: ignore[arg-type]
+
+
+# Reading.
 
 
 def read_segment(segment: Segment, columns: Sequence[str] | None = None, dictionary: Iterable[str] = ()) -> pa.Table:
@@ -174,12 +193,17 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
     Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or not what its name
     says, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
     """
+    wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
     with open_file(segment, dictionary) as file:
         problem = mismatch(segment, file)
         if problem:
             raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
+        if segment.is_object and segment.kind == "ledger":
+            return ledger_table(money_of(claim(file), segment.name)).select(wanted)
         with readable(segment):
-            table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+            held = set(file.schema_arrow.names)
+            read = [name for name in wanted if name in held or name not in RESERVED] or file.schema_arrow.names[:1]
+            table = file.read(columns=read, use_threads=False)
             # What lies outside the pages' checksums may make of sound pages what is no column of its kind.
             table.validate(full=True)
             if table.num_rows != file.metadata.num_rows:
@@ -187,7 +211,7 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
             odd = unlike(table, segment.kind)
             if odd:
                 raise ValueError(f"column {', '.join(odd)} is not of its kind")
-    return table
+    return with_reserved(table, wanted).select(wanted)
 
 
 def unlike(table: pa.Table, kind: Kind) -> list[str]:
@@ -221,7 +245,7 @@ def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool 
 
 
 def claim(file: pq.ParquetFile) -> dict[str, str]:
-    """What a file says of itself: format, kind, first, last, rows."""
+    """What a file says of itself: format, kind, numbers, rows, and what else its kind has (`journal.py`)."""
     metadata = file.metadata.metadata or {}
     return {
         key.decode("utf-8", "replace").removeprefix("evalkit."): value.decode("utf-8", "replace")
@@ -230,20 +254,51 @@ def claim(file: pq.ParquetFile) -> dict[str, str]:
     }
 
 
+def read_claim(segment: Segment) -> dict[str, str]:
+    """What the file says of itself, once it is what its name says. Raises as `read_segment` does."""
+    with open_file(segment) as file:
+        problem = mismatch(segment, file)
+        if problem:
+            raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
+        return claim(file)
+
+
 def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
     """How a file's name and its own word differ; empty if they agree."""
     with readable(segment):
         says, columns, rows = claim(file), file.schema_arrow, file.metadata.num_rows
         groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
-    if is_number(says.get("format", "0")) and int(says.get("format", "0")) > FORMAT:
-        raise RunError(f"{segment.path} has log format {says['format']}; this evalkit reads {FORMAT}. Use a newer one.")
-    if says.get("kind") != segment.kind:
-        return f"is no segment of {segment.kind}"
-    if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
-        return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"
+    form = says.get("format", "0")
+    if is_number(form) and int(form) > FORMAT:
+        raise RunError(f"{segment.path} has log format {form}; this evalkit reads {FORMAT}. Use a newer one.")
+    problem = _other_place(segment, says)
+    if problem:
+        return problem
+    if segment.writer and says.get("check") != check_of(says):
+        return "was changed: its footer says something else than was written"
     if says.get("rows") != str(rows) or sum(groups) != rows:
         return f"should hold {says.get('rows')} rows and holds {rows}"
-    return _other_columns(columns, SCHEMAS[segment.kind])
+    wanted = STEPS if segment.is_object else SCHEMAS[segment.kind]
+    if not segment.writer and segment.kind == "steps":
+        wanted = pa.schema([field for field in STEPS if field.name not in RESERVED])
+    return _other_columns(columns, wanted)
+
+
+def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
+    """How a file's word of where it belongs differs from its name."""
+    if segment.is_object:
+        if says.get("kind") not in (COMMIT, CLOSE, SEAL):
+            return "is no object of a journal"
+        if (says.get("writer"), says.get("number")) != (segment.writer, str(segment.first)):
+            return f"is object {says.get('number')} of {says.get('writer')}: it was renamed or swapped"
+        return ""
+    if says.get("kind") != segment.kind:
+        return f"is no segment of {segment.kind}"
+    if says.get("writer", "") != segment.writer:
+        return f"is of {says.get('writer')}: it was renamed or swapped"
+    if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
+        return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"
+    return ""
 
 
 def is_number(text: str) -> bool:
@@ -271,3 +326,11 @@ def readable(segment: Segment) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as flaw:
         words = (str(flaw).splitlines() or [type(flaw).__name__])[0][:200]
         raise CorruptLogError(f"{segment.name} is damaged ({words}). {REMEDY}") from flaw
+
+
+def json_of(says: Mapping[str, str], name: str, where: str) -> Any:
+    """A value that a footer holds as JSON; an empty object where it is not there. Raises CorruptLogError."""
+    try:
+        return orjson.loads(says.get(name) or "{}")
+    except orjson.JSONDecodeError as flaw:
+        raise CorruptLogError(f"{where} is damaged (its {name}: {flaw}). {REMEDY}") from flaw
