@@ -84,7 +84,7 @@ def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments:
 
 
 def _folded(run: Path, steps: "pa.Table", missing: Sequence[Spot], environments: Environments) -> dict[str, Fold]:
-    from evalkit.store.reader import integers
+    from evalkit.store.arrays import integers
     from evalkit.store.stream import stream_facts
 
     takes = integers(steps.column("take").combine_chunks())

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from evalkit.digests import step_digest
 from evalkit.errors import CorruptLogError
+from evalkit.store.arrays import coded, integers, take_rows
 from evalkit.store.effect import Flags, Ints
 from evalkit.store.footer import footer_flaw
-from evalkit.store.reader import coded, integers, take_rows
 from evalkit.store.schema import STEPS, steps_table
 from evalkit.store.segment import REMEDY, Segment, claim, is_number, mismatch, open_file, readable, unlike
 

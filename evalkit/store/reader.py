@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
+from evalkit.store.arrays import coded, ints, take_rows
 from evalkit.store.effect import Effect, Ints, rows_in_effect
 from evalkit.store.layout import lay_out
 from evalkit.store.record import ESTIMATED, UNMETERED, LedgerRecord
@@ -109,13 +110,13 @@ def read_index(run: Path) -> RunIndex:
     table, next_steps = _read(run, "steps", columns)
     ledger, next_ledger = _read(run, "ledger", LEDGER.names)
     names, codes, effect = _effect(table)
-    cost = _ints(table, "cost")
+    cost = ints(table, "cost")
     endings, ending = coded(table, "ending")
     last = effect.order[effect.start[1:] - 1]
     return RunIndex(
         episodes=_Episodes(names, effect, [endings[code] for code in ending[last]], _sum(codes, cost, len(names))),
         rows=table.num_rows,
-        totals={name: int(_ints(table, name).sum()) for name in _SUMS},
+        totals={name: int(ints(table, name).sum()) for name in _SUMS},
         cost_by_agent=_sum_by(table, "agent", cost),
         cost_by_worker=_sum_by(table, "worker", cost),
         unmetered=_unmetered(table),
@@ -141,7 +142,7 @@ def _unmetered(table: pa.Table) -> dict[str, UnmeteredRows]:
         return {}
     rows = kind[attempts]
     names, agents = coded(table, "agent")
-    cost, read, written = (_ints(table, name) for name in ("cost", "tokens_in", "tokens_out"))
+    cost, read, written = (ints(table, name) for name in ("cost", "tokens_in", "tokens_out"))
     found = {}
     for number, name in enumerate(names):
         mine, estimated = (rows >= 1) & (agents == number), (rows == 2) & (agents == number)
@@ -272,40 +273,11 @@ def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.
 def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
     """(names of the episodes, each row's episode, rows in effect). Raises CorruptLogError if a step is missing."""
     names, codes = coded(table, "episode")
-    effect = rows_in_effect(codes, _ints(table, "take"), _ints(table, "step"), len(names))
+    effect = rows_in_effect(codes, ints(table, "take"), ints(table, "step"), len(names))
     for episode, step, flaw in effect.gaps:
         has = "lacks its" if flaw == "missing" else "has twice"
         raise CorruptLogError(f"episode {names[episode]} {has} step {step}. {REMEDY}")
     return names, codes, effect
-
-
-def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
-    """(values, for each row the number of its value) of a column of texts."""
-    column = table.column(name)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    chunks = column.unify_dictionaries().chunks
-    if not chunks:
-        return [], np.zeros(0, np.int64)
-    return chunks[-1].dictionary.to_pylist(), np.concatenate([integers(chunk.indices) for chunk in chunks])
-
-
-def _ints(table: pa.Table, name: str) -> Ints:
-    return np.concatenate([np.zeros(0, np.int64), *map(integers, table.column(name).chunks)])
-
-
-def integers(array: pa.Array) -> Ints:
-    """An int32 or int64 array without nulls. Here as below, pyarrow's own conversion would import pandas."""
-    buffer = array.buffers()[1]
-    if buffer is None:
-        return np.zeros(0, np.int64)
-    words = np.frombuffer(buffer, np.int32 if array.type.bit_width == 32 else np.int64)
-    return words[array.offset : array.offset + len(array)].astype(np.int64)
-
-
-def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
-    """The rows of these numbers, in this order."""
-    return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
 
 
 def _sum_by(table: pa.Table, name: str, amounts: Ints) -> dict[str, int]:

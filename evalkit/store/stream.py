@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
+from evalkit.store.arrays import coded, integers, take_rows
 from evalkit.store.effect import Ints
 from evalkit.store.layout import lay_out
-from evalkit.store.reader import coded, integers, take_rows
 from evalkit.store.segment import REMEDY, read_segment
 
 _KEYS = ("episode", "take", "step")

@@ -108,7 +108,8 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
 
 def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.int64]]") -> Any:
     """(rows,) the take of each row in effect of these episodes, by episode and step."""
-    from evalkit.store.reader import coded, integers, scan
+    from evalkit.store.arrays import coded, integers
+    from evalkit.store.reader import scan
 
     table = scan(run, ("episode", "take", "step"))
     takes = np.zeros(int(start[-1]), np.int64)

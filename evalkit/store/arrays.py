@@ -1,0 +1,36 @@
+"""Arrow columns as arrays of numbers, and rows in another order. pyarrow's own conversions would import pandas."""
+
+import numpy as np
+import pyarrow as pa
+
+from evalkit.store.effect import Ints
+
+
+def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+    """(values, for each row the number of its value) of a column of texts."""
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
+        return [], np.zeros(0, np.int64)
+    return chunks[-1].dictionary.to_pylist(), np.concatenate([integers(chunk.indices) for chunk in chunks])
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    """A column of integers without nulls."""
+    return np.concatenate([np.zeros(0, np.int64), *map(integers, table.column(name).chunks)])
+
+
+def integers(array: pa.Array) -> Ints:
+    """An int32 or int64 array without nulls."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(0, np.int64)
+    words = np.frombuffer(buffer, np.int32 if array.type.bit_width == 32 else np.int64)
+    return words[array.offset : array.offset + len(array)].astype(np.int64)
+
+
+def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
+    """The rows of these numbers, in this order."""
+    return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
