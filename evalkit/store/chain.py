@@ -1,0 +1,227 @@
+"""Does each file of a log agree with the digest by which a later one names it? Files by their bytes, not their rows.
+
+An object of a journal names the one before; a journal's first names the newest of all journals that there were; objects
+name the compacted files that they know, and each of these the one before it. So of all files but the newest object of
+the newest journal a later one tells that they are there and have not changed. Files are looked at from the newest on: a
+changed one names nobody.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.disk import storage_errors
+from evalkit.store.journal import carried_of, heads_of
+from evalkit.store.layout import Layout, began, journal_object, lay_out
+from evalkit.store.segment import CLOSE, KINDS, REMEDY, SEAL, Kind, Segment, json_of, read_claim
+
+
+def check_chain(run: Path) -> list[tuple[str, str]]:
+    """(file, what is wrong) of each file of format 2 that is not as it was written, or is gone; empty if all are.
+
+    Each file is read once, in parts, but those whose rows lie in compacted ones: they do not matter any more. Raises
+    StorageError, FileNotFoundError where a file was moved meanwhile, RunError where a newer evalkit wrote one.
+    """
+    return follow(run).flaws
+
+
+@dataclass(slots=True, kw_only=True)
+class Chain:
+    """What the files of a log say of each other."""
+
+    flaws: list[tuple[str, str]] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+    """By file, of those that matter and are there."""
+    claims: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By file, what those say that are as they were written."""
+    named: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By file: by the name of another, the digest that this one tells of it."""
+    repaired: dict[str, set[str]] = field(default_factory=dict)
+    """By file: digests of what repairs have put there."""
+    missing: list[str] = field(default_factory=list)
+    """Files that are named and gone, and whose rows no other file has."""
+    unread: bool = False
+    """Whether a journal's newest object was changed, so that nobody knows what it names."""
+
+    def name(self, file: str, digest: str, by: str) -> None:
+        """Note that one file tells another's digest."""
+        self.named.setdefault(file, {})[by] = digest
+
+    def look_at(self, segment: Segment) -> dict[str, str]:
+        """What a file says, if it is as it was written; else the flaw is noted."""
+        name = segment.name
+        found = self.digests[name] = digest_of_file(segment.path)
+        by = next((by for by, digest in self.named.get(name, {}).items() if digest != found), None)
+        if by is not None and found not in self.repaired.get(name, ()):
+            self.flaws.append((name, f"is not as it was written: {by} tells another digest of it"))
+            return {}
+        try:
+            says = self.claims[name] = read_claim(segment)
+        except CorruptLogError as flaw:
+            self.flaws.append((name, problem_of(segment, flaw)))
+            return {}
+        return says
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256 over a file's bytes, in hex; no more of it is in memory than a part. Raises FileNotFoundError,
+    StorageError."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    with storage_errors(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def problem_of(segment: Segment, flaw: CorruptLogError) -> str:
+    """The middle of a message about a segment, without its name and the remedy."""
+    return str(flaw).removeprefix(f"{segment.name} ").removesuffix(f". {REMEDY}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """One writer's."""
+
+    writer: str
+    objects: tuple[Segment, ...]
+    """Those that matter: that no compacted file covers, or the newest."""
+    there: frozenset[int]
+    """Numbers of all objects."""
+    compacted: tuple[Segment, ...]
+    """Of all kinds, by number."""
+
+    def is_compacted(self, number: int) -> bool:
+        """Whether a compacted file has what an object held."""
+        return any(one.first <= number <= one.last for one in self.compacted)
+
+
+def follow(run: Path) -> Chain:
+    """Look at all files of format 2, from the newest on. Raises as `check_chain` does."""
+    chain, told = Chain(), False
+    layouts = {kind: lay_out(run, kind) for kind in KINDS}
+    writers = {one.writer for layout in layouts.values() for one in layout.segments} - {""}
+    newest_first = [_files_of(writer, layouts) for writer in sorted(writers, key=began, reverse=True)]
+    for place, files in enumerate(newest_first):
+        for segment in reversed(files.objects):
+            _follow_object(chain, run, files, segment)
+        for segment in reversed(files.compacted):
+            _follow_compacted(chain, files, segment)
+        _check_joint(chain, files)
+        heads = None if told else _heads(chain, files)
+        if heads is not None:
+            told = True
+            _follow_heads(chain, run, heads, newest_first[place + 1 :], _first(files))
+    there = {one.name for files in newest_first for one in files.compacted}
+    there |= {journal_object(run, files.writer, one).name for files in newest_first for one in files.there}
+    for name, tellers in chain.named.items():
+        if name not in there:
+            chain.missing.append(name)
+            chain.flaws.append((name, f"is missing: {next(iter(tellers))} names it"))
+    chain.flaws.reverse()
+    return chain
+
+
+def _files_of(writer: str, layouts: Mapping[Kind, Layout]) -> _Files:
+    objects: dict[int, Segment] = {}
+    matter, compacted = set[int](), list[Segment]()
+    for layout in layouts.values():
+        for one in layout.segments + layout.covered:
+            if one.writer == writer and one.is_object:
+                objects.setdefault(one.first, one)
+        matter |= {one.first for one in layout.segments if one.writer == writer and one.is_object}
+        compacted += [one for one in layout.segments if one.writer == writer and not one.is_object]
+    matter |= {max(objects)} if objects else set()
+    return _Files(
+        writer=writer,
+        objects=tuple(objects[number] for number in sorted(matter)),
+        there=frozenset(objects),
+        compacted=tuple(sorted(compacted, key=lambda one: (one.last, one.kind))),
+    )
+
+
+def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> None:
+    newest = segment.first == max(files.there)
+    says = chain.look_at(segment)
+    chain.unread |= newest and not says
+    if not says:
+        return
+    if says["kind"] in (CLOSE, SEAL) and not newest:
+        chain.flaws.append((segment.name, f"ends its journal ({says['kind']}), yet objects follow"))
+    before = segment.first - 1
+    if before >= 0 and (before in files.there or not files.is_compacted(before)):
+        chain.name(journal_object(run, files.writer, before).name, says.get("before", ""), segment.name)
+    if newest:
+        carried = carried_of(says, segment.name)
+        for kinds in carried.compacted.values():
+            for name, digest in kinds.values():
+                chain.name(name, digest, segment.name)
+        for name, digest in carried.repaired.items():
+            chain.repaired.setdefault(name, set()).add(digest)
+
+
+def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
+    # Before any object names a compacted file, those that it covers stay.
+    if not chain.named.get(segment.name) and segment.name not in chain.repaired and not chain.unread:
+        lost = [number for number in range(segment.first, segment.last + 1) if number not in files.there]
+        if lost:
+            chain.flaws.append((segment.name, "is named by no object: objects behind it are missing"))
+    says = chain.look_at(segment)
+    if not says:
+        return
+    before = json_of(says, "before", segment.name)
+    if isinstance(before, list) and len(before) == 2:
+        chain.name(str(before[0]), str(before[1]), segment.name)
+
+
+def _check_joint(chain: Chain, files: _Files) -> None:
+    """Objects that are left against what the newest compacted file says of the last that it holds."""
+    steps = [one for one in files.compacted if one.kind == "steps" and one.name in chain.claims]
+    if not steps or steps[-1].name in chain.repaired:
+        return
+    newest, last = steps[-1], chain.claims[steps[-1].name].get("object", "")
+    for segment in files.objects:
+        if segment.name in chain.repaired:
+            continue
+        says, found = chain.claims.get(segment.name, {}), ""
+        if segment.first == newest.last:
+            found = chain.digests[segment.name]
+        elif segment.first == newest.last + 1 and says:
+            found = says.get("before", "")
+        if says and found != last and newest.last in (segment.first, segment.first - 1):
+            chain.flaws.append((newest.name, f"does not hold what {segment.name} stands on"))
+
+
+def _first(files: _Files) -> Segment | None:
+    """The file that knows the journals that there were when the writer began."""
+    held = [one for one in (*files.compacted, *files.objects) if one.first == 0 and one.kind == "steps"]
+    return held[0] if held else None
+
+
+def _heads(chain: Chain, files: _Files) -> dict[str, tuple[int, str]] | None:
+    """The newest objects of other journals, by a writer's first file; None where it does not know them, as when the
+    writer was stopped before it wrote anything."""
+    first = _first(files)
+    says = chain.claims.get(first.name) if first else None
+    return (heads_of(says, first.name) or None) if first and says else None
+
+
+def _follow_heads(
+    chain: Chain, run: Path, heads: Mapping[str, tuple[int, str]], older: Sequence[_Files], first: Segment | None
+) -> None:
+    assert first is not None
+    for writer, (number, digest) in heads.items():
+        chain.name(journal_object(run, writer, number).name, digest, first.name)
+    for files in older:
+        ended = heads.get(files.writer)
+        if ended is None:
+            chain.flaws.append((_some(files), f"is of a journal that {first.name} does not know"))
+        elif files.there and max(files.there) > ended[0]:
+            beyond = journal_object(run, files.writer, min(one for one in files.there if one > ended[0]))
+            chain.flaws.append((beyond.name, f"follows the end of its journal that {first.name} tells"))
+
+
+def _some(files: _Files) -> str:
+    """A writer's first file."""
+    segments = [*files.objects, *files.compacted]
+    return min((one.name for one in segments), default=f"log/{files.writer}")
