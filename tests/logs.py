@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evalkit.store.commit import Load, commit
+from evalkit.store.lock import hold_run
+from evalkit.store.opening import take_over
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
-from evalkit.store.segment import FOLDERS, lay_out
 from evalkit.store.writer import open_store
 from tests.rows import a_charge, a_step, rounds
 
@@ -32,10 +32,9 @@ def write_run(run: Path, commits: Iterable[Iterable[StepRecord]], ledger: Iterab
 
 def write_tails(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequence[LedgerRecord] = ()) -> Path:
     """A run that died before anything was compacted; `ledger` came with its first rows."""
-    for folder in (*FOLDERS["steps"], *FOLDERS["ledger"]):
-        (run / folder).mkdir(parents=True, exist_ok=True)
-    first = lay_out(run, "steps").next
-    for number, rows in enumerate(commits, first):
-        entries = ledger if number == first else ()
-        commit(run, Load(steps=steps_table(rows), entries=entries, lines=(), steps_number=number, ledger_number=0))
+    with hold_run(run):
+        journal = take_over(run, "s").journal
+        for rows in commits:
+            journal.commit(steps_table(rows), ledger)
+            ledger = ()
     return run

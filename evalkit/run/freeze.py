@@ -4,7 +4,6 @@ A spec extends a run by agents, suites and replicates. A conflict is one agent o
 refused before anything is written.
 """
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -330,10 +329,3 @@ def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
             yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
         elif was.environment_version != suite.environment_version:
             yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"
-
-
-def worker_name() -> str:
-    """This process, for rows and locks: host and pid."""
-    import socket
-
-    return f"{socket.gethostname()}:{os.getpid()}"

@@ -7,7 +7,6 @@ crash may have left in flight is charged, then the lanes play. Nothing is sent b
 import asyncio
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -25,7 +24,7 @@ from evalkit.money import PicoUsd
 from evalkit.run.askers import Desk, check_keys, open_desk
 from evalkit.run.ending import outcome_of
 from evalkit.run.episode import Stop
-from evalkit.run.freeze import Resolved, merge, worker_name
+from evalkit.run.freeze import Resolved, merge
 from evalkit.run.jobs import make_jobs
 from evalkit.run.keeping import kept, reworded
 from evalkit.run.money import WorstCase, open_row, settle_crashes, spent_below
@@ -36,6 +35,8 @@ from evalkit.run.session import RunOptions, Session
 from evalkit.run.universe import Choice, episodes, lanes
 from evalkit.run.view import Pace, View, view_of
 from evalkit.store.accounts import accounts, unaccounted
+from evalkit.store.journal import new_writer
+from evalkit.store.layout import journals
 from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
 from evalkit.store.reader import read_through
@@ -62,7 +63,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         if options.announce is not None:
             options.announce(reworded(manifest))
     loop = asyncio.get_running_loop()
-    name = f"{worker_name()}:{time.time():.3f}"
+    name = new_writer([one.writer for one in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()
     with open_store(directory, session=name) as store:
         for line in repaired:
@@ -115,7 +116,7 @@ def _existing(directory: Path) -> Manifest | None:
         return read_manifest(directory)
     # A run that was killed before its manifest was written has its lock and empty folders.
     # Its nights may have come before it.
-    own = {"lock", "tail", "steps", "ledger", "events.jsonl", "nights"}
+    own = {"lock", "log", "tail", "steps", "ledger", "ends", "events.jsonl", "nights"}
     if directory.is_dir() and any(
         entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
     ):

@@ -1,19 +1,18 @@
-"""One commit: what waits in memory becomes segments on the disk. Pure of threads and loops; the writer calls it.
+"""One commit: what waits in memory becomes one object of the journal. Pure of threads and loops; the writer calls it.
 
-Money rows go first: a crash between the two leaves the budget too careful, never too generous.
+Steps and money rows of a commit are in one file, so neither is ever there without the other.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from evalkit.store import disk
 from evalkit.store.events import FILE as EVENTS
+from evalkit.store.journal import Appender, Carried
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import ledger_table
-from evalkit.store.segment import LEDGER_FOLDER, TAIL, encode_segment, segment_name
+from evalkit.store.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +25,19 @@ class Load:
     entries: Sequence[LedgerRecord]
     lines: Sequence[bytes]
     """Events: whole lines, not synced."""
-    steps_number: int
-    """The number of the steps segment, if there are steps."""
-    ledger_number: int
+    carried: Carried
+    """What the object repeats of those before it, as of this commit."""
 
 
-def commit(run: Path, load: Load) -> None:
-    """Write a load; it is durable once this returns. Raises StorageError."""
-    if load.entries:
-        number = load.ledger_number
-        data = encode_segment(ledger_table(load.entries), "ledger", number, number, compacted=False)
-        disk.write_durably(run / LEDGER_FOLDER / segment_name(number), memoryview(data))
-    if load.steps is not None:
-        number = load.steps_number
-        data = encode_segment(load.steps, "steps", number, number, compacted=False)
-        disk.write_durably(run / TAIL / segment_name(number), memoryview(data))
+def commit(journal: Appender, load: Load) -> Segment | None:
+    """Write a load; it is durable once this returns. The object, or None where nothing but events came.
+
+    Raises FencedError, StorageError.
+    """
+    segment = None
+    if load.steps is not None or load.entries:
+        journal.carried = load.carried
+        segment = journal.commit(load.steps, load.entries)
     if load.lines:
-        disk.append_lines(run / EVENTS, b"".join(load.lines))
+        disk.append_lines(journal.run / EVENTS, b"".join(load.lines))
+    return segment

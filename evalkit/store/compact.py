@@ -1,77 +1,97 @@
-"""Compaction: the rows of many small tails move once into one file of `steps/`, and the tails go after a grace period.
+"""Compaction: the rows of many objects move once into one file of each kind, and the objects go after a grace period.
 
-A file of `steps/` is never touched again and no two of them share a row, so any reader's glob sees each row once. The
-order on the disk is: mark, compacted file, grace period, deletion; a crash anywhere leaves tails that a compacted file
-covers, which readers ignore and the next open deletes.
+A compacted file is never touched again and no two of a kind share a row, so any reader's glob of `steps/` sees each row
+once. The order on the disk is: compacted files, an object of the journal that names them with their digests, grace
+period, deletion. A crash anywhere leaves objects that compacted files cover, which readers ignore and the next writer
+names and deletes. All kinds are always written, also where they have no rows: so the numbers of each have no gap.
 
-Chosen: files of `steps/` are not merged later, because no sequence of deletions and renames replaces two files by one
-in a single step for a reader that has listed them. `compactor.py` bounds their number by its choice of batches.
+Chosen: compacted files are not merged later, because no sequence of deletions and renames replaces two files by one in
+a single step for a reader that has listed them. `compactor.py` bounds their number by its choice of batches.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 
 from evalkit.store import disk
-from evalkit.store.schema import LEDGER, STEPS, conform
-from evalkit.store.segment import (
-    LEDGER_FOLDER,
-    MARK,
-    STEPS_FOLDER,
-    TAIL,
-    Segment,
-    encode_mark,
-    encode_segment,
-    read_segment,
-    segment_name,
-)
-
-_GROWTH = 4
-"""Bytes of a table for one byte of its file, roughly."""
+from evalkit.store.ends import Recall, Standing, fold, settle
+from evalkit.store.journal import Named
+from evalkit.store.layout import compacted
+from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import LEDGER, STEPS, conform, ledger_records, ledger_table, steps_table
+from evalkit.store.segment import KINDS, Kind, Segment, digest_of, encode_compacted, read_segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """One commit that waits for compaction."""
+    """One object that waits for compaction."""
 
     segment: Segment
+    digest: str
+    """Of the object's bytes."""
     table: pa.Table | None
-    """Its rows, kept from when they were written; None: read them again (a crash left the file)."""
+    """Its steps, kept from when they were written; None where it has none."""
+    entries: Sequence[LedgerRecord]
     bytes: int
-    """Of memory; a guess where the table is not there."""
+    """Of memory."""
 
 
-def waiting_tails(segments: Iterable[Segment]) -> list[Tail]:
-    """The tails that an earlier session left behind."""
-    left = [segment for segment in segments if segment.path.parent.name == TAIL]
-    return [Tail(segment=one, table=None, bytes=_GROWTH * one.path.stat().st_size) for one in left]
+@dataclass(slots=True, kw_only=True)
+class Chain:
+    """One writer's compacted files, one behind another, and where its episodes stand after the last."""
+
+    run: Path
+    writer: str
+    heads: Mapping[str, tuple[int, str]]
+    """What its first object says; the compacted file that holds that object repeats it."""
+    recall: Recall
+    before: Callable[[str], Standing | None]
+    """How an episode stood before this writer's first row of it; None for one that begins in its journal."""
+    named: dict[Kind, Named] = field(default_factory=dict)
+    """The newest file of each kind."""
+    standings: dict[str, Standing] = field(default_factory=dict)
+    """Of episodes that go on."""
+
+    def compact(self, tails: Sequence[Tail], kinds: Sequence[Kind] = KINDS) -> None:
+        """Write the tails' rows, in order, as one file of each kind; `kinds`: of those that are not there yet.
+
+        Raises StorageError, CorruptLogError (rows that were read back are damaged).
+        """
+        tables = [tail.table for tail in tails if tail.table is not None]
+        steps = pa.concat_tables([conform(table, STEPS) for table in tables]) if tables else steps_table([])
+        touched = fold(self.standings, steps, self.before)
+        rows: dict[Kind, pa.Table] = {
+            "steps": steps,
+            "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),
+            "ends": settle(self.standings, touched, self.recall),
+        }
+        for kind in kinds:
+            self._write(kind, rows[kind], tails[0].segment.first, tails[-1].segment.last, tails[-1].digest)
+
+    def _write(self, kind: Kind, table: pa.Table, first: int, last: int, digest: str) -> None:
+        facts = {"before": orjson.dumps(self.named.get(kind, ())).decode(), "object": digest}
+        if kind == "steps" and first == 0:
+            facts["heads"] = orjson.dumps(self.heads).decode()
+        segment = compacted(self.run, kind, self.writer, first, last)
+        data = memoryview(encode_compacted(table, kind, first, last, writer=self.writer, facts=facts))
+        disk.write_durably(segment.path, data)
+        self.named[kind] = segment.name, digest_of(data)
 
 
-def merge_ledger(run: Path, segments: Sequence[Segment], *, steps_segments: int) -> None:
-    """Make one file of many small ones of `ledger/`, which a run does when it is opened.
-
-    Unlike `steps/`, a glob of `ledger/` may see rows twice in that moment; evalkit's reader does not.
-    """
-    first, last = segments[0].first, segments[-1].last
-    tables = [conform(read_segment(segment), LEDGER) for segment in segments]
-    data = encode_segment(pa.concat_tables(tables), "ledger", first, last, compacted=True)
-    disk.write_durably(run / MARK, encode_mark(steps=steps_segments, ledger=last + 1))
-    disk.write_durably(run / LEDGER_FOLDER / segment_name(first, last), memoryview(data))
-    discard(segments)
-
-
-def compact(run: Path, tails: Sequence[Tail], *, ledger_segments: int) -> None:
-    """Write the tails' rows, in order, as one file of `steps/`. `ledger_segments`: how many are durable by now.
-
-    Raises StorageError, CorruptLogError (a tail that was read again is damaged).
-    """
-    first, last = tails[0].segment.first, tails[-1].segment.last
-    tables = [conform(read_segment(tail.segment) if tail.table is None else tail.table, STEPS) for tail in tails]
-    data = encode_segment(pa.concat_tables(tables), "steps", first, last, compacted=True)
-    disk.write_durably(run / MARK, encode_mark(steps=last + 1, ledger=ledger_segments))
-    disk.write_durably(run / STEPS_FOLDER / segment_name(first, last), memoryview(data))
+def tail_of(segment: Segment) -> Tail:
+    """An object that another session left behind. Raises CorruptLogError, StorageError."""
+    ledger = Segment(kind="ledger", path=segment.path, first=segment.first, last=segment.last, writer=segment.writer)
+    table = conform(read_segment(segment), STEPS)
+    return Tail(
+        segment=segment,
+        digest=digest_of(disk.read_whole(segment.path) or b""),
+        table=table if table.num_rows else None,
+        entries=ledger_records(conform(read_segment(ledger), LEDGER)),
+        bytes=table.nbytes,
+    )
 
 
 def discard(segments: Iterable[Segment]) -> None:

@@ -1,24 +1,25 @@
 """When to compact: batches that are large enough to keep files few, and early enough that readers lag little.
 
 A batch is 16 MB of rows, or else what has gathered in 5 s at first and in 40 s later: readers of `steps/` lag less than
-a minute, and a slow run has about 2,000 files after a day.
+a minute, and a slow run has about 2,000 files of a kind after a day.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
-from evalkit.store.compact import Tail, compact, discard
+from evalkit.store.adopt import Adopted
+from evalkit.store.compact import Chain, Tail, discard
+from evalkit.store.journal import Named
 from evalkit.store.segment import Segment
 
 BATCH_BYTES = 16_000_000
 BATCH_TAILS = 2048
 GRACE_S = 5.0
-"""How long a tail stays when its rows are compacted: a reader that has just listed it still finds it."""
+"""How long an object stays when files are named that hold its rows: a reader that has just listed it still finds it."""
 LEAST_S, MOST_S, SHARE = 5.0, 40.0, 0.125
 
 
@@ -44,7 +45,7 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class Backlog:
-    """The tails that wait, oldest first, and when their time has come."""
+    """The objects that wait, oldest first, and when their time has come."""
 
     began: float
     """When the session began. All times in one clock, s."""
@@ -90,20 +91,42 @@ class Compactor:
 
     def __init__(
         self,
-        run: Path,
+        chain: Chain,
+        adopted: Adopted,
         clock: Clock,
         start: Callable[[Callable[[], None]], Future[None]],
         failed: Callable[[BaseException], None],
     ) -> None:
-        self._run, self._clock, self._start, self._failed = run, clock, start, failed
+        self._chain, self._clock, self._start, self._failed = chain, clock, start, failed
         self._backlog = Backlog(clock.time())
         self._running: tuple[Tail, ...] = ()
         self._job: Future[None] | None = None
+        self._unnamed: list[Segment] = list(adopted.unnamed)
+        """Objects whose rows lie in files that no object names yet."""
+        self._naming: list[Segment] = []
+        """The same of those files that the object names which is being written."""
         self._graves: deque[tuple[float, list[Segment]]] = deque()
         self._timer: Timer | None = None
         self._stopped = False
-        self.ledger_segments = 0
-        """How many ledger segments are durable; the store keeps it up to date."""
+        self._compacted: dict[str, dict[str, Named]] = dict(adopted.named)
+
+    def names(self) -> dict[str, dict[str, Named]]:
+        """What the next object names: by writer and kind, the newest compacted file. `named` says that it is there."""
+        self._naming += self._unnamed
+        self._unnamed = []
+        return dict(self._compacted)
+
+    def named(self) -> None:
+        """The object that names all that `names` has told is durable: after a while nobody needs what they cover."""
+        if self._naming:
+            self._graves.append((self._clock.time() + GRACE_S, self._naming))
+            self._naming = []
+            self._look()
+
+    @property
+    def waits(self) -> bool:
+        """Whether files are there that no object names."""
+        return bool(self._unnamed or self._naming)
 
     def add(self, tail: Tail) -> None:
         """A further commit that waits for compaction."""
@@ -118,18 +141,21 @@ class Compactor:
             self._timer.cancel()
 
     def finish(self) -> None:
-        """Compact everything and delete all tails, at once and on this thread; stopped, and no job running.
+        """Compact everything, at once and on this thread; stopped, and no job running.
 
         Raises what the last job failed with, StorageError, CorruptLogError.
         """
-        moved = [segment for _, segments in self._graves for segment in segments]
         if self._job is not None:  # it ended while the loop was not looking
             self._job.result()
-            moved += [tail.segment for tail in self._running]
+            self._have(self._running)
         while batch := self._backlog.take(self._clock.time()):
-            compact(self._run, batch, ledger_segments=self.ledger_segments)
-            moved += [tail.segment for tail in batch]
-        discard(moved)
+            self._chain.compact(batch)
+            self._have(batch)
+
+    def bury(self) -> None:
+        """Delete what compacted files hold, once a last object has named them all. Raises StorageError."""
+        discard(segment for _, segments in self._graves for segment in segments)
+        discard(self._naming)
 
     def _look(self) -> None:
         """Start what is due, and come back when the next thing is."""
@@ -152,16 +178,20 @@ class Compactor:
 
     def _compact(self, now: float) -> None:
         self._running = self._backlog.take(now)
-        work = partial(compact, self._run, self._running, ledger_segments=self.ledger_segments)
-        self._job = self._start(work)
+        self._job = self._start(partial(self._chain.compact, self._running))
         self._job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._settle, done))
 
     def _settle(self, job: Future[None]) -> None:
         self._job = None
         if self._report(job):
-            self._graves.append((self._clock.time() + GRACE_S, [tail.segment for tail in self._running]))
+            self._have(self._running)
             self._running = ()
             self._look()
+
+    def _have(self, batch: Sequence[Tail]) -> None:
+        """A batch lies in compacted files."""
+        self._compacted[self._chain.writer] = dict(self._chain.named)
+        self._unnamed += [tail.segment for tail in batch]
 
     def _report(self, job: Future[None]) -> bool:
         flaw = job.exception()

@@ -60,6 +60,10 @@ class HeldEpisode:
     """Of the last row in effect; empty while the episode goes on."""
     cost: int
     """Of all its rows, superseded ones included, in pico-dollars."""
+    requests: int
+    """All its rows."""
+    tokens: tuple[int, ...]
+    """The same, as `tokens_in`, `tokens_out`, `tokens_cached_read`, `tokens_cached_write`, `tokens_reasoning`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,13 @@ def read_index(run: Path) -> RunIndex:
     endings, ending = coded(table, "ending")
     last = effect.order[effect.start[1:] - 1]
     return RunIndex(
-        episodes=_Episodes(names, effect, [endings[code] for code in ending[last]], _sum(codes, cost, len(names))),
+        episodes=_Episodes(
+            names,
+            effect,
+            [endings[code] for code in ending[last]],
+            requests=np.bincount(codes, minlength=len(names)),
+            sums={name: _sum(codes, ints(table, name), len(names)) for name in _SUMS},
+        ),
         rows=table.num_rows,
         totals={name: int(ints(table, name).sum()) for name in _SUMS},
         cost_by_agent=_sum_by(table, "agent", cost),
@@ -294,9 +304,12 @@ def _sum(codes: Ints, amounts: Ints, groups: int) -> Ints:
 class _Episodes(Mapping[str, HeldEpisode]):
     """Made into records one at a time: a run may have a million."""
 
-    def __init__(self, names: list[str], effect: Effect, endings: list[str], cost: Ints) -> None:
+    def __init__(
+        self, names: list[str], effect: Effect, endings: list[str], *, requests: Ints, sums: Mapping[str, Ints]
+    ) -> None:
         self._numbers = {name: number for number, name in enumerate(names)}
-        self._steps, self._take, self._endings, self._cost = np.diff(effect.start), effect.take, endings, cost
+        self._steps, self._take, self._endings = np.diff(effect.start), effect.take, endings
+        self._requests, self._sums = requests, sums
 
     def __getitem__(self, episode: str) -> HeldEpisode:
         number = self._numbers[episode]
@@ -304,7 +317,9 @@ class _Episodes(Mapping[str, HeldEpisode]):
             steps=int(self._steps[number]),
             take=int(self._take[number]),
             ending=self._endings[number],
-            cost=int(self._cost[number]),
+            cost=int(self._sums["cost"][number]),
+            requests=int(self._requests[number]),
+            tokens=tuple(int(self._sums[name][number]) for name in _SUMS[1:]),
         )
 
     def __iter__(self) -> Iterator[str]:

@@ -21,22 +21,15 @@ import orjson
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError, EvalkitError, StorageError
-from evalkit.store import disk
 from evalkit.store.commit import Load, commit
-from evalkit.store.compact import Tail, discard, merge_ledger, waiting_tails
+from evalkit.store.compact import Tail
 from evalkit.store.compactor import Compactor
+from evalkit.store.journal import Carried
 from evalkit.store.lock import Hold, hold_run
+from evalkit.store.opening import Opened, take_over
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
-from evalkit.store.segment import (
-    LEDGER_FOLDER,
-    REMEDY,
-    STEPS_FOLDER,
-    TAIL,
-    Segment,
-    lay_out,
-    segment_name,
-)
+from evalkit.store.segment import Segment
 
 GROUP_ROWS = 1024
 """Rows that are committed without waiting for more."""
@@ -46,10 +39,10 @@ MOST_UNWRITTEN = 20_000
 """Rows in memory beyond which `room()` waits."""
 SHARE_LEAST_S, SHARE_MOST_S, SHARE = 0.005, 0.25, 0.1
 """What a waiter's row waits for company: a tenth of the median reply time, within these bounds."""
+ENTRY_BYTES = 500
+"""Memory of a money row, roughly."""
 LAZY_S = 0.25
 """The same for rows that nobody waits for."""
-MANY_LEDGERS = 64
-"""Ledger files that a run merges into one when it is opened."""
 
 _MadeT = TypeVar("_MadeT")
 _Waiter = asyncio.Future[None]
@@ -59,27 +52,14 @@ _Waiter = asyncio.Future[None]
 def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["Store"]:
     """The run's log, open for writing inside a running event loop; creates the directory if need be.
 
-    `session` names this life of the run in `events.jsonl`. However the context is left, what was taken is committed,
-    everything is compacted, the threads are joined. Raises RunError if another process writes the run, CorruptLogError
-    if segments are missing (nothing is changed then), StorageError if the disk refuses; also on leaving, because rows
-    that nobody waited for may be lost.
+    `session` names this life of the run in `events.jsonl`; where it is a writer's name it names the journal too.
+    However the context is left, what was taken is committed, everything compacted, the journal closed, the threads
+    are joined. Raises RunError if another process writes the run, CorruptLogError if files are missing (nothing is
+    changed then) or damaged, StorageError if the disk refuses; also on leaving, because rows that nobody waited for may
+    be lost.
     """
     with hold_run(run) as hold:
-        steps, ledger = lay_out(run, "steps"), lay_out(run, "ledger")
-        for where, what in (*steps.flaws, *ledger.flaws):
-            raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
-        for folder in (run / TAIL, run / STEPS_FOLDER, run / LEDGER_FOLDER):
-            disk.make_directories(folder)
-            disk.remove_leftovers(folder)
-            # A process that was killed may have named files without waiting for the names: what is built on now lasts.
-            with disk.storage_errors(folder):
-                disk.sync_directory(folder)
-        disk.remove_leftovers(run)
-        discard((*steps.covered, *ledger.covered))
-        if len(ledger.segments) > MANY_LEDGERS:
-            merge_ledger(run, ledger.segments, steps_segments=steps.next)
-        store = Store(hold, session=session, next_steps=steps.next, next_ledger=ledger.next, inline=inline)
-        store.adopt(waiting_tails(steps.segments))
+        store = Store(hold, take_over(run, session), session=session, inline=inline)
         failing = True
         try:
             yield store
@@ -112,12 +92,12 @@ class _Group:
 class Store:
     """See `open_store`."""
 
-    def __init__(self, hold: Hold, *, session: str, next_steps: int, next_ledger: int, inline: bool) -> None:
-        self._hold, self._run, self._session, self._inline = hold, hold.run, session, inline
-        self._next_steps, self._next_ledger = next_steps, next_ledger
+    def __init__(self, hold: Hold, opened: Opened, *, session: str, inline: bool) -> None:
+        self._hold, self._session, self._inline = hold, session, inline
+        self._journal = opened.journal
         self._loop = asyncio.get_running_loop()
         self._group = _Group()
-        self._writing: tuple[_Group, Load, Future[None]] | None = None
+        self._writing: tuple[_Group, Load, Future[Segment | None]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Set from a group's first row until it is handed to the writer."""
         self._due = 0.0
@@ -128,8 +108,9 @@ class Store:
         self._closed = False
         self._writer = ThreadPoolExecutor(1, "evalkit-writer")
         self._helper = ThreadPoolExecutor(1, "evalkit-compactor")
-        self._compactor = Compactor(hold.run, self._loop, partial(self._start, self._helper), self._fail)
-        self._compactor.ledger_segments = next_ledger
+        self._compactor = Compactor(
+            opened.chain, opened.adopted, self._loop, partial(self._start, self._helper), self._fail
+        )
 
     def append(self, record: StepRecord) -> None:
         """Take a row. It is durable once a `durable()` that is called later returns. Raises StorageError."""
@@ -195,11 +176,6 @@ class Store:
         """Set what a row waits for company, from the median reply time of the fastest lane, s."""
         self._share_s = min(SHARE_MOST_S, max(SHARE_LEAST_S, SHARE * median_reply_s))
 
-    def adopt(self, tails: list[Tail]) -> None:
-        """Take over the tails of an earlier session: they are compacted like one's own."""
-        for tail in tails:
-            self._compactor.add(tail)
-
     def close(self, *, quiet: bool) -> None:
         """Commit what waits, compact, join. Raises what has failed unless `quiet`: then another error is on its way."""
         self._closed = True
@@ -221,13 +197,20 @@ class Store:
         group = self._group
         if group.rows or group.entries or group.lines:
             load = self._load(group)
-            self._commit(load)
-            self._written(group, load)
+            self._written(group, load, self._commit(load))
         self._compactor.finish()
+        if self._journal.number or self._compactor.waits:
+            self._hold.check()
+            self._journal.carried = self._carried()
+            self._journal.close()
+            self._compactor.bury()
 
-    def _commit(self, load: Load) -> None:
+    def _commit(self, load: Load) -> Segment | None:
         self._hold.check()
-        commit(self._run, load)
+        return commit(self._journal, load)
+
+    def _carried(self) -> Carried:
+        return Carried(compacted=self._compactor.names(), repaired=self._journal.carried.repaired)
 
     def _refuse(self) -> None:
         if self._failure is not None:
@@ -282,16 +265,12 @@ class Store:
 
     def _load(self, group: _Group) -> Load:
         group.pack()
-        load = Load(
+        return Load(
             steps=pa.concat_tables(group.tables) if group.tables else None,
             entries=group.entries,
             lines=group.lines,
-            steps_number=self._next_steps,
-            ledger_number=self._next_ledger,
+            carried=self._carried() if group.tables or group.entries else Carried(),
         )
-        self._next_steps += bool(group.tables)
-        self._next_ledger += bool(group.entries)
-        return load
 
     def _settle(self) -> None:
         """The writer has ended a commit."""
@@ -303,19 +282,19 @@ class Store:
             self._group.waiters += group.waiters
             self._fail(flaw)
             return
-        self._written(group, load)
+        self._written(group, load, job.result())
         if self._timer is not None and self._loop.time() >= self._due:
             self._ripe()
 
-    def _written(self, group: _Group, load: Load) -> None:
+    def _written(self, group: _Group, load: Load, segment: Segment | None) -> None:
         self._unwritten -= group.rows
-        if load.entries:
-            self._compactor.ledger_segments = load.ledger_number + 1
-        if load.steps is not None:
-            number = load.steps_number
-            path = self._run / TAIL / segment_name(number)
-            segment = Segment(kind="steps", path=path, first=number, last=number)
-            self._compactor.add(Tail(segment=segment, table=load.steps, bytes=load.steps.nbytes))
+        if segment is not None:
+            self._compactor.named()
+            size = (0 if load.steps is None else load.steps.nbytes) + ENTRY_BYTES * len(load.entries)
+            digest = self._journal.before  # no other commit has begun
+            self._compactor.add(
+                Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
+            )
         _wake(group.waiters)
         if self._unwritten <= MOST_UNWRITTEN:
             _wake(self._squeezed)
