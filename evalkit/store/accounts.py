@@ -57,6 +57,31 @@ class Account:
     width: int = 0
     """Episodes it could have in flight in all its lanes."""
 
+    def book(self, row: LedgerRecord) -> None:
+        """Count one of its money rows."""
+        if row.kind == "open" and row.reason == LEASES_LOST:
+            self.leases_lost, self.width = True, max(self.width, row.attempt)
+        elif row.kind == "open":
+            self.width = row.attempt
+            self.had_budget |= row.reason.startswith(BUDGETED)
+            self.partial = row.reason.endswith(PARTLY)
+            self.apart = APART in row.reason
+        elif row.kind == "lease":
+            self.leased += row.amount
+            self.had_budget |= row.amount > 0  # also where the row that opened it is lost
+        elif row.kind == "charge":
+            self.charged += row.amount
+        elif row.kind == "crash":
+            self.crashed += row.amount
+        elif row.kind == "release":
+            self.released += row.amount
+            self.confirmed += 0 if row.episode else row.amount
+        elif row.kind == "close":
+            self.closed = True
+            self.crashed_close = row.reason == CRASHED
+            self.returned += row.amount
+            self.said = max(self.said, closing_sum(row.reason))
+
     @property
     def unspent(self) -> int:
         """What no step and no charge accounts for in its leases."""
@@ -76,29 +101,7 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
     """All sessions of a run, from its ledger and the cost of each session's steps."""
     found: dict[str, Account] = {}
     for row in ledger:
-        account = found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0)))
-        if row.kind == "open" and row.reason == LEASES_LOST:
-            account.leases_lost, account.width = True, max(account.width, row.attempt)
-        elif row.kind == "open":
-            account.width = row.attempt
-            account.had_budget |= row.reason.startswith(BUDGETED)
-            account.partial = row.reason.endswith(PARTLY)
-            account.apart = APART in row.reason
-        elif row.kind == "lease":
-            account.leased += row.amount
-            account.had_budget |= row.amount > 0  # also where the row that opened it is lost
-        elif row.kind == "charge":
-            account.charged += row.amount
-        elif row.kind == "crash":
-            account.crashed += row.amount
-        elif row.kind == "release":
-            account.released += row.amount
-            account.confirmed += 0 if row.episode else row.amount
-        elif row.kind == "close":
-            account.closed = True
-            account.crashed_close = row.reason == CRASHED
-            account.returned += row.amount
-            account.said = max(account.said, closing_sum(row.reason))
+        found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0))).book(row)
     return found
 
 

@@ -19,7 +19,7 @@ from evalkit.store.ends import PLACE, SUMS, Recall, Standing, fold, read_standin
 from evalkit.store.journal import Named, carried_of, heads_of, newest_claims
 from evalkit.store.layout import journal_object, journals, lay_out
 from evalkit.store.schema import ENDS
-from evalkit.store.segment import KINDS, Kind, Segment, digest_of, read_claim, read_segment
+from evalkit.store.segment import KINDS, LOG, Kind, Segment, digest_of, read_claim, read_segment
 
 BATCH_BYTES, BATCH_OBJECTS = 16_000_000, 2048
 """Memory of the rows that are compacted at once, and objects."""
@@ -50,23 +50,23 @@ def adopt(run: Path, recall: Recall) -> Adopted:
         if any(_upto(mine[kind]) < end for kind in KINDS):
             _compact(run, journal.writer, mine, end, recall)
         newest = {kind: _newest(run, kind, journal.writer) for kind in KINDS}
-        names = {kind: named for kind, named in newest.items() if named is not None}
+        names: dict[str, Named] = {kind: named for kind, named in newest.items() if named is not None}
         covered = [journal.object(run, number) for number in journal.numbers[:-1]]
-        if any(known.get((journal.writer, kind)) != named for kind, named in names.items()):
-            adopted.named[journal.writer] = dict(names)
+        if not known.issuperset(names.values()):
+            adopted.named[journal.writer] = names
             adopted.unnamed += covered
         else:
             adopted.covered += covered
     return adopted
 
 
-def _named(run: Path) -> dict[tuple[str, str], Named]:
-    """By writer and kind, the newest compacted file that an object names."""
-    found: dict[tuple[str, str], Named] = {}
+def _named(run: Path) -> set[Named]:
+    """The compacted files that objects name as what they are."""
+    found = set[Named]()
     for writer, says in newest_claims(run).items():
-        for other, kinds in carried_of(says, f"log/{writer}").compacted.items():
-            for kind, named in kinds.items():
-                found[other, kind] = max(found.get((other, kind), named), named)
+        carried = carried_of(says, f"{LOG}/{writer}")
+        found.update(named for kinds in carried.compacted.values() for named in kinds.values())
+        found.update(carried.repaired.items())
     return found
 
 

@@ -50,8 +50,8 @@ class Chain:
     recall: Recall
     before: Callable[[str], Standing | None]
     """How an episode stood before this writer's first row of it; None for one that begins in its journal."""
-    named: dict[Kind, Named] = field(default_factory=dict)
-    """The newest file of each kind."""
+    named: dict[str, Named] = field(default_factory=dict)
+    """By kind, the newest file."""
     standings: dict[str, Standing] = field(default_factory=dict)
     """Of episodes that go on."""
 

@@ -121,7 +121,7 @@ class Appender:
         try:
             disk.create_durably(segment.path, data)
         except FileExistsError:
-            if disk.read_whole(segment.path) != data:  # else it is ours, and its answer was lost
+            if disk.read_whole(segment.path) != bytes(data):  # else it is ours, and its answer was lost
                 raise FencedError(_fenced(segment)) from None
         self.number, self.before = self.number + 1, digest_of(data)
         return segment

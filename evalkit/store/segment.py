@@ -181,7 +181,7 @@ def money_of(says: Mapping[str, str], where: str) -> list[LedgerRecord]:
         rows = msgspec.json.decode(says.get("money") or "[]", type=list[_MoneyRow])
     except msgspec.MsgspecError as flaw:
         raise CorruptLogError(f"{where} is damaged (its money rows: {flaw}). {REMEDY}") from flaw
-    return [LedgerRecord(**dict(zip(LEDGER.names, row, strict=True))) for row in rows]  # type: ignore[arg-type]
+    return [LedgerRecord(**dict(zip(LEDGER.names, row, strict=True))) for row in rows]
 
 
 # Reading.

@@ -30,6 +30,7 @@ from evalkit.store.opening import Opened, take_over
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
 from evalkit.store.segment import Segment
+from evalkit.store.totals import Tally
 
 GROUP_ROWS = 1024
 """Rows that are committed without waiting for more."""
@@ -95,6 +96,7 @@ class Store:
     def __init__(self, hold: Hold, opened: Opened, *, session: str, inline: bool) -> None:
         self._hold, self._session, self._inline = hold, session, inline
         self._journal = opened.journal
+        self._tally = Tally(opened.index.episodes)
         self._loop = asyncio.get_running_loop()
         self._group = _Group()
         self._writing: tuple[_Group, Load, Future[Segment | None]] | None = None
@@ -117,6 +119,7 @@ class Store:
         self._refuse()
         group = self._group
         group.steps.append(record)
+        self._tally.step(record)
         group.rows += 1
         self._unwritten += 1
         if self._timer is None:
@@ -131,6 +134,7 @@ class Store:
         """Take a movement of money, likewise; it becomes durable no later than steps appended after it."""
         self._refuse()
         self._group.entries.append(record)
+        self._tally.money(record)
         if self._timer is None:
             self._begin()
 
@@ -210,7 +214,12 @@ class Store:
         return commit(self._journal, load)
 
     def _carried(self) -> Carried:
-        return Carried(compacted=self._compactor.names(), repaired=self._journal.carried.repaired)
+        """What the object repeats that is written next."""
+        return Carried(
+            totals=self._tally.text(),
+            compacted=self._compactor.names(),
+            repaired=self._journal.carried.repaired,
+        )
 
     def _refuse(self) -> None:
         if self._failure is not None:
