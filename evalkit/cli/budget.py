@@ -81,7 +81,7 @@ def _moment(text: str | None, option: str, default: float) -> float:
 
 def _show(run: Path, *, as_json: bool) -> None:
     from evalkit.run.reconcile import last_budget, read_books
-    from evalkit.store.reader import read_unmetered
+    from evalkit.store.index import read_unmetered
     from evalkit.store.unmetered import together
 
     books = read_books(run)

@@ -70,7 +70,7 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
         return Known(reply_s=reply_s)
     from evalkit.run.basis import NOTHING
     from evalkit.store.accounts import accounts, spent
-    from evalkit.store.reader import read_index
+    from evalkit.store.index import read_index
 
     held, paid = {}, 0
     if (own / FILE).exists():

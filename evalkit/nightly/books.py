@@ -76,7 +76,7 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
 def spent_in(run: Path) -> int:
     """Pico-dollars that a run has spent: steps, charges and crash charges."""
     from evalkit.store.accounts import accounts, spent
-    from evalkit.store.reader import read_index
+    from evalkit.store.index import read_index
 
     index = read_index(run)
     return spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())

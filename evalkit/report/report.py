@@ -134,7 +134,8 @@ def report(
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.report.derived import read_run
-    from evalkit.store.reader import read_ledger, read_unmetered
+    from evalkit.store.index import read_unmetered
+    from evalkit.store.reader import read_ledger
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
     found = build_report(

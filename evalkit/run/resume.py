@@ -114,7 +114,8 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdi
     """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
     as in `retry`. Raises CorruptLogError if its log is damaged."""
     # Here, since pyarrow comes with it, and `plan` needs none.
-    from evalkit.store.reader import read_index, replay_rows
+    from evalkit.store.index import read_index
+    from evalkit.store.reader import replay_rows
 
     index = read_index(directory)
     return Holdings(

@@ -1,7 +1,7 @@
 """Which rows of a log are in effect, and whether they are all there. Arrays in, arrays out.
 
 A row of take t at step s supersedes all rows of lower takes from the first step of take t on. What is left of each
-episode must be the steps 0 to n-1, each once.
+episode must be the steps 0 to n-1, each once. Rows may go on from steps that are known to be there.
 """
 
 from dataclasses import dataclass
@@ -22,24 +22,42 @@ class Effect:
     start: Ints
     """(episodes + 1,) where each episode's rows begin in `order`."""
     take: Ints
-    """(episodes,) highest take among all rows; -1 where there is none."""
+    """(episodes,) highest take among all rows and what came before them; -1 where there is none."""
+    kept: Ints
+    """(episodes,) how many of the steps that came before are still in effect."""
     gaps: tuple[tuple[int, int, str], ...]
     """(episode, step, `missing` or `twice`): the first flaw of each episode that has one."""
 
 
-def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int) -> Effect:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is known of earlier rows."""
+
+    steps: Ints
+    """(episodes,) in effect: 0 to `steps` - 1; 0 where there is none."""
+    take: Ints
+    """(episodes,) their highest take; -1 where there is none."""
+
+
+def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int, before: Before | None = None) -> Effect:
     """Sort out the rows of a log.
 
     episode  (n,)  number of the row's episode, 0..episodes-1
     take     (n,)  from 0
     step     (n,)  from 0
+    before         of earlier rows, which no row is of a lower take than; None: there are none
     """
-    highest = np.full(episodes, -1, np.int64)
+    highest = np.full(episodes, -1, np.int64) if before is None else before.take.copy()
+    kept = np.zeros(episodes, np.int64) if before is None else before.steps.copy()
+    if before is not None:
+        later = np.flatnonzero(take > before.take[episode])
+        np.minimum.at(kept, episode[later], step[later])
     np.maximum.at(highest, episode, take)
     live = np.flatnonzero(_not_superseded(episode, take, step, episodes))
     order = live[np.lexsort((step[live], episode[live]))]
     start = np.searchsorted(episode[order], np.arange(episodes + 1))
-    return Effect(order=order, start=start, take=highest, gaps=_gaps(episode[order], step[order], start))
+    gaps = _gaps(episode[order], step[order], start, kept)
+    return Effect(order=order, start=start, take=highest, kept=kept, gaps=gaps)
 
 
 def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Flags:
@@ -52,9 +70,9 @@ def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Fla
     return live
 
 
-def _gaps(episode: Ints, step: Ints, start: Ints) -> tuple[tuple[int, int, str], ...]:
+def _gaps(episode: Ints, step: Ints, start: Ints, kept: Ints) -> tuple[tuple[int, int, str], ...]:
     """`episode` and `step` sorted by both."""
-    place = np.arange(len(step)) - start[episode]
+    place = np.arange(len(step)) - start[episode] + kept[episode]
     wrong = np.flatnonzero(step != place)
     if not len(wrong):
         return ()

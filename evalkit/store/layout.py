@@ -172,7 +172,7 @@ def _put_in_order(
 ) -> int:
     """Sort one writer's files; the number of the next."""
     upto = 0
-    for segment in sorted(found, key=lambda one: (one.first, -one.last)):
+    for segment in sorted(found, key=lambda one: (one.first, -one.last, one.is_commit)):
         if segment.last < upto:
             covered.append(segment)
             continue

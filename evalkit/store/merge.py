@@ -20,9 +20,10 @@ from evalkit.money import PicoUsd
 from evalkit.store import disk
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.folder import new_folder
+from evalkit.store.index import read_index
 from evalkit.store.lock import holder
 from evalkit.store.manifest import Manifest, write_manifest
-from evalkit.store.reader import read_index, scan, scan_all
+from evalkit.store.reader import scan, scan_all
 from evalkit.store.record import LedgerRecord
 from evalkit.store.schema import STEPS, conform, ledger_table
 from evalkit.store.segment import (

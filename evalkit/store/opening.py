@@ -9,9 +9,10 @@ from evalkit.store import disk
 from evalkit.store.adopt import Adopted, adopt
 from evalkit.store.compact import Chain, discard
 from evalkit.store.ends import Standing
+from evalkit.store.index import RunIndex, read_index
 from evalkit.store.journal import Appender, new_writer, open_journal
 from evalkit.store.layout import MARK, Layout, began, encode_mark, journals, lay_out
-from evalkit.store.reader import RunIndex, read_index, replay_rows
+from evalkit.store.reader import replay_rows
 from evalkit.store.segment import ENDS_FOLDER, KINDS, LEDGER_FOLDER, LOG, REMEDY, STEPS_FOLDER, TAIL, WRITER
 
 OLD_MANIFEST = "run.json"

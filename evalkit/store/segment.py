@@ -140,7 +140,7 @@ def encode_compacted(
         "rows": str(table.num_rows),
         **(facts or {}),
     }
-    if not writer:
+    if not writer and kind == "steps":
         table = table.select([name for name in table.schema.names if name not in RESERVED])
     few = [name for name in FEW_VALUES if name in table.schema.names]
     sink = pa.BufferOutputStream()

@@ -1,23 +1,26 @@
-"""The rows of a log, episode by episode: memory is that of the episodes in flight, whatever the run's length."""
+"""The rows of a log, episode by episode: memory is that of the episodes in flight, whatever the run's length.
 
-import time
+Facts of ended episodes lie together in `ends/`; steps are read for the others, and for what no compaction has covered.
+"""
+
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.arrays import coded, integers, take_rows
+from evalkit.store.arrays import coded, ints, take_rows
 from evalkit.store.effect import Ints
 from evalkit.store.layout import lay_out
+from evalkit.store.looking import looks
+from evalkit.store.reader import may_hold
 from evalkit.store.segment import REMEDY, read_segment
 
 _KEYS = ("episode", "take", "step")
-_LOOKS = 6
-_PAUSE_S = 0.05
-"""How often, and after which pause, files that have moved are looked for again."""
+_ENDED = ("episode", "take", "steps", "facts")
 
 
 def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -> Iterator[tuple[int, list[str]]]:
@@ -29,14 +32,30 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
 
     Works while another process writes the run. Raises CorruptLogError for damaged files and for rows that are gone.
     """
-    return _stream(run, ("facts",), lambda table: table.column("facts").to_pylist(), _Wanted(episodes, takes, start))
+    wanted = _Wanted(episodes, takes, start)
+    yield from _ended(run, wanted)
+    yield from _stream(run, ("facts",), lambda table: table.column("facts").to_pylist(), wanted)
 
 
 def stream_rows(
     run: Path, columns: Sequence[str], episodes: Sequence[str], takes: Ints, start: Ints
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """(place in `episodes`, its rows in step order with these columns), likewise."""
-    return _stream(run, columns, pa.Table.to_pylist, _Wanted(episodes, takes, start))
+    yield from _stream(run, columns, pa.Table.to_pylist, _Wanted(episodes, takes, start))
+
+
+def _ended(run: Path, wanted: "_Wanted") -> Iterator[tuple[int, list[str]]]:
+    """Those that `ends/` has."""
+    for _ in looks():
+        try:
+            for segment in lay_out(run, "ends").segments:
+                if not wanted.rows:
+                    return
+                if not segment.is_object and may_hold(segment, wanted.open):
+                    yield from wanted.take_ended(read_segment(segment, _ENDED, ["episode"]))
+            return
+        except FileNotFoundError:
+            continue
 
 
 def _stream(
@@ -45,12 +64,11 @@ def _stream(
     read = tuple(dict.fromkeys((*_KEYS, *columns)))
     if not wanted.rows:
         return
-    for look in range(_LOOKS):
-        if look:
-            time.sleep(_PAUSE_S)
+    for _ in looks():
         try:
             for segment in lay_out(run, "steps").segments:
-                yield from wanted.take(read_segment(segment, read, ["episode"]), columns, values)
+                if may_hold(segment, wanted.open):
+                    yield from wanted.take(read_segment(segment, read, ["episode"]), columns, values)
                 if not wanted.rows:
                     return
         except FileNotFoundError:
@@ -67,7 +85,27 @@ class _Wanted:
         self._left = self._count.copy()
         self._missing = np.ones(len(takes), np.bool_)
         self._held: dict[int, list[Any]] = {}
+        self._names = list(episodes)
+        self.open = {name for name, number in self._numbers.items() if self._count[number]}
+        """Episodes that are not whole yet."""
         self.rows = len(takes)
+
+    def take_ended(self, table: pa.Table) -> Iterator[tuple[int, list[str]]]:
+        """The episodes that ended with just the wanted steps, by rows of ENDS. A take's rows are never overtaken by
+        those of a lower one, so the same steps with the same last take are the same rows."""
+        names, codes = coded(table, "episode")
+        numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
+        fits = (numbers >= 0) & (ints(table, "steps") == self._count[numbers]) & (self._count[numbers] > 0)
+        rows = np.flatnonzero(fits & (ints(table, "take") == self._takes[self._start[numbers + 1] - 1]))
+        texts = take_rows(table.select(["facts"]), rows).column("facts").to_pylist()
+        for number, text in zip(numbers[rows].tolist(), texts, strict=True):
+            facts = _split(text)
+            if facts is not None and len(facts) == self._left[number] == self._count[number]:
+                self._missing[self._start[number] : self._start[number + 1]] = False
+                self._left[number] = 0
+                self.rows -= len(facts)
+                self.open.discard(self._names[number])
+                yield number, facts
 
     def take(
         self, table: pa.Table, columns: Sequence[str], values: Callable[[pa.Table], list[Any]]
@@ -77,7 +115,7 @@ class _Wanted:
             return
         names, codes = coded(table, "episode")
         numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
-        step, take = (np.concatenate([integers(one) for one in table.column(name).chunks]) for name in ("step", "take"))
+        step, take = ints(table, "step"), ints(table, "take")
         mine = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]))
         place = self._start[numbers[mine]] + step[mine]
         fits = (self._takes[place] == take[mine]) & self._missing[place]
@@ -97,4 +135,16 @@ class _Wanted:
                 held[steps[row]] = texts[row]
             self._left[number] -= bounds[i + 1] - bounds[i]
             if not self._left[number]:
+                self.open.discard(self._names[number])
                 yield number, self._held.pop(number)
+
+
+def _split(text: str | None) -> list[str] | None:
+    """The elements of a JSON array as they stand; None where it is none, and then the rows say it."""
+    try:
+        return None if text is None else [bytes(one).decode() for one in _ELEMENTS.decode(text)]
+    except msgspec.MsgspecError:
+        return None
+
+
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])

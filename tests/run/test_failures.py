@@ -21,7 +21,7 @@ from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.reader import read_index
+from evalkit.store.index import read_index
 
 KEY = "sk-planted-0123456789"
 EPISODES = 6

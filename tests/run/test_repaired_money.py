@@ -14,7 +14,7 @@ from evalkit.run.money import spent_below
 from evalkit.run.reconcile import read_books, reconcile_usage
 from evalkit.run.usage import read_usage
 from evalkit.store.accounts import UNACCOUNTED
-from evalkit.store.reader import read_index
+from evalkit.store.index import read_index
 from evalkit.store.record import LedgerRecord
 from evalkit.store.repair import GIVEN_UP, repair
 from evalkit.store.schema import LEDGER, conform, ledger_records, ledger_table

@@ -14,7 +14,8 @@ from evalkit.run.freeze import Resolved
 from evalkit.run.outcome import Outcome
 from evalkit.run.status import read_status
 from evalkit.run.view import View
-from evalkit.store.reader import read_index, scan
+from evalkit.store.index import read_index
+from evalkit.store.reader import scan
 from evalkit.store.unmetered import Unmetered
 from tests.cli.test_display import lane
 from tests.run.running import go_served, served

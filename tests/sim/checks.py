@@ -12,7 +12,8 @@ from evalkit.report.verify import verify
 from evalkit.seeds import Stream
 from evalkit.store.accounts import accounts, spent
 from evalkit.store.manifest import FILE
-from evalkit.store.reader import RunIndex, read_index, scan
+from evalkit.store.index import RunIndex, read_index
+from evalkit.store.reader import scan
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.store.accounts import accounts
-from evalkit.store.reader import read_index, scan
+from evalkit.store.index import read_index
+from evalkit.store.reader import scan
 from tests.patience import PATIENCE_S
 from tests.soak.sweeping import simulator
 

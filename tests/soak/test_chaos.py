@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.store.accounts import accounts, spent
-from evalkit.store.reader import read_index
+from evalkit.store.index import read_index
 from tests.soak.chaos import FAULTS, LIMITS, Chaos
 
 

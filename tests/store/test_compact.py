@@ -10,7 +10,7 @@ import pytest
 
 from evalkit.errors import StorageError
 from evalkit.store import compactor, disk
-from evalkit.store.reader import read_index
+from evalkit.store.index import read_index
 from evalkit.store.writer import open_store
 from tests.logs import a_step, rounds, write_run
 from tests.patience import PATIENCE_S

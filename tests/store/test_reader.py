@@ -1,7 +1,9 @@
 import os
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,62 +13,74 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.store import reader, segment
+from evalkit.store import layout, looking, reader, segment
 from evalkit.store.effect import rows_in_effect
-from evalkit.store.reader import ReplayRow, read_index, read_ledger, replay_rows, scan
-from evalkit.store.schema import STEPS, ledger_table, steps_table
-from evalkit.store.segment import encode_segment, lay_out
-from tests.logs import a_charge, a_step, rounds, write_run, write_tails
+from evalkit.store.index import read_index
+from evalkit.store.journal import Appender
+from evalkit.store.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
+from evalkit.store.schema import RESERVED, STEPS, ledger_table, steps_table
+from evalkit.store.segment import encode_compacted
+from tests.journals import append, begin, compact, discard
+from tests.rows import a_charge, a_step, rounds
+from tests.states import LOGS, ends_of, new_log, old_log
 
 
 def test_a_run_without_a_log_is_empty(tmp_path: Path) -> None:
     index = read_index(tmp_path)
-    assert (dict(index.episodes), index.rows, index.ledger, index.next_steps) == ({}, 0, (), 0)
+    assert (dict(index.episodes), index.rows, index.ledger) == ({}, 0, ())
     assert index.totals["cost"] == 0
     assert read_ledger(tmp_path) == []
     assert replay_rows(tmp_path, {"a"}) == {}
     assert scan(tmp_path, ["reply", "step"]).num_rows == 0
 
 
-@pytest.mark.parametrize("write", [write_run, write_tails])
-def test_the_index_says_what_is_held_spent_and_owed(tmp_path: Path, write: object) -> None:
+Write = Callable[..., Path]
+"""One of LOGS."""
+
+
+@pytest.mark.parametrize("write", LOGS)
+def test_the_index_says_what_is_held_spent_and_owed(tmp_path: Path, write: Write) -> None:
     rows = rounds(["a", "b"], 3)
-    rows.append([a_step("a", 3, ending="stable", agent="other", worker="host:2")])
-    run = write(tmp_path / "run", rows)  # type: ignore[operator]
-    index = read_index(run)
-    assert dict(index.episodes) == {
-        "a": reader.HeldEpisode(steps=4, take=0, ending="stable", cost=1000 + 1001 + 1002 + 1003),
-        "b": reader.HeldEpisode(steps=3, take=0, ending="", cost=1000 + 1001 + 1002),
-    }
-    assert index.rows == 7
-    assert index.cost_by_agent == {"knuth": 2 * 3003, "other": 1003}
-    assert index.cost_by_worker == {"host:1": 2 * 3003, "host:2": 1003}
+    rows.append([a_step("a", 3, ending="stable"), a_step("c", 3, agent="other", take=1)])
+    rows[0].append(a_step("c", 0, agent="other"))
+    rows[1].append(a_step("c", 1, agent="other"))
+    rows[2].append(a_step("c", 2, agent="other"))
+    index = read_index(write(tmp_path / "run", rows))
+    a, b, c = (index.episodes[name] for name in "abc")
+    assert (a.steps, a.take, a.ending, a.cost) == (4, 0, "stable", 1000 + 1001 + 1002 + 1003)
+    assert (b.steps, b.take, b.ending, b.cost) == (3, 0, "", 1000 + 1001 + 1002)
+    assert (c.steps, c.take, c.requests, c.agent, c.replicate) == (4, 1, 4, "other", 0)
+    assert index.rows == 11
+    assert index.cost_by_agent == {"knuth": 2 * 3003 + 1003, "other": 4006}
+    assert index.cost_by_worker == {rows[0][0].worker: 11015}
     assert index.totals == {
-        "cost": 7009,
-        "tokens_in": 100 * 7 + 9,
-        "tokens_out": 70,
-        "tokens_cached_read": 21,
-        "tokens_cached_write": 14,
-        "tokens_reasoning": 7,
+        "cost": 11015,
+        "tokens_in": 100 * 11 + 9 + 6,
+        "tokens_out": 110,
+        "tokens_cached_read": 33,
+        "tokens_cached_write": 22,
+        "tokens_reasoning": 11,
     }
-    assert index.next_steps == 4
 
 
-def test_a_retry_supersedes_from_its_first_step_on_but_was_paid_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", LOGS)
+def test_a_retry_supersedes_from_its_first_step_on_but_was_paid_for(tmp_path: Path, write: Write) -> None:
     old = [a_step("a", step, ending="refusal" if step == 3 else "") for step in range(4)]
     new = [a_step("a", step, take=1, reply=b'{"new":1}') for step in (2, 3, 4)]
-    run = write_run(tmp_path / "run", [old, new])
+    run = write(tmp_path / "run", [old, new])
     held = read_index(run).episodes["a"]
     assert (held.steps, held.take, held.ending) == (5, 1, "")
     assert held.cost == sum(row.cost for row in old + new)
     assert [(row.step, row.take) for row in replay_rows(run, {"a"})["a"]] == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 1)]
     assert scan(run, ["take"]).column("take").to_pylist() == [0, 0, 1, 1, 1]
+    assert superseded(run).to_pylist() == [{"episode": "a", "take": 0, "step": step} for step in (2, 3)]
 
 
-def test_rows_to_replay_are_those_that_were_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", LOGS)
+def test_rows_to_replay_are_those_that_were_logged(tmp_path: Path, write: Write) -> None:
     commits = rounds(["a", "b", "c"], 3)
     commits.append([a_step("b", 3, reply=None, ending="content_filter")])
-    run = write_tails(tmp_path / "run", commits)
+    run = write(tmp_path / "run", commits)
     found = replay_rows(run, {"b", "c", "unknown"})
     assert set(found) == {"b", "c"}
     wanted = [row for rows in commits for row in rows if row.episode == "b"]
@@ -74,14 +88,16 @@ def test_rows_to_replay_are_those_that_were_logged(tmp_path: Path) -> None:
     assert found["b"] == [ReplayRow(**{name: getattr(row, name) for name in names}) for row in wanted]
 
 
-def test_a_table_has_the_columns_asked_for_in_the_order_of_episodes_and_steps(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", [rows[::-1] for rows in rounds(["c", "a", "b"], 2)])
+@pytest.mark.parametrize("write", LOGS)
+def test_a_table_has_the_columns_asked_for_in_the_order_of_episodes_and_steps(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", [rows[::-1] for rows in rounds(["c", "a", "b"], 2)])
     table = scan(run, STEPS.names)
     assert table.schema.names == STEPS.names
     assert table.column("episode").to_pylist() == ["a", "a", "b", "b", "c", "c"]
     assert table.column("step").to_pylist() == [0, 1] * 3
     assert table.column("request_digest").to_pylist() == [b"q%015d" % step for step in (0, 1)] * 3
     assert scan(run, ["facts"]).schema.names == ["facts"]
+    assert {name: set(table.column(name).to_pylist()) for name in RESERVED} == {n: {v} for n, v in RESERVED.items()}
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 4)), unique=True, max_size=30))
@@ -104,31 +120,37 @@ def test_rows_in_effect_are_those_of_the_definition(rows: list[tuple[int, int, i
         assert found == ([] if gap is None else [gap])
 
 
-def test_an_episode_without_a_step_is_refused(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", [[a_step("a", 0)], [a_step("a", 2)]])
+@pytest.mark.parametrize("write", [old_log, new_log])
+def test_an_episode_without_a_step_is_refused(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", [[a_step("a", 0)], [a_step("a", 2)]])
     with pytest.raises(CorruptLogError, match=r"episode a lacks its step 1.*verify"):
         read_index(run)
-    run = write_tails(tmp_path / "other", [[a_step("a", 0)], [a_step("a", 0)]])
+    run = write(tmp_path / "other", [[a_step("a", 0)], [a_step("a", 0)]])
     with pytest.raises(CorruptLogError, match="episode a has twice step 0"):
         scan(run, ["reply"])
 
 
+@pytest.mark.parametrize("old", [True, False])
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        ("remove", r"tail/000000001\.parquet is missing"),
-        ("tear", r"tail/000000001\.parquet is damaged"),
-        ("empty", r"tail/000000001\.parquet is damaged"),
-        ("swap", r"tail/000000001\.parquet holds segments 2 to 2: it was renamed or swapped"),
-        ("flip", r"tail/000000001\.parquet is damaged .*CRC"),
-        ("foreign", r"tail/mine\.parquet is no segment"),
-        ("ledger", r"tail/000000001\.parquet is no segment of steps"),
-        ("recent", r"tail/000000005\.parquet is missing"),
+        ("remove", "000000001.parquet is missing"),
+        ("tear", "000000001.parquet is damaged"),
+        ("empty", "000000001.parquet is damaged"),
+        ("swap", "000000001.parquet (holds segments 2 to 2|is object 2 of .*): it was renamed or swapped"),
+        ("flip", "000000001.parquet is damaged .*CRC"),
+        ("foreign", "mine.parquet is no (segment|object)"),
+        ("ledger", "000000001.parquet is no (segment of steps|object of a journal)"),
+        ("recent", "000000005.parquet is missing"),
     ],
 )
-def test_a_damaged_log_is_refused_by_name(tmp_path: Path, harm: str, words: str) -> None:
-    run = write_tails(tmp_path / "run", rounds(["a"], 6))
-    one, two = run / "tail" / "000000001.parquet", run / "tail" / "000000002.parquet"
+def test_a_damaged_log_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, words: str, old: bool
+) -> None:
+    monkeypatch.setattr(looking, "PAUSE_S", 0)
+    run = (old_log if old else new_log)(tmp_path / "run", rounds(["a"], 6))
+    folder = run / "tail" if old else next((run / "log").iterdir())
+    one, two = folder / "000000001.parquet", folder / "000000002.parquet"
     data = one.read_bytes()
     if harm == "remove":
         one.unlink()
@@ -143,49 +165,83 @@ def test_a_damaged_log_is_refused_by_name(tmp_path: Path, harm: str, words: str)
         place = data.index(b"answer 1")
         one.write_bytes(data[:place] + b"A" + data[place + 1 :])
     elif harm == "foreign":
-        (run / "tail" / "mine.parquet").write_bytes(data)
+        (folder / "mine.parquet").write_bytes(data)
     elif harm == "ledger":
-        one.write_bytes(encode_segment(ledger_table([a_charge()]), "ledger", 1, 1, compacted=False))
+        one.write_bytes(encode_compacted(ledger_table([a_charge()]), "ledger", 1, 1, writer=""))
+    elif old:
+        (run / layout.MARK).write_bytes(layout.encode_mark(steps=6, ledger=0))
+        (folder / "000000005.parquet").unlink()
     else:
-        (run / segment.MARK).write_bytes(segment.encode_mark(steps=6, ledger=0))
-        (run / "tail" / "000000005.parquet").unlink()
-    with pytest.raises(CorruptLogError, match=rf"{words}.*evalkit verify.*--repair"):
-        scan(run, ["reply"])
+        compact(reopened(folder, 6), 0, 5)
+        discard(reopened(folder, 6), 0, 5)
+    where = "tail" if old else rf"log/{folder.name}"
+    reading = scan if harm != "recent" or old else lambda run, columns: read_index(run)
+    with pytest.raises(CorruptLogError, match=rf"{where}/{words}.*evalkit verify.*--repair"):
+        reading(run, ["reply"])
+
+
+def reopened(folder: Path, number: int) -> Appender:
+    """A journal as its writer would go on with it."""
+    return Appender(run=folder.parent.parent, writer=folder.name, heads={}, number=number)
 
 
 def test_a_log_of_a_newer_evalkit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(segment, "FORMAT", 2)
-        run = write_tails(tmp_path / "run", [[a_step()]])
-    with pytest.raises(RunError, match="log format 2"):
+        patch.setattr(segment, "FORMAT", 3)
+        run = new_log(tmp_path / "run", [[a_step()]])
+    with pytest.raises(RunError, match="log format 3"):
         read_index(run)
 
 
-def test_a_file_that_compaction_moves_meanwhile_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_tails(tmp_path / "run", rounds(["a"], 3))
-    looks = []
+@pytest.mark.parametrize("read", [lambda run: scan(run, ["step"]).num_rows, lambda run: read_index(run).rows])
+def test_a_file_that_compaction_moves_meanwhile_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], int]
+) -> None:
+    journal = begin(tmp_path)
+    append(journal, *rounds(["a"], 3))
+    looks, plain = [], looking.lay_out
 
-    def first_see_then_lose(where: Path, kind: segment.Kind) -> segment.Layout:
-        layout = lay_out(where, kind)
+    def first_see_then_lose(where: Path, kind: segment.Kind) -> layout.Layout:
+        found = plain(where, kind)
         looks.append(kind)
         if len(looks) == 1:
-            write_run(run, [])  # compacts and deletes the tails that were just listed
-        return layout
+            compact(journal, 0, 2, ends_of([row for rows in rounds(["a"], 3) for row in rows]))
+            journal.commit(None)
+            discard(journal, 0, 2)  # these were just listed
+        return found
 
-    monkeypatch.setattr(reader, "lay_out", first_see_then_lose)
-    assert scan(run, ["step"]).column("step").to_pylist() == [0, 1, 2]
-    assert len(looks) == 2
+    monkeypatch.setattr(looking, "lay_out", first_see_then_lose)
+    assert read(tmp_path) == 3
+    assert len(looks) > 1
 
 
-def test_reading_leaves_no_segment_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", LOGS)
+def test_reading_leaves_no_segment_open(tmp_path: Path, write: Write) -> None:
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("open files are listed in /proc")
-    run = write_tails(tmp_path / "run", rounds(["a"], 5))
+    run = write(tmp_path / "run", rounds(["a"], 5))
     read_index(run)
     table = scan(run, ["reply"])
     links = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
     assert table.num_rows == 5
     assert [link for link in links if link.startswith(str(run.resolve()))] == []
+
+
+def test_only_compacted_files_that_hold_an_episode_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = begin(tmp_path)
+    for number, name in enumerate("abc"):
+        rows = rounds([name], 2)
+        append(journal, rows[0] + rows[1])
+        compact(journal, number, number)
+    seen = []
+
+    def read(one: segment.Segment, columns: Sequence[str], *more: Any) -> Any:
+        seen.append((one.first, "reply" in columns))
+        return segment.read_segment(one, columns, *more)
+
+    monkeypatch.setattr(reader, "read_segment", read)
+    assert set(replay_rows(tmp_path, {"b"})) == {"b"}
+    assert [number for number, whole in seen if whole] == [1]
 
 
 def test_an_index_over_many_rows_costs_little_more_than_reading_them(tmp_path: Path) -> None:
@@ -195,8 +251,8 @@ def test_an_index_over_many_rows_costs_little_more_than_reading_them(tmp_path: P
     for number in range(100):
         episode = [f"{number}-{name}" for name in block.column("episode").to_pylist()]
         table = block.set_column(0, STEPS.field("episode"), pa.array(episode))
-        path = run / "steps" / segment.segment_name(number, number)
-        path.write_bytes(encode_segment(table, "steps", number, number, compacted=True))
+        path = run / "steps" / layout.compacted_name("", number, number)
+        path.write_bytes(encode_compacted(table, "steps", number, number, writer=""))
 
     def cpu(work: object) -> float:
         began = time.process_time()

@@ -5,8 +5,9 @@ import pytest
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.accounts import LEASES_LOST
 from evalkit.store.check import check_log
+from evalkit.store.index import read_index
 from evalkit.store.lock import hold_run
-from evalkit.store.reader import read_index, read_ledger, replay_rows, scan
+from evalkit.store.reader import read_ledger, replay_rows, scan
 from evalkit.store.repair import GivenUp, Repair, repair
 from evalkit.store.segment import MARK, encode_mark
 from tests.logs import a_charge, a_step, rounds, write_run, write_tails

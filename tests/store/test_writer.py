@@ -10,7 +10,8 @@ import pytest
 
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.store import compactor, disk, writer
-from evalkit.store.reader import read_index, read_ledger, scan
+from evalkit.store.index import read_index
+from evalkit.store.reader import read_ledger, scan
 from evalkit.store.writer import Store, open_store
 from tests.clock import VirtualLoop
 from tests.logs import a_charge, a_step, rounds, write_run, write_tails

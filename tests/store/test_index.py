@@ -1,0 +1,140 @@
+"""The index of a log, whatever its rows lie in: the same numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.errors import CorruptLogError
+from evalkit.store import looking, segment
+from evalkit.store.index import HeldEpisode, read_index
+from evalkit.store.record import StepRecord
+from tests.journals import append, begin, compact, discard
+from tests.rows import a_charge, a_step, rounds
+from tests.states import ends_of, old_log, state_of
+
+TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
+
+
+def by_definition(rows: list[StepRecord]) -> dict[str, HeldEpisode]:
+    found = {}
+    for name in dict.fromkeys(row.episode for row in rows):
+        state = state_of([row for row in rows if row.episode == name])
+        del state["episode"], state["facts"]
+        tokens = tuple(state.pop(token) for token in TOKENS)
+        found[name] = HeldEpisode(**state, tokens=tokens)
+    return found
+
+
+ONE, TWO = "0000000a-host-1-1700000000.000", "0000000b-host-2-1700000100.000"
+
+
+def lives() -> list[list[list[StepRecord]]]:
+    """Commits of three lives of a run: `a` ends at once, `b` goes on through all, `c` is retried, `d` comes last."""
+    one = rounds(["a", "b", "c"], 3)
+    one.append([a_step("a", 3, ending="stable"), a_step("c", 3, ending="refusal")])
+    two = [[a_step("b", 3)], [a_step("c", 2, take=1)], [a_step("b", 4)]]
+    three = [
+        [a_step("c", 3, take=1), a_step("d", 0, agent="other")],
+        [a_step("c", 4, take=1, ending="done"), a_step("b", 5, ending="done")],
+    ]
+    return [one, two, three]
+
+
+def flat(commits: list[list[StepRecord]]) -> list[StepRecord]:
+    return [row for rows in commits for row in rows]
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("packed", [0, 1, 2, 3])
+def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, old: bool, packed: int) -> None:
+    one, two, three = lives()
+    if old:
+        old_log(tmp_path, one, [a_charge(2)])
+    begun, first = (flat(one), two) if old else ([], [*one, *two])
+    journal = begin(tmp_path, ONE)
+    append(journal, *first, money=[a_charge(3)] if old else [a_charge(2), a_charge(3)])
+    if packed:
+        compact(journal, 0, len(first) - 1, ends_of(flat(first), begun))
+        journal.commit(None)
+        discard(journal, 0, len(first) - 1)
+    earlier = [*begun, *flat(first)]
+    journal = begin(tmp_path, TWO)
+    append(journal, *three, money=[a_charge(5)])
+    if packed > 1:
+        compact(journal, 0, 0, ends_of(three[0], earlier))
+    if packed > 2:
+        compact(journal, 1, 1, ends_of(three[1], [*earlier, *three[0]]))
+        discard(journal, 0, 0)
+    rows = flat(one + two + three)
+    index = read_index(tmp_path)
+    assert dict(index.episodes) == by_definition(rows)
+    assert index.rows == len(rows)
+    assert index.totals == {name: sum(getattr(row, name) for row in rows) for name in ("cost", *TOKENS)}
+    agents, workers = {row.agent for row in rows}, {row.worker for row in rows}
+    assert len(workers) == 2 + old
+    assert index.cost_by_agent == {one: sum(row.cost for row in rows if row.agent == one) for one in agents}
+    assert index.cost_by_worker == {one: sum(row.cost for row in rows if row.worker == one) for one in workers}
+    assert [row.amount for row in index.ledger] == [2, 3, 5]
+
+
+@given(st.data())
+def test_any_rows_cut_anywhere_give_the_state_by_definition(tmp_path_factory: Any, data: Any) -> None:
+    rows: list[StepRecord] = []
+    steps, takes = {"a": 0, "b": 0}, {"a": 0, "b": 0}
+    for _ in range(data.draw(st.integers(1, 12))):
+        name = data.draw(st.sampled_from(["a", "b"]))
+        if steps[name] and data.draw(st.integers(0, 3)) == 0:
+            steps[name], takes[name] = data.draw(st.integers(0, steps[name])), takes[name] + 1
+        ending = data.draw(st.sampled_from(["", "", "done"]))
+        rows.append(a_step(name, steps[name], take=takes[name], ending=ending))
+        steps[name] += 1
+    run = tmp_path_factory.mktemp("run")
+    old, packed = sorted(data.draw(st.integers(0, len(rows))) for _ in range(2))
+    old_log(run, [[row] for row in rows[:old]])
+    if rows[old:]:
+        journal = begin(run, ONE)
+        append(journal, *([row] for row in rows[old:]))
+        if packed > old:
+            compact(journal, 0, packed - old - 1, ends_of(rows[old:packed], rows[:old]))
+    assert dict(read_index(run).episodes) == by_definition(rows)
+
+
+def test_a_step_that_is_missing_where_rows_are_read_is_refused(tmp_path: Path) -> None:
+    rows = [a_step("a", step) for step in (0, 1, 3)]
+    journal = begin(tmp_path)
+    append(journal, *([row] for row in rows))
+    compact(journal, 0, 1, ends_of(rows[:2]))
+    with pytest.raises(CorruptLogError, match="episode a lacks its step 2"):
+        read_index(tmp_path)
+
+
+def test_objects_after_the_listing_are_of_another_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    appender = begin(tmp_path)
+    append(appender, [a_step("a", 0)], money=[a_charge(1)])
+    plain, looks = looking.lay_out, []
+
+    def then_write(run: Path, kind: segment.Kind) -> Any:
+        layout = plain(run, kind)
+        if not looks:
+            appender.commit(None, [a_charge(2)])
+        looks.append(kind)
+        return layout
+
+    monkeypatch.setattr(looking, "lay_out", then_write)
+    index = read_index(tmp_path)
+    assert (index.rows, [row.amount for row in index.ledger]) == (1, [1])
+    assert [row.amount for row in read_index(tmp_path).ledger] == [1, 2]
+
+
+def test_a_lost_end_of_a_journal_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "PAUSE_S", 0)
+    rows = [a_step("a", step) for step in range(3)]
+    journal = begin(tmp_path)
+    append(journal, *([row] for row in rows))
+    compact(journal, 0, 2, ends_of(rows))
+    discard(journal, 2, 2)
+    with pytest.raises(CorruptLogError, match=r"log/.*/000000002.parquet is missing"):
+        read_index(tmp_path)
