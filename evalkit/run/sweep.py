@@ -39,7 +39,6 @@ from evalkit.store.journal import new_writer
 from evalkit.store.layout import journals
 from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
-from evalkit.store.reader import read_through
 from evalkit.store.record import LedgerRecord
 from evalkit.store.writer import open_store
 
@@ -68,7 +67,6 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     with open_store(directory, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
-        read_through(directory)
         holdings = read_holdings(directory, options.retry)
         if old is None or manifest != old:
             write_manifest(directory, manifest)

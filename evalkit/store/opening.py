@@ -7,13 +7,24 @@ from pathlib import Path
 from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.adopt import Adopted, adopt
+from evalkit.store.chain import check_chain
 from evalkit.store.compact import Chain, discard
 from evalkit.store.ends import Standing
 from evalkit.store.index import RunIndex, read_index
 from evalkit.store.journal import Appender, new_writer, open_journal
 from evalkit.store.layout import MARK, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.reader import replay_rows
-from evalkit.store.segment import ENDS_FOLDER, KINDS, LEDGER_FOLDER, LOG, REMEDY, STEPS_FOLDER, TAIL, WRITER
+from evalkit.store.segment import (
+    ENDS_FOLDER,
+    KINDS,
+    LEDGER_FOLDER,
+    LOG,
+    REMEDY,
+    STEPS_FOLDER,
+    TAIL,
+    WRITER,
+    read_segment,
+)
 
 OLD_MANIFEST = "run.json"
 
@@ -38,6 +49,7 @@ def take_over(run: Path, session: str) -> Opened:
     for layout in layouts.values():
         for where, what in layout.flaws:
             raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
+    refuse_damage(run)
     _tidy(run)
     _mark(run, layouts["steps"], layouts["ledger"])
     others = [one.writer for one in journals(run)]
@@ -62,6 +74,17 @@ def take_over(run: Path, session: str) -> Opened:
         adopted=adopted,
         index=index,
     )
+
+
+def refuse_damage(run: Path) -> None:
+    """Look at every byte of a log that nobody writes: what is damaged is refused before money is spent on top of it,
+    and before it is compacted. Raises CorruptLogError naming the file, StorageError."""
+    for file, problem in check_chain(run):
+        raise CorruptLogError(f"{run}: {file} {problem}. {REMEDY}")
+    for kind in KINDS:
+        for segment in lay_out(run, kind).segments:
+            if not segment.writer:  # of format 1: nothing names its digest, but its pages have checksums
+                read_segment(segment)
 
 
 def _tidy(run: Path) -> None:
