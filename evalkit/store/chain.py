@@ -7,6 +7,7 @@ changed one names nobody.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,8 @@ from pathlib import Path
 from evalkit.errors import CorruptLogError
 from evalkit.store.disk import storage_errors
 from evalkit.store.journal import carried_of, heads_of
-from evalkit.store.layout import Layout, began, journal_object, lay_out
-from evalkit.store.segment import CLOSE, KINDS, REMEDY, SEAL, Kind, Segment, json_of, read_claim
+from evalkit.store.layout import began, journal_object, lay_out
+from evalkit.store.segment import CLOSE, KINDS, NUMBER, REMEDY, SEAL, Segment, json_of, read_claim
 
 
 def check_chain(run: Path) -> list[tuple[str, str]]:
@@ -40,14 +41,20 @@ class Chain:
     """By file: by the name of another, the digest that this one tells of it."""
     repaired: dict[str, set[str]] = field(default_factory=dict)
     """By file: digests of what repairs have put there."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """By writer: the highest number of an object of its journal that is named."""
     missing: list[str] = field(default_factory=list)
     """Files that are named and gone, and whose rows no other file has."""
     unread: bool = False
-    """Whether a journal's newest object was changed, so that nobody knows what it names."""
+    """Whether a journal's newest object was changed or is gone, so that nobody knows what it names."""
 
     def name(self, file: str, digest: str, by: str) -> None:
         """Note that one file tells another's digest."""
         self.named.setdefault(file, {})[by] = digest
+        _, writer, object_file = f"//{file}".rsplit("/", 2)
+        match = NUMBER.fullmatch(object_file)
+        if match:
+            self.ends[writer] = max(self.ends.get(writer, -1), int(match[1]))
 
     def look_at(self, segment: Segment) -> dict[str, str]:
         """What a file says, if it is as it was written; else the flaw is noted."""
@@ -93,16 +100,16 @@ class _Files:
 
     def is_compacted(self, number: int) -> bool:
         """Whether a compacted file has what an object held."""
-        return any(one.first <= number <= one.last for one in self.compacted)
+        return bool(self.compacted) and number <= self.compacted[-1].last
 
 
 def follow(run: Path) -> Chain:
     """Look at all files of format 2, from the newest on. Raises as `check_chain` does."""
     chain, told = Chain(), False
-    layouts = {kind: lay_out(run, kind) for kind in KINDS}
-    writers = {one.writer for layout in layouts.values() for one in layout.segments} - {""}
-    newest_first = [_files_of(writer, layouts) for writer in sorted(writers, key=began, reverse=True)]
+    newest_first = _by_writer(run)
     for place, files in enumerate(newest_first):
+        end = max(files.there, default=-1)
+        chain.unread |= chain.ends.get(files.writer, -1) > end
         for segment in reversed(files.objects):
             _follow_object(chain, run, files, segment)
         for segment in reversed(files.compacted):
@@ -122,22 +129,34 @@ def follow(run: Path) -> Chain:
     return chain
 
 
-def _files_of(writer: str, layouts: Mapping[Kind, Layout]) -> _Files:
-    objects: dict[int, Segment] = {}
-    matter, compacted = set[int](), list[Segment]()
-    for layout in layouts.values():
+def _by_writer(run: Path) -> list[_Files]:
+    """Newest first."""
+    objects: dict[str, dict[int, Segment]] = defaultdict(dict)
+    matter: dict[str, set[int]] = defaultdict(set)
+    compacted: dict[str, list[Segment]] = defaultdict(list)
+    for kind in KINDS:
+        layout = lay_out(run, kind)
+        for one in layout.segments:
+            if one.is_object:
+                matter[one.writer].add(one.first)
+            elif one.writer:
+                compacted[one.writer].append(one)
         for one in layout.segments + layout.covered:
-            if one.writer == writer and one.is_object:
-                objects.setdefault(one.first, one)
-        matter |= {one.first for one in layout.segments if one.writer == writer and one.is_object}
-        compacted += [one for one in layout.segments if one.writer == writer and not one.is_object]
-    matter |= {max(objects)} if objects else set()
-    return _Files(
-        writer=writer,
-        objects=tuple(objects[number] for number in sorted(matter)),
-        there=frozenset(objects),
-        compacted=tuple(sorted(compacted, key=lambda one: (one.last, one.kind))),
-    )
+            if one.is_object:
+                objects[one.writer].setdefault(one.first, one)
+    found = []
+    for writer in sorted({*objects, *compacted}, key=began, reverse=True):
+        mine = objects[writer]
+        chosen = matter[writer] | ({max(mine)} if mine else set())
+        found.append(
+            _Files(
+                writer=writer,
+                objects=tuple(mine[number] for number in sorted(chosen)),
+                there=frozenset(mine),
+                compacted=tuple(sorted(compacted[writer], key=lambda one: (one.last, one.kind))),
+            )
+        )
+    return found
 
 
 def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> None:

@@ -1,18 +1,19 @@
-"""Is the log whole? Files, page checksums, row digests, and the steps of every episode without a gap.
+"""Is the log whole? Files, their digests, page checksums, row digests, and the steps of every episode without a gap.
 
 This looks at the log alone; whether replay reproduces it is for `evalkit verify` to say, which calls this first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from evalkit.store.chain import Chain, follow
 from evalkit.store.effect import Effect, Flags, Ints, rows_in_effect
 from evalkit.store.examine import Examined, Flaw, examine, footer_problem
-from evalkit.store.layout import lay_out
-from evalkit.store.segment import Segment
+from evalkit.store.layout import Layout, gaps, journal_object, lay_out
+from evalkit.store.segment import KINDS, RANGE, Kind, Segment
 
 __all__ = ["Flaw", "check_log"]
 
@@ -22,19 +23,48 @@ def check_log(run: Path) -> list[Flaw]:
 
     Raises StorageError where the disk refuses, RunError where a newer evalkit wrote a file.
     """
-    steps, ledger = lay_out(run, "steps"), lay_out(run, "ledger")
-    found = [Flaw(segment=where, problem=what) for where, what in (*steps.flaws, *ledger.flaws)]
-    for segment in ledger.segments:
-        found += ledger_flaws(segment)
-    files = [examine(segment) for segment in steps.segments]
-    for one in files:
+    layouts = {kind: lay_out(run, kind) for kind in KINDS}
+    chain = follow(run)
+    found = list(misplaced(run, layouts, chain))
+    steps = [examine(segment) for segment in layouts["steps"].segments]
+    told = {one.segment for file in steps for one in file.flaws}
+    for kind in ("ledger", "ends"):
+        for segment in layouts[kind].segments:
+            if segment.name not in told and not (segment.is_object and kind == "ends"):
+                found += file_flaws(segment)
+    for one in steps:
         found += one.flaws
-    suspects = {flaw.segment for flaw in found}
-    return found + missing_steps(known_rows(files), files, suspects)
+    told = {one.segment for one in found}
+    found += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in told]
+    return found + missing_steps(known_rows(steps), steps, {one.segment for one in found})
 
 
-def ledger_flaws(segment: Segment) -> list[Flaw]:
-    """What is wrong with a file of money rows."""
+def misplaced(run: Path, layouts: Mapping[Kind, Layout], chain: Chain) -> Iterator[Flaw]:
+    """Files that are missing, too many, or no files of a log; those that another file names are the chain's to tell."""
+    told = set(chain.missing)
+    for kind, layout in layouts.items():
+        hidden = _explained(run, kind, layout, chain.missing)
+        for where, what in layout.flaws:
+            if where not in hidden and where not in told:
+                told.add(where)
+                yield Flaw(segment=where, problem=what)
+
+
+def _explained(run: Path, kind: Kind, layout: Layout, missing: Sequence[str]) -> set[str]:
+    """Numbers that are missing since a compacted file is, which is known by its name."""
+    lost = [
+        match for name in missing if name.startswith(f"{kind}/") and (match := RANGE.fullmatch(name[len(kind) + 1 :]))
+    ]
+    found = set()
+    for writer, first, last in gaps(layout):
+        if any(one[1] == writer and int(one[2]) <= last and first <= int(one[3]) for one in lost):
+            names = [journal_object(run, writer, number).name for number in (first, last)]
+            found.add(names[0] + (f" to {names[1]}" if last > first else ""))
+    return found
+
+
+def file_flaws(segment: Segment) -> list[Flaw]:
+    """What is wrong with a file of money rows or ends, or with the money rows of an object."""
     problem = footer_problem(segment)
     return [Flaw(segment=segment.name, problem=problem)] if problem else []
 

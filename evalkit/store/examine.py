@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from evalkit.digests import step_digest
 from evalkit.errors import CorruptLogError
 from evalkit.store.arrays import coded, integers, take_rows
+from evalkit.store.chain import problem_of
 from evalkit.store.effect import Flags, Ints
-from evalkit.store.footer import footer_flaw
-from evalkit.store.schema import STEPS, steps_table
-from evalkit.store.segment import REMEDY, Segment, claim, is_number, mismatch, open_file, readable, unlike
+from evalkit.store.footer import columns_of, footer_flaw
+from evalkit.store.schema import STEPS, steps_table, with_reserved
+from evalkit.store.segment import REMEDY, Segment, claim, mismatch, open_file, readable, unlike
 
 COVERED = ("request_digest", "reply", "facts", "observation_digest", "step_digest")
 """What a step digest covers, in the order `digests.step_digest` takes it; the digest last."""
@@ -41,9 +42,6 @@ class Examined:
     """What a file of steps holds."""
 
     segment: Segment
-    first: int
-    last: int
-    """The numbers it says it holds; those of its name where it says nothing."""
     short: bool = False
     """Whether it has not as many rows as it says."""
     flaws: list[Flaw] = field(default_factory=list)
@@ -57,14 +55,11 @@ class Examined:
 
 def examine(segment: Segment) -> Examined:
     """Look at a file of steps. Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it)."""
-    found = Examined(segment=segment, first=segment.first, last=segment.last)
+    found = Examined(segment=segment)
     try:
         with open_file(segment) as strict, open_file(segment, verify=False) as lax:
-            says = claim(strict)
-            if says.get("kind") == "steps" and is_number(says.get("first", "")) and is_number(says.get("last", "")):
-                found.first, found.last = int(says["first"]), int(says["last"])
             problem = mismatch(segment, strict)
-            found.short = says.get("rows") != str(strict.metadata.num_rows)
+            found.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
             for number in range(strict.metadata.num_row_groups):
                 _examine_group(found, _Group(segment, strict, lax, number))
     except CorruptLogError as flaw:
@@ -78,7 +73,8 @@ def examine(segment: Segment) -> Examined:
 
 def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(STEPS.names)) -> pa.Table:
     """These rows of an examined file; those whose columns are damaged and covered by no digest are left out."""
-    schema = pa.schema([STEPS.field(name) for name in columns])
+    held = [name for name in columns if name in columns_of(examined.segment)]
+    schema = pa.schema([STEPS.field(name) for name in held])
     tables = [steps_table([]).select(columns)]
     if chosen.any():
         with open_file(examined.segment) as strict, open_file(examined.segment, verify=False) as lax:
@@ -88,8 +84,8 @@ def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(ST
                 begin += len(sound)
                 group = _Group(examined.segment, strict, lax, number) if len(rows) else None
                 if group is not None and not (set(group.bad) - set(COVERED)) & set(columns):
-                    table = pa.Table.from_arrays([group.column(name) for name in columns], schema=schema)
-                    tables.append(take_rows(table, rows))
+                    table = pa.Table.from_arrays([group.column(name) for name in held], schema=schema)
+                    tables.append(with_reserved(take_rows(table, rows), columns).select(columns))
     return pa.concat_tables(tables)
 
 
@@ -99,11 +95,6 @@ def footer_problem(segment: Segment) -> str:
         return footer_flaw(segment)
     except CorruptLogError as flaw:
         return problem_of(segment, flaw)
-
-
-def problem_of(segment: Segment, flaw: CorruptLogError) -> str:
-    """The middle of a message about a segment, without its name and the remedy."""
-    return str(flaw).removeprefix(f"{segment.name} ").removesuffix(f". {REMEDY}")
 
 
 class _Group:
@@ -116,11 +107,12 @@ class _Group:
             raise CorruptLogError(f"{segment.name} is damaged (a group of {self.rows} rows). {REMEDY}")
         self.bad: list[str] = []
         """Columns that fail their checksum."""
+        names = columns_of(segment)
         self._columns: dict[str, pa.ChunkedArray] = {}
         try:
-            self._keep(strict, STEPS.names)
+            self._keep(strict, names)
         except CorruptLogError:
-            for name in STEPS.names:
+            for name in names:
                 try:
                     self._keep(strict, [name])
                 except CorruptLogError:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import compute
 
-from evalkit.store.schema import FEW_VALUES
+from evalkit.store.schema import FEW_VALUES, RESERVED, STEPS
 from evalkit.store.segment import Segment, open_file, read_segment, readable
 
 _MAGIC = 4
@@ -26,20 +26,32 @@ def footer_flaw(segment: Segment) -> str:
     Raises CorruptLogError, FileNotFoundError, StorageError as `read_segment` does.
     """
     plain = read_segment(segment)
-    few = [name for name in FEW_VALUES if segment.kind == "steps" and pa.types.is_string(plain.schema.field(name).type)]
+    held = set(columns_of(segment)) & set(FEW_VALUES) if segment.kind == "steps" else set()
+    few = [name for name in held if pa.types.is_string(plain.schema.field(name).type)]
     coded = read_segment(segment, None, few)
     for name in few:
         if coded.column(name).cast(pa.string()) != plain.column(name):
             return f"column {name} holds other values read by dictionary"
     size = segment.path.stat().st_size
     with open_file(segment) as file, readable(segment):
-        return next(_misplaced(file, size), "") or next(_misjudged(file, plain), "")
+        return next(_misplaced(file, size, bare=segment.is_object), "") or next(_misjudged(file, plain), "")
 
 
-def _misplaced(file: pq.ParquetFile, size: int) -> Iterator[str]:
-    """Columns that do not lie one behind another from the file's beginning to its footer, as they were written."""
+def columns_of(segment: Segment) -> list[str]:
+    """The columns that a file of steps has."""
+    return [name for name in STEPS.names if segment.writer or name not in RESERVED]
+
+
+def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
+    """Columns that do not lie one behind another from the file's beginning to its footer, as they were written.
+
+    `bare`: whether a file of no rows has nothing but its footer.
+    """
+    ends = size - file.metadata.serialized_size - _LENGTH - _MAGIC
     if not file.metadata.num_rows:
-        return  # a file without rows has no pages to lie anywhere
+        if bare and ends != _MAGIC:
+            yield "there are pages, yet no rows"
+        return  # what is there, if anything, are empty dictionaries
     upto = _MAGIC
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
@@ -56,7 +68,7 @@ def _misplaced(file: pq.ParquetFile, size: int) -> Iterator[str]:
             if begin != upto or column.num_values != group.num_rows:
                 yield f"column {name} lies elsewhere than its footer says"
             upto += column.total_compressed_size
-    if upto != size - file.metadata.serialized_size - _LENGTH - _MAGIC:
+    if upto != ends:
         yield "pages and footer do not meet"
 
 

@@ -6,20 +6,35 @@ import pytest
 
 from evalkit.store.check import check_log
 from evalkit.store.examine import Flaw
+from evalkit.store.layout import journals, lay_out
 from evalkit.store.schema import STEPS, conform
-from evalkit.store.segment import encode_segment, lay_out, read_segment
-from tests.logs import a_charge, a_step, rounds, write_run, write_tails
+from evalkit.store.segment import Segment, claim, encode_compacted, encode_object, open_file, read_segment
+from tests.firsts import encode_first, first_run, first_tails
+from tests.journals import contents
+from tests.logs import write_run, write_tails
+from tests.rows import a_charge, a_step, rounds
 
 EPISODES = ["a", "b"]
 
 
-def rewrite(run: Path, number: int, change: Callable[[pa.Table], pa.Table], *, compacted: bool = False) -> str:
+def rewrite(run: Path, number: int, change: Callable[[pa.Table], pa.Table]) -> str:
     """Put a changed table into a segment, with valid checksums and metadata; returns its name."""
     segment = lay_out(run, "steps").segments[number]
-    table = conform(change(read_segment(segment)), STEPS)
-    data = encode_segment(table, "steps", segment.first, segment.last, compacted=compacted)
-    segment.path.write_bytes(memoryview(data))
+    segment.path.write_bytes(reencoded(segment, conform(change(read_segment(segment)), STEPS)))
     return segment.name
+
+
+def reencoded(segment: Segment, table: pa.Table) -> bytes:
+    """A file that says what it said, of other rows."""
+    if not segment.writer:
+        return encode_first(table, "steps", segment.first, segment.last, compacted=not segment.is_commit)
+    with open_file(segment) as file:
+        says = {name: value for name, value in claim(file).items() if name not in ("rows", "check", "format")}
+    if segment.is_object:
+        return bytes(memoryview(encode_object(table, says)))
+    facts = {name: says[name] for name in ("before", "object", "heads") if name in says}
+    data = encode_compacted(table, segment.kind, segment.first, segment.last, writer=segment.writer, facts=facts)
+    return bytes(memoryview(data))
 
 
 def replaced(column: str, row: int, value: object) -> Callable[[pa.Table], pa.Table]:
@@ -40,27 +55,36 @@ def flip(path: Path, text: bytes) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("write", [write_run, write_tails])
+ALL = [first_run, first_tails, write_run, write_tails]
+TAILS = [first_tails, write_tails]
+Write = Callable[..., Path]
+
+
+@pytest.mark.parametrize("write", ALL)
 def test_a_whole_log_has_no_flaw(tmp_path: Path, write: Callable[..., Path]) -> None:
     rows = rounds(EPISODES, 4)
     rows.append([a_step("a", 4, reply=None, ending="refusal")])
     rows.append([a_step("a", 4, take=1), a_step("a", 5, take=1)])
     run = write(tmp_path / "run", rows)
     assert check_log(run) == []
+    write(run, [], [a_charge()])
+    assert check_log(run) == []
     write_run(run, [], [a_charge()])
     assert check_log(run) == []
 
 
-def test_a_flipped_byte_of_a_reply_is_named_with_segment_episode_and_step(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", rounds(EPISODES, 4))
-    flip(run / "tail" / "000000002.parquet", b"answer 2 of a")
+@pytest.mark.parametrize("write", TAILS)
+def test_a_flipped_byte_of_a_reply_is_named_with_segment_episode_and_step(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", rounds(EPISODES, 4))
+    segment = lay_out(run, "steps").segments[2]
+    flip(segment.path, b"answer 2 of a")
     (flaw,) = check_log(run)
-    assert (flaw.segment, flaw.episode, flaw.step) == ("tail/000000002.parquet", "a", 2)
+    assert (flaw.segment, flaw.episode, flaw.step) == (segment.name, "a", 2)
     assert "column reply is damaged" in flaw.problem
 
 
 def test_any_flipped_byte_of_a_compacted_file_is_noticed(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", rounds(EPISODES, 4))
+    run = first_run(tmp_path / "run", rounds(EPISODES, 4))
     (path,) = (run / "steps").iterdir()
     whole = path.read_bytes()
     first_page = path.stat().st_size - int.from_bytes(whole[-8:-4], "little") - 8
@@ -89,42 +113,60 @@ def test_any_flipped_byte_of_a_compacted_file_is_noticed(tmp_path: Path) -> None
         ("step_digest", b"x" * 16),
     ],
 )
-def test_a_changed_value_under_a_valid_checksum_is_named(tmp_path: Path, column: str, value: object) -> None:
-    run = write_run(tmp_path / "run", rounds(EPISODES, 4))
-    name = rewrite(run, 0, replaced(column, 5, value), compacted=True)
+@pytest.mark.parametrize("write", ALL)
+def test_a_changed_value_under_a_valid_checksum_is_named(
+    tmp_path: Path, column: str, value: object, write: Write
+) -> None:
+    run = write(tmp_path / "run", rounds(EPISODES, 4))
+    last = len(lay_out(run, "steps").segments) == 4
+    name = rewrite(run, 2, replaced(column, 1, value)) if last else rewrite(run, 0, replaced(column, 5, value))
     (flaw,) = check_log(run)
     assert (flaw.segment, flaw.episode, flaw.step) == (name, "b", 2)
     assert "does not agree with its digest" in flaw.problem
 
 
-def test_a_removed_middle_row_is_named_with_the_segment_where_it_should_be(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", rounds(EPISODES, 5))
+@pytest.mark.parametrize(("tails", "whole"), [(first_tails, first_run), (write_tails, write_run)])
+def test_a_removed_middle_row_is_named_with_the_segment_where_it_should_be(
+    tmp_path: Path, tails: Write, whole: Write
+) -> None:
+    run = tails(tmp_path / "run", rounds(EPISODES, 5))
     name = rewrite(run, 2, lambda table: table.slice(0, 1))
-    assert check_log(run) == [Flaw(segment=name, problem="the step is missing", episode="b", step=2)]
-    compacted = write_run(tmp_path / "other", rounds(EPISODES, 5))
-    name = rewrite(compacted, 0, lambda table: pa.concat_tables([table.slice(0, 3), table.slice(4)]), compacted=True)
-    assert check_log(compacted) == [Flaw(segment=name, problem="the step is missing", episode="b", step=1)]
+    assert rows_told(run) == [Flaw(segment=name, problem="the step is missing", episode="b", step=2)]
+    compacted = whole(tmp_path / "other", rounds(EPISODES, 5))
+    name = rewrite(compacted, 0, lambda table: pa.concat_tables([table.slice(0, 3), table.slice(4)]))
+    assert rows_told(compacted) == [Flaw(segment=name, problem="the step is missing", episode="b", step=1)]
 
 
-def test_a_row_that_is_there_twice_is_named(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", rounds(EPISODES, 3))
+def rows_told(run: Path) -> list[Flaw]:
+    """Flaws of rows; those of files stand before them, and name the same file."""
+    found = check_log(run)
+    rows = [flaw for flaw in found if flaw.episode]
+    assert {flaw.segment for flaw in found} == {flaw.segment for flaw in rows}
+    assert all("tells another digest" in flaw.problem for flaw in found if not flaw.episode)
+    return rows
+
+
+@pytest.mark.parametrize("write", TAILS)
+def test_a_row_that_is_there_twice_is_named(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", rounds(EPISODES, 3))
     name = rewrite(run, 1, lambda table: pa.concat_tables([table, table.slice(0, 1)]))
-    assert check_log(run) == [Flaw(segment=name, problem="the step is there twice", episode="a", step=1)]
+    assert rows_told(run) == [Flaw(segment=name, problem="the step is there twice", episode="a", step=1)]
 
 
-def test_two_swapped_segments_are_named_with_what_they_hold(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", rounds(EPISODES, 4))
-    one, two = run / "tail" / "000000001.parquet", run / "tail" / "000000003.parquet"
+@pytest.mark.parametrize("write", TAILS)
+def test_two_swapped_segments_are_named_with_what_they_hold(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", rounds(EPISODES, 4))
+    one, two = (lay_out(run, "steps").segments[number].path for number in (1, 3))
     data = one.read_bytes()
     one.write_bytes(two.read_bytes())
     two.write_bytes(data)
     found = [(flaw.segment, flaw.episode, flaw.step) for flaw in check_log(run)]
-    assert found == [("tail/000000001.parquet", "a", 3), ("tail/000000003.parquet", "a", 1)]
+    assert found == [(path.relative_to(run).as_posix(), "a", step) for path, step in ((one, 3), (two, 1))]
     assert all("renamed or swapped" in flaw.problem for flaw in check_log(run))
 
 
 def test_rows_that_metadata_counts_and_the_file_lacks_are_noticed(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", rounds(EPISODES, 2))
+    run = first_tails(tmp_path / "run", rounds(EPISODES, 2))
     path = run / "tail" / "000000001.parquet"
     data = path.read_bytes()
     place = data.rindex(b"evalkit.rows")
@@ -134,19 +176,21 @@ def test_rows_that_metadata_counts_and_the_file_lacks_are_noticed(tmp_path: Path
     assert flaw.problem == "should hold 3 rows and holds 2"
 
 
-def test_a_torn_file_and_the_gap_it_leaves_are_both_named(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", rounds(EPISODES, 4))
-    path = run / "tail" / "000000001.parquet"
+@pytest.mark.parametrize("write", TAILS)
+def test_a_torn_file_and_the_gap_it_leaves_are_both_named(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", rounds(EPISODES, 4))
+    path = lay_out(run, "steps").segments[1].path
     path.write_bytes(path.read_bytes()[:200])
     file, *gaps = check_log(run)
-    assert file.segment == "tail/000000001.parquet"
+    assert file.segment == path.relative_to(run).as_posix()
     assert "none of its rows can be read" in file.problem
     assert [(gap.segment, gap.episode, gap.step) for gap in gaps] == [(file.segment, "a", 1), (file.segment, "b", 1)]
 
 
-def test_a_damaged_number_takes_its_rows_with_it_and_names_them(tmp_path: Path) -> None:
-    run = write_tails(tmp_path / "run", [[a_step("a", step, cost=0x4142434445464748) for step in range(3)]])
-    flip(run / "tail" / "000000000.parquet", b"HGFEDCBA")
+@pytest.mark.parametrize("write", TAILS)
+def test_a_damaged_number_takes_its_rows_with_it_and_names_them(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", [[a_step("a", step, cost=0x4142434445464748) for step in range(3)]])
+    flip(lay_out(run, "steps").segments[0].path, b"HGFEDCBA")
     (flaw,) = check_log(run)
     assert (flaw.episode, flaw.step) == ("a", 0)
     assert "column cost is damaged" in flaw.problem
@@ -154,7 +198,32 @@ def test_a_damaged_number_takes_its_rows_with_it_and_names_them(tmp_path: Path) 
 
 
 def test_damaged_money_and_foreign_files_are_named(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", rounds(["a"], 2), [a_charge(reason="because of a timeout")])
+    run = first_run(tmp_path / "run", rounds(["a"], 2), [a_charge(reason="because of a timeout")])
     flip(run / "ledger" / "000000000.parquet", b"because of")
     (run / "steps" / "notes.parquet").write_bytes(b"")
     assert sorted(flaw.segment for flaw in check_log(run)) == ["ledger/000000000.parquet", "steps/notes.parquet"]
+
+
+@pytest.mark.parametrize("text", [b"because of", b"evalkit.before", b"parquet-cpp-arrow", b"nonce"])
+def test_a_flip_in_the_footer_of_a_commit_is_named_once(tmp_path: Path, text: bytes) -> None:
+    run = write_tails(tmp_path / "run", rounds(["a"], 3), [a_charge(reason="because of a timeout")])
+    segment = lay_out(run, "steps").segments[0]
+    flip(segment.path, text)
+    (flaw,) = check_log(run)
+    assert flaw.segment == segment.name
+
+
+def test_a_compacted_file_that_is_gone_is_told_by_its_name_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(EPISODES, 4), [a_charge()])
+    write_run(run, rounds(EPISODES, 2, first=4))
+    newest = max(path for path in (run / "log" / journals(run)[-1].writer).iterdir()).relative_to(run).as_posix()
+    for name, data in contents(run).items():
+        (run / name).unlink()
+        (flaw, *rest) = check_log(run)
+        if name == newest:
+            assert {one.problem for one in (flaw, *rest)} == {"is named by no object: objects behind it are missing"}
+        else:
+            assert flaw.segment == name
+            assert flaw.problem.startswith("is missing: ")
+            assert {one.problem for one in rest} <= {"the step is missing"}
+        (run / name).write_bytes(data)
