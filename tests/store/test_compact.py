@@ -11,6 +11,7 @@ import pytest
 from evalkit.errors import StorageError
 from evalkit.store import compactor, disk
 from evalkit.store.index import read_index
+from evalkit.store.segment import KINDS
 from evalkit.store.writer import open_store
 from tests.logs import a_step, rounds, write_run
 from tests.patience import PATIENCE_S
@@ -75,7 +76,9 @@ def test_readers_never_see_a_row_twice_and_never_see_fewer_than_before(
         assert len(set(rows)) >= LOOKS, name
         assert rows == sorted(rows), name
     assert read_index(run).rows == 20 * written
-    assert list((run / "tail").iterdir()) == []
+    assert len(list((run / "log").glob("*/*.parquet"))) == 1
+    for kind in KINDS:
+        assert len(list((run / kind).iterdir())) == len(list((run / "steps").iterdir()))
 
 
 def test_a_compacted_file_reads_as_json_with_units_and_statistics(tmp_path: Path) -> None:
@@ -109,4 +112,4 @@ def test_a_compaction_that_fails_stops_the_run_and_loses_nothing(
     monkeypatch.undo()
     write_run(run, rounds(["a"], 1, first=2))
     assert read_index(run).rows == 3
-    assert len(list((run / "steps").iterdir())) == 1
+    assert len(list((run / "steps").iterdir())) == 2  # one of each session

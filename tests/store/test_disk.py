@@ -18,24 +18,25 @@ class Shim:
 
     def __init__(self, patch: pytest.MonkeyPatch, without: str = "") -> None:
         self.done: list[tuple[str, str]] = []
-        for name in OPERATIONS:
+        for name in (*OPERATIONS, "link"):
             patch.setattr(disk, name, self._recording(name, getattr(disk, name), name == without))
 
     def _recording(self, name: str, real: Callable[..., object], left_out: bool) -> Callable[..., object]:
         def call(*args: object) -> object:
             if left_out:
                 return FileIO(args[0], "w") if name == "write" else None
-            subject = args[-1] if name == "rename" else args[0]
+            subject = args[-1] if name in ("rename", "link") else args[0]
             self.done.append((name, Path(subject.name if isinstance(subject, FileIO) else str(subject)).name))
             return real(*args)
 
         return call
 
 
-def durable(done: list[tuple[str, str]], name: str, folder: str) -> bool:
-    """Whether a file was written aside, synced, given its name and its directory synced: in this order."""
-    aside = f".{name}.tmp"
-    wanted = [("write", aside), ("sync_file", aside), ("rename", name), ("sync_directory", folder)]
+def durable(done: list[tuple[str, str]], name: str, folder: str, *, new: bool = False) -> bool:
+    """Whether a file was written aside, synced, given its name and its directory synced: in this order. `new`: the name
+    was one that nothing had."""
+    aside, naming = (f".{name}.{os.getpid()}.tmp", "link") if new else (f".{name}.tmp", "rename")
+    wanted = [("write", aside), ("sync_file", aside), (naming, name), ("sync_directory", folder)]
     rest = iter(done)
     return all(step in rest for step in wanted)
 
@@ -108,6 +109,15 @@ def test_half_a_line_left_by_a_crash_does_not_spoil_the_next(tmp_path: Path) -> 
     path.write_bytes(b'{"a":1}\n{"b"')
     disk.append_lines(path, b'{"c":3}\n')
     assert path.read_bytes() == b'{"a":1}\n{"b"\n{"c":3}\n'
+
+
+@pytest.mark.parametrize("left_out", ["", "write", "sync_file", "link", "sync_directory"])
+def test_leaving_out_any_operation_of_creating_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str
+) -> None:
+    shim = Shim(monkeypatch, without=left_out)
+    disk.create_durably(tmp_path / "one", b"content")
+    assert durable(shim.done, "one", tmp_path.name, new=True) is (not left_out)
 
 
 def test_of_two_that_create_a_file_one_succeeds(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import pytest
 from evalkit.errors import CorruptLogError
 from evalkit.store import totals
 from evalkit.store.accounts import accounts
+from evalkit.store.index import read_index
 from evalkit.store.journal import newest_claims
 from evalkit.store.lock import hold_run
 from evalkit.store.opening import take_over
-from evalkit.store.reader import read_index, scan, scan_all
+from evalkit.store.reader import scan, scan_all
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
 from evalkit.store.totals import Cell, Tally, Totals, joined, rate, together

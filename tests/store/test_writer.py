@@ -6,29 +6,40 @@ from collections.abc import Awaitable, Callable
 from itertools import chain
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from evalkit.errors import CorruptLogError, RunError, StorageError
+from evalkit.errors import CorruptLogError, FencedError, RunError, StorageError
 from evalkit.store import compactor, disk, writer
+from evalkit.store.chain import check_chain
 from evalkit.store.index import read_index
+from evalkit.store.journal import new_writer, seal
+from evalkit.store.layout import journals
 from evalkit.store.reader import read_ledger, scan
+from evalkit.store.segment import KINDS, WRITER, Segment, read_claim
 from evalkit.store.writer import Store, open_store
 from tests.clock import VirtualLoop
+from tests.journals import contents
 from tests.logs import a_charge, a_step, rounds, write_run, write_tails
 from tests.patience import PATIENCE_S
-from tests.store.test_disk import OPERATIONS, Shim, durable
+from tests.store.test_disk import Shim, durable
 
 
-def play(run: Path, body: Callable[[Store], Awaitable[None]]) -> None:
+def play(run: Path, body: Callable[[Store], Awaitable[None]], session: str = "s") -> None:
     async def go() -> None:
-        with open_store(run, session="s") as store:
+        with open_store(run, session=session) as store:
             await body(store)
 
     asyncio.run(go())
 
 
-def tails(run: Path) -> list[str]:
-    return sorted(path.name for path in (run / "tail").iterdir())
+def objects(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "log").glob("*/*.parquet"))
+
+
+def ranges(run: Path, kind: str) -> list[str]:
+    """The numbers that compacted files have in their names."""
+    return sorted(path.stem[-19:] for path in (run / kind).iterdir())
 
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
@@ -40,15 +51,15 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
         for row in sorted(chain(*commits), key=lambda row: (row.episode, row.step))
     ]
     assert read_ledger(run) == [a_charge(7)]
-    assert tails(run) == []
-    assert [path.name for path in (run / "steps").iterdir()] == ["000000000-000000002.parquet"]
+    assert objects(run) == ["000000003.parquet"]
+    assert [ranges(run, kind) for kind in KINDS] == [["000000000-000000002"]] * 3
 
 
-@pytest.mark.parametrize("left_out", ["", *OPERATIONS])
-def test_durable_returns_when_all_four_operations_are_done_money_first(
+@pytest.mark.parametrize("left_out", ["", "write", "sync_file", "link", "sync_directory"])
+def test_durable_returns_when_one_file_with_steps_and_money_is_there_to_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str
 ) -> None:
-    run = tmp_path / "run"
+    run, writer = tmp_path / "run", new_writer()
     write_tails(run, [])
     shim = Shim(monkeypatch, without=left_out)
     seen: list[tuple[str, str]] = []
@@ -63,12 +74,13 @@ def test_durable_returns_when_all_four_operations_are_done_money_first(
     with pytest.MonkeyPatch.context() as patch:
         # Only the commit is looked at; the rest would stumble over what was left out.
         patch.setattr(Store, "close", lambda self, quiet: None)
-        play(run, body)
-    steps, ledger = ("000000000.parquet", "tail"), ("000000000.parquet", "ledger")
-    sound = durable(seen, *ledger) and durable(seen, *steps)
+        play(run, body, writer)
+    sound = durable(seen, "000000000.parquet", writer, new=True)
     assert sound is (left_out == "")
     if sound:
-        assert seen.index(("sync_directory", "ledger")) < seen.index(("sync_directory", "tail"))
+        assert seen.index(("sync_directory", "log")) < seen.index(("link", "000000000.parquet"))
+        assert [name for name, _ in seen].count("sync_file") == 1
+        assert (read_index(run).rows, len(read_ledger(run))) == (1, 1)
 
 
 def test_many_waiters_share_few_commits(tmp_path: Path) -> None:
@@ -85,7 +97,7 @@ def test_many_waiters_share_few_commits(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(200):
                 group.create_task(player(f"e{number}"))
-        assert 3 <= len(tails(run)) <= 6
+        assert 3 <= len(objects(run)) <= 6
 
     play(run, body)
     index = read_index(run)
@@ -101,7 +113,7 @@ def test_durable_waits_for_a_commit_under_way_and_not_for_rows_to_come(tmp_path:
         await asyncio.sleep(0)
         second = asyncio.create_task(store.durable())
         await asyncio.gather(first, second)
-        assert len(tails(tmp_path / "run")) == 1
+        assert len(objects(tmp_path / "run")) == 1
 
     play(tmp_path / "run", body)
 
@@ -110,7 +122,7 @@ def test_rows_nobody_waits_for_are_written_soon(tmp_path: Path) -> None:
     async def body(store: Store) -> None:
         store.append(a_step())
         async with asyncio.timeout(PATIENCE_S):
-            while not tails(tmp_path / "run"):  # noqa: ASYNC110
+            while not objects(tmp_path / "run"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     play(tmp_path / "run", body)
@@ -151,7 +163,8 @@ def test_leaving_after_a_cancellation_writes_everything(tmp_path: Path) -> None:
     asyncio.run(cancelled())
     index = read_index(run)
     assert (index.rows, index.episodes["a"].steps, len(index.ledger)) == (1500, 1500, 1)
-    assert tails(run) == []
+    assert read_claim(journals(run)[0].object(run, journals(run)[0].numbers[-1]))["kind"] == "close"
+    assert len(objects(run)) == 1
 
 
 def test_room_waits_while_the_disk_is_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,49 +230,122 @@ def test_a_failure_of_the_body_is_not_hidden_by_the_disks(tmp_path: Path, monkey
         play(tmp_path / "run", body)
 
 
-def test_a_later_session_goes_on_numbering_and_money_files_are_merged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_session_has_a_journal_and_rows_are_in_the_order_of_sessions(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr(writer, "MANY_LEDGERS", 2)
     for session in range(6):
         write_run(run, [[a_step("a", session)]], [a_charge(session)])
     assert read_index(run).episodes["a"].steps == 6
     assert [row.amount for row in read_ledger(run)] == list(range(6))
-    assert sorted(path.name for path in (run / "ledger").iterdir())[0] == "000000000-000000004.parquet"
+    assert [one.numbers for one in journals(run)] == [(1,)] * 6
+    assert [len(ranges(run, kind)) for kind in KINDS] == [6] * 3
+    assert check_chain(run) == []
+
+
+def test_a_session_that_is_a_writers_name_names_the_journal_and_others_get_a_name_of_their_own(tmp_path: Path) -> None:
+    run, name = tmp_path / "run", new_writer()
+
+    async def body(store: Store) -> None:
+        store.append(a_step())
+        store.event("here")
+
+    play(run, body, name)
+    play(run, body, "reconcile:1")
+    first, second = (one.writer for one in journals(run))
+    assert first == name
+    assert WRITER.fullmatch(second)
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [line["session"] for line in lines] == [name, "reconcile:1"]
+
+
+def test_a_session_that_would_come_before_others_gets_a_later_name(tmp_path: Path) -> None:
+    run, early = tmp_path / "run", new_writer()
+    write_run(run, [[a_step("a", 0)]])
+
+    async def body(store: Store) -> None:
+        store.append(a_step("a", 1))
+
+    play(run, body, early)
+    assert early not in [one.writer for one in journals(run)]
+    assert scan(run, ["step"]).column("step").to_pylist() == [0, 1]
+
+
+def test_a_session_that_does_nothing_leaves_nothing(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [])
+    assert contents(run) == {}
+    write_run(run, rounds(["a"], 2))
+    before = contents(run)
+    write_run(run, [])
+    assert contents(run) == before
 
 
 def test_what_a_crash_leaves_is_tidied_and_lost_nothing(tmp_path: Path) -> None:
     run = write_tails(tmp_path / "run", rounds(["a", "b"], 4))
-    (run / "tail" / ".000000004.parquet.tmp").write_bytes(b"half")
-    (run / "steps" / ".000000000-000000003.parquet.tmp").write_bytes(b"half")
+    dead = journals(run)[0].writer
+    (run / "log" / dead / ".000000004.parquet.17.tmp").write_bytes(b"half")
+    (run / "steps" / f".{dead}-000000000-000000003.parquet.tmp").write_bytes(b"half")
     (run / ".run.json.tmp").write_bytes(b"half")
     assert read_index(run).rows == 8
     write_run(run, rounds(["a", "b"], 1, first=4))
     assert read_index(run).episodes["a"].steps == 5
-    assert tails(run) == []
+    assert objects(run) == ["000000001.parquet", "000000004.parquet"]  # a close, a seal
     assert not list(run.rglob(".*"))
+    assert check_chain(run) == []
 
 
 def test_a_crash_between_compaction_and_deletion_shows_no_row_twice(tmp_path: Path) -> None:
     run = write_tails(tmp_path / "run", rounds(["a"], 3))
-    saved = {path.name: path.read_bytes() for path in (run / "tail").iterdir()}
+    saved = contents(run)
     write_run(run, rounds(["a"], 1, first=3))
+    after = contents(run)
     for name, data in saved.items():
-        (run / "tail" / name).write_bytes(data)
+        assert not (run / name).exists()
+        (run / name).write_bytes(data)
     assert read_index(run).rows == 4
     write_run(run, [])
-    assert tails(run) == []
+    assert contents(run) == after
     assert scan(run, ["step"]).column("step").to_pylist() == [0, 1, 2, 3]
 
 
 def test_a_missing_segment_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
     run = write_tails(tmp_path / "run", rounds(["a"], 3))
-    (run / "tail" / "000000001.parquet").unlink()
+    (dead,) = (one.writer for one in journals(run))
+    (run / "log" / dead / "000000001.parquet").unlink()
     before = sorted(path.name for path in run.rglob("*") if path.name != "lock")
-    with pytest.raises(CorruptLogError, match=r"tail/000000001\.parquet is missing.*verify.*--repair"):
+    with pytest.raises(CorruptLogError, match=rf"log/{dead}/000000001\.parquet is missing.*verify.*--repair"):
         write_run(run, [[a_step("b", 0)]])
     assert sorted(path.name for path in run.rglob("*") if path.name != "lock") == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_compacted_file_of_any_kind_is_refused(tmp_path: Path, kind: str) -> None:
+    run = write_run(tmp_path / "run", rounds(["a"], 3), [a_charge()])
+    (path,) = (run / kind).iterdir()
+    path.unlink()
+    with pytest.raises(CorruptLogError, match="is missing"):
+        write_run(run, [[a_step("b", 0)]])
+
+
+def test_a_writer_whose_journal_another_has_ended_stops(tmp_path: Path) -> None:
+    run, name = tmp_path / "run", new_writer()
+
+    async def body(store: Store) -> None:
+        store.append(a_step("a", 0))
+        await store.durable()
+        seal(run, name, by="another")
+        sealed = contents(run)
+        store.append(a_step("a", 1))
+        with pytest.raises(FencedError, match="another"):
+            await store.durable()
+        with pytest.raises(FencedError):
+            store.append(a_step("a", 2))
+        with pytest.raises(FencedError):
+            await store.room()
+        assert contents(run) == sealed
+
+    with pytest.raises(FencedError, match="Nothing more is sent"):
+        play(run, body, name)
+    assert read_index(run).rows == 1
+    assert (run / "log" / name / "000000001.parquet").exists()
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
@@ -300,7 +386,7 @@ def test_under_virtual_time_commits_happen_inline_and_repeat_exactly(tmp_path: P
 
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             runner.run(go())
-        return [(path.name, path.stat().st_size) for path in sorted((run / "steps").iterdir())]
+        return [(path.stem[-19:], pq.read_metadata(path).num_rows) for path in sorted((run / "steps").iterdir())]
 
     first, second = once(tmp_path / "a"), once(tmp_path / "b")
     assert first == second
@@ -308,9 +394,14 @@ def test_under_virtual_time_commits_happen_inline_and_repeat_exactly(tmp_path: P
     assert read_index(tmp_path / "a").rows == 200
 
 
+def _tail(size: int) -> compactor.Tail:
+    segment = Segment(kind="steps", path=Path("x"), first=0, last=0)
+    return compactor.Tail(segment=segment, digest="", table=None, entries=(), bytes=size)
+
+
 def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
     backlog = compactor.Backlog(0.0)
-    tail = compactor.Tail(segment=None, table=None, bytes=10)  # type: ignore[arg-type]
+    tail = _tail(10)
     waits = []
     for now in (1.0, 100.0, 100_000.0):
         backlog.add(tail, now)
@@ -319,5 +410,5 @@ def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
         waits.append(due - now)
         backlog.take(now)
     assert waits == [5.0, 12.5, 40.0]
-    backlog.add(compactor.Tail(segment=None, table=None, bytes=compactor.BATCH_BYTES), 7.0)  # type: ignore[arg-type]
+    backlog.add(_tail(compactor.BATCH_BYTES), 7.0)
     assert backlog.due_at() == 7.0
