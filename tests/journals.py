@@ -7,11 +7,13 @@ import orjson
 import pyarrow as pa
 
 from evalkit.store import disk
+from evalkit.store.index import read_index
 from evalkit.store.journal import Appender, new_writer, open_journal
 from evalkit.store.layout import FOLDERS, compacted, journal_object, journals
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import ENDS, LEDGER, STEPS, conform, steps_table
 from evalkit.store.segment import KINDS, Kind, digest_of, encode_compacted, read_claim, read_segment
+from evalkit.store.totals import Tally
 
 Commit = tuple[Sequence[StepRecord], Sequence[LedgerRecord]]
 
@@ -20,15 +22,27 @@ def begin(run: Path, writer: str = "") -> Appender:
     """A journal of one's own in a run; those before it are sealed."""
     for kind in KINDS:
         (run / FOLDERS[kind][-1]).mkdir(parents=True, exist_ok=True)
-    return open_journal(run, writer or new_writer([one.writer for one in journals(run)]))
+    before = read_index(run).episodes
+    journal = open_journal(run, writer or new_writer([one.writer for one in journals(run)]))
+    _TALLIES[run, journal.writer] = Tally(before)
+    return journal
+
+
+_TALLIES: dict[tuple[Path, str], Tally] = {}
+"""By journal, what its rows come to."""
 
 
 def append(journal: Appender, *commits: Sequence[StepRecord], money: Sequence[LedgerRecord] = ()) -> None:
     """A commit each; the money with the first. Rows are those of this writer."""
     for number, rows in enumerate(commits):
+        tally, entries = _TALLIES[journal.run, journal.writer], money if not number else ()
         for row in rows:
             row.worker = journal.writer
-        journal.commit(steps_table(rows) if rows else None, money if not number else ())
+            tally.step(row)
+        for entry in entries:
+            tally.money(entry)
+        journal.carried.totals = tally.text()
+        journal.commit(steps_table(rows) if rows else None, entries)
 
 
 def compact(journal: Appender, first: int, last: int, ends: pa.Table | None = None, *, writer: str = "") -> None:

@@ -81,7 +81,7 @@ def _moment(text: str | None, option: str, default: float) -> float:
 
 def _show(run: Path, *, as_json: bool) -> None:
     from evalkit.run.reconcile import last_budget, read_books
-    from evalkit.store.index import read_unmetered
+    from evalkit.store.sums import read_totals
     from evalkit.store.unmetered import together
 
     books = read_books(run)
@@ -92,7 +92,7 @@ def _show(run: Path, *, as_json: bool) -> None:
             reasons[row.reason] += row.amount
     leases = [row.amount for row in books.ledger if row.kind == "lease"]
     open_sessions = sum(not one.closed for one in accounts)
-    unmetered = together(read_unmetered(run), books.manifest)
+    unmetered = together(read_totals(run).unmetered(), books.manifest)
     money = {
         "budget": limit,
         "spent": books.spent,

@@ -134,18 +134,19 @@ def report(
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.report.derived import read_run
-    from evalkit.store.index import read_unmetered
     from evalkit.store.reader import read_ledger
+    from evalkit.store.sums import read_totals
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    sums = read_totals(run)
     found = build_report(
         manifest,
         steps,
         read_ledger(run),
         results,
         read_voids(run),
-        paid=_paid(run),
-        unmetered=read_unmetered(run),
+        paid=sums.paid(),
+        unmetered=sums.unmetered(),
         judged=judged,
     )
     if half_width is None:
@@ -159,14 +160,6 @@ def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
 
     manifest, _, results = read_run(run)
     return manifest, cells(manifest, results, read_voids(run))
-
-
-def _paid(run: Path) -> dict[str, int]:
-    """By agent, what its replies cost, superseded ones included; in pico-dollars."""
-    from evalkit.store.reader import scan_all
-
-    sums = scan_all(run, ("agent", "cost")).unify_dictionaries().group_by("agent").aggregate([("cost", "sum")])
-    return {row["agent"]: row["cost_sum"] for row in sums.to_pylist()}
 
 
 def build_report(

@@ -1,6 +1,7 @@
 """Arrow columns as arrays of numbers, and rows in another order. pyarrow's own conversions would import pandas."""
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evalkit.store.effect import Ints
@@ -20,6 +21,16 @@ def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
 def ints(table: pa.Table, name: str) -> Ints:
     """A column of integers without nulls."""
     return np.concatenate([np.zeros(0, np.int64), *map(integers, table.column(name).chunks)])
+
+
+def floats(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
+    """A column of doubles without nulls."""
+    found = [np.zeros(0)]
+    for one in table.column(name).chunks:
+        buffer = one.buffers()[1]
+        if buffer is not None:
+            found.append(np.frombuffer(buffer, np.float64)[one.offset : one.offset + len(one)])
+    return np.concatenate(found)
 
 
 def integers(array: pa.Array) -> Ints:

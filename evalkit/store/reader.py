@@ -16,15 +16,15 @@ from evalkit.store.arrays import coded, ints, take_rows
 from evalkit.store.effect import Effect, Ints, rows_in_effect
 from evalkit.store.looking import patiently, settled
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import LEDGER, RESERVED, STEPS, ledger_records
+from evalkit.store.schema import LEDGER, STEPS, ledger_records
 from evalkit.store.segment import REMEDY, SCHEMAS, Kind, Segment, read_segment
 
 Choose = Callable[[pa.Table], pa.Table]
 """Applied to each segment's table as it is read."""
 
 CODED = (
-    *("episode", "environment", "suite", "instance", "agent", "ending", "worker", "attempts", "served_model", "finish"),
-    *("kind", "key", "batch"),
+    *("episode", "environment", "suite", "instance", "agent"),
+    *("ending", "worker", "attempts", "served_model", "finish"),
 )
 """Columns of steps that reading keeps as dictionaries."""
 _KEYS = ("episode", "take", "step")
@@ -137,7 +137,7 @@ def may_hold(segment: Segment, episodes: Collection[str]) -> bool:
 
 
 def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.Table:
-    coded = [name for name in columns if name in CODED and (segment.writer or name not in RESERVED)]
+    coded = [name for name in columns if name in CODED]
     table = read_segment(segment, columns, coded if segment.kind != "ledger" else ()).select(list(columns))
     return table if chosen is None else chosen(table)
 

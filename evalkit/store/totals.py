@@ -62,6 +62,8 @@ class Cell(msgspec.Struct, kw_only=True):
     """Sum of their squared costs."""
     ended_steps: int = 0
     """Of these, rows in effect."""
+    going: dict[int, list[int]] = msgspec.field(default_factory=dict)
+    """Of episodes that go on, by how far they have come (`far`): how many, their rows in effect, their cost."""
     unmetered: int = 0
     """Replies without usage; then as `UnmeteredRows` has them."""
     unmetered_cost: int = 0
@@ -85,6 +87,15 @@ class Cell(msgspec.Struct, kw_only=True):
         """Agent and suite."""
         return self.agent, self.suite
 
+    def stay(self, far: int, count: int, steps: int, cost: int) -> None:
+        """So many episodes go on, with so many rows in effect and so much cost together."""
+        held = self.going.get(far, _NONE)
+        sums = [held[0] + count, held[1] + steps, held[2] + cost]
+        if any(sums):
+            self.going[far] = sums
+        else:
+            self.going.pop(far, None)
+
     def send(self, at: float) -> None:
         """A request was sent at that time, s since 1970; mostly in order."""
         if self.spells:
@@ -94,9 +105,10 @@ class Cell(msgspec.Struct, kw_only=True):
                     self.spells[-1] = first, at
                 return
         self.spells = joined([*self.spells, (at, at)])
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Keep the ends of the latest spells only."""
         while len(self.spells) > SPELLS:
             first, last = self.spells.pop(0)
             self.earlier, self.earlier_s = self.earlier + 1, self.earlier_s + last - first
@@ -107,12 +119,22 @@ class Cell(msgspec.Struct, kw_only=True):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for word, count in other.endings.items():
             self.endings[word] = self.endings.get(word, 0) + count
+        for far, held in other.going.items():
+            self.stay(far, *held)
         self.spells = joined([*self.spells, *other.spells])
 
 
 _SUMMED = tuple(
-    one.name for one in msgspec.structs.fields(Cell) if one.name not in ("agent", "suite", "endings", "spells")
+    one.name for one in msgspec.structs.fields(Cell) if one.name not in ("agent", "suite", "endings", "going", "spells")
 )
+_NONE = (0, 0, 0)
+
+
+def far(steps: int) -> int:
+    """How far an episode has come: its steps up to 15, from there on to an eighth of its octave, so that there are few
+    such classes, whatever the number of episodes."""
+    off = max(0, steps.bit_length() - 4)
+    return steps >> off << off
 
 
 def joined(spells: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -154,6 +176,13 @@ class Totals:
         for name, account in self.accounts.items():
             account.settled = self.workers.get(name, 0)
         return self.accounts
+
+    def paid(self) -> dict[str, int]:
+        """By agent, what its replies cost, in pico-dollars."""
+        found: dict[str, int] = {}
+        for cell in self.cells.values():
+            found[cell.agent] = found.get(cell.agent, 0) + cell.cost
+        return found
 
     def unmetered(self) -> dict[str, UnmeteredRows]:
         """By agent, replies without usage; agents without any are absent."""
@@ -257,6 +286,8 @@ class Tally:
         if one.ending:
             _end(one, -1)
             one.ending = ""
+        elif one.steps:
+            cell.stay(far(one.steps), -1, -one.steps, -one.cost)
         one.steps = last
         one.cost += cost
         if row.attempts != "ok":
@@ -265,6 +296,8 @@ class Tally:
             one.ending = row.ending
             _end(one, 1)
             del self._playing[row.episode]
+        else:
+            cell.stay(far(last), 1, last, one.cost)
 
     def _begin(self, row: StepRecord) -> _Played:
         """The first row of an episode that this writer has."""

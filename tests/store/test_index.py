@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from evalkit.errors import CorruptLogError
 from evalkit.store import looking, segment
 from evalkit.store.index import HeldEpisode, read_index
+from evalkit.store.reader import scan_all
 from evalkit.store.record import StepRecord
+from evalkit.store.schema import STEPS
+from evalkit.store.sums import read_totals, totals_of
+from evalkit.store.totals import Totals
 from tests.journals import append, begin, compact, discard
 from tests.rows import a_charge, a_step, rounds
 from tests.states import ends_of, old_log, state_of
@@ -28,7 +32,7 @@ def by_definition(rows: list[StepRecord]) -> dict[str, HeldEpisode]:
     return found
 
 
-ONE, TWO = "0000000a-host-1-1700000000.000", "0000000b-host-2-1700000100.000"
+ZERO, ONE, TWO = (f"0000000{number}-host-1-170000{number}000.000" for number in range(3))
 
 
 def lives() -> list[list[list[StepRecord]]]:
@@ -53,14 +57,18 @@ def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, old: boo
     one, two, three = lives()
     if old:
         old_log(tmp_path, one, [a_charge(2)])
-    begun, first = (flat(one), two) if old else ([], [*one, *two])
+    else:
+        append(begin(tmp_path, ZERO), *one, money=[a_charge(2)])
     journal = begin(tmp_path, ONE)
-    append(journal, *first, money=[a_charge(3)] if old else [a_charge(2), a_charge(3)])
+    append(journal, *two, money=[a_charge(3)])
+    earlier = flat(one)
     if packed:
-        compact(journal, 0, len(first) - 1, ends_of(flat(first), begun))
+        compact(journal, 0, len(two) - 1, ends_of(flat(two), earlier))
+        if not old:
+            compact(journal, 0, len(one), ends_of(earlier), writer=ZERO)
         journal.commit(None)
-        discard(journal, 0, len(first) - 1)
-    earlier = [*begun, *flat(first)]
+        discard(journal, 0, len(two) - 1)
+    earlier += flat(two)
     journal = begin(tmp_path, TWO)
     append(journal, *three, money=[a_charge(5)])
     if packed > 1:
@@ -74,10 +82,12 @@ def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, old: boo
     assert index.rows == len(rows)
     assert index.totals == {name: sum(getattr(row, name) for row in rows) for name in ("cost", *TOKENS)}
     agents, workers = {row.agent for row in rows}, {row.worker for row in rows}
-    assert len(workers) == 2 + old
+    assert len(workers) == 3
     assert index.cost_by_agent == {one: sum(row.cost for row in rows if row.agent == one) for one in agents}
     assert index.cost_by_worker == {one: sum(row.cost for row in rows if row.worker == one) for one in workers}
     assert [row.amount for row in index.ledger] == [2, 3, 5]
+    assert index.unmetered == {}
+    assert_same(read_totals(tmp_path), totals_of(scan_all(tmp_path, STEPS.names), index.ledger))
 
 
 @given(st.data())
@@ -100,6 +110,19 @@ def test_any_rows_cut_anywhere_give_the_state_by_definition(tmp_path_factory: An
         if packed > old:
             compact(journal, 0, packed - old - 1, ends_of(rows[old:packed], rows[:old]))
     assert dict(read_index(run).episodes) == by_definition(rows)
+    mine = rows[old:]
+    if not any(row.ending and later.episode == row.episode for at, row in enumerate(mine) for later in mine[at + 1 :]):
+        # A session plays nothing on that it has ended.
+        assert_same(read_totals(run), totals_of(scan_all(run, STEPS.names)))
+
+
+def assert_same(one: Totals, other: Totals) -> None:
+    """Cells that count nothing are no cells; when requests were sent is known to the pause."""
+    for totals in (one, other):
+        for cell in totals.cells.values():
+            cell.endings = {word: count for word, count in cell.endings.items() if count}
+            cell.ended_squares = round(cell.ended_squares, 3)
+    assert one == other
 
 
 def test_a_step_that_is_missing_where_rows_are_read_is_refused(tmp_path: Path) -> None:
