@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from evalkit.dialogue import Usage
-from evalkit.run.resume import Held
 from evalkit.run.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
 from evalkit.run.universe import Cell, Choice, cells
 from evalkit.store.disk import read_whole, write_durably
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.store.totals import Cell as Sums
 
 T = TypeVar("T")
 
@@ -118,16 +118,22 @@ class Forecast:
 
     def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
         """One episode has ended, for so many pico-dollars and requests in all."""
+        self.learn_many(agent, suite, count=1, cost=cost, squares=float(cost) ** 2, requests=requests)
+
+    def learn_many(self, agent: str, suite: str, *, count: int, cost: int, squares: float, requests: int) -> None:
+        """So many episodes have ended, for so much together; `squares`: sum of their squared costs."""
+        if not count:
+            return
         place = agent, suite
         seen = self._seen.setdefault(place, _Seen())
-        seen.count += 1
+        seen.count += count
         seen.cost += cost
-        seen.squares += float(cost) ** 2
+        seen.squares += squares
         seen.requests += requests
         prior = self.priors.get(place)
         if prior is not None and prior.cost > 0 and prior.requests > 0:
             for ratio in (self._cells.setdefault(place, _Ratio()), self._agents.setdefault(agent, _Ratio())):
-                ratio.count += 1
+                ratio.count += count
                 ratio.cost += cost / prior.cost
                 ratio.requests += requests / prior.requests
 
@@ -155,7 +161,7 @@ class Forecast:
         scale = cost / prior.cost if prior.cost else requests / prior.requests if prior.requests else 1.0
         return Expected(cost, requests, prior.tokens_in * scale, prior.tokens_out * scale)
 
-    def rest(self, agent: str, suite: str, *, cost: int, requests: int) -> float:
+    def rest(self, agent: str, suite: str, *, cost: float, requests: float) -> float:
         """Pico-dollars to finish an episode that has come so far: more than 0, unless the cell costs nothing.
 
         The larger of two estimates: what is left of the expected cost, given that so much was not enough; and what is
@@ -305,7 +311,9 @@ def alone(coroutine: Coroutine[Any, Any, T]) -> T:
             return result
 
 
-async def forecast_run(manifest: Manifest, held: Mapping[str, Held], directory: Path, choice: Choice) -> Forecast:
+async def forecast_run(
+    manifest: Manifest, held: Mapping[tuple[str, str], Sums], directory: Path, choice: Choice
+) -> Forecast:
     """The forecast at a run's start: priors as the run wrote them once, new cells played now, ended episodes learned.
 
     Writes `forecast.json` where there are new cells. Raises StorageError, CorruptLogError.
@@ -319,20 +327,21 @@ async def forecast_run(manifest: Manifest, held: Mapping[str, Held], directory: 
     return forecast
 
 
-def learn_all(forecast: Forecast, manifest: Manifest, held: Mapping[str, Held]) -> None:
-    """Tell a forecast of every ended episode that a run holds."""
-    if not held:
-        return
+def learn_all(forecast: Forecast, manifest: Manifest, held: Mapping[tuple[str, str], Sums]) -> None:
+    """Tell a forecast of every ended episode that a run holds, by its sums by agent and suite."""
     cell_of = cells(manifest)
     for suite in manifest.suites.values():
         for agent in manifest.agents.values():
-            cell = cell_of.get((agent.name, suite.environment))
-            if cell is None:
-                continue
-            for episode in admitted(manifest, cell, suite):
-                one = held.get(episode.id)
-                if one is not None and one.ending:
-                    forecast.learn(agent.name, suite.name, cost=one.cost, requests=one.steps)
+            sums = held.get((agent.name, suite.name))
+            if sums is not None and (agent.name, suite.environment) in cell_of:
+                forecast.learn_many(
+                    agent.name,
+                    suite.name,
+                    count=sums.ended,
+                    cost=sums.ended_cost,
+                    squares=sums.ended_squares,
+                    requests=sums.ended_steps,
+                )
 
 
 def read_priors(directory: Path) -> list[Prior]:

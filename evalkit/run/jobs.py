@@ -112,7 +112,7 @@ async def _gate(session: Session, desk: Desk, budget: Budget, lines: list[Line])
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
     held, directory = session.holdings, session.options.directory
     began = clock()
-    forecast = await forecast_run(session.manifest, held.episodes, directory, session.options.choice)
+    forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
     unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
 
     def first_bound(episode: Episode) -> int:

@@ -13,6 +13,7 @@ from evalkit.run.universe import Episode
 from evalkit.store.events import read_events
 from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
+from evalkit.store.totals import Cell
 from evalkit.store.unmetered import UnmeteredRows
 
 
@@ -69,6 +70,8 @@ class Holdings:
     """Rows of the episodes that may be played on."""
     broken: frozenset[str] = frozenset()
     """Episodes that this very version of evalkit has left as `internal_error`."""
+    cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
+    """Sums by agent and suite."""
     cost: int = 0
     """Of all steps, in pico-dollars."""
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
@@ -120,9 +123,8 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdi
     index = read_index(directory)
     return Holdings(
         episodes=index.episodes,
-        rows=replay_rows(
-            directory, {name for name, held in index.episodes.items() if not held.ending or held.ending in retry}
-        ),
+        rows=replay_rows(directory, index.owed(retry)),
+        cells=index.cells,
         broken=_broken(directory),
         cost=index.totals["cost"],
         cost_by_worker=index.cost_by_worker,

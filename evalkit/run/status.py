@@ -2,25 +2,21 @@
 being written.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from evalkit.run.forecast import Expected, Forecast, Range, alone, make_priors, read_priors
+from evalkit.run.forecast import Expected, Forecast, Range, alone, learn_all, make_priors, read_priors
 from evalkit.run.keeping import reworded
-from evalkit.run.resume import Held, Holdings, read_holdings
-from evalkit.run.stand_in import admitted
 from evalkit.run.universe import Choice, cells
-from evalkit.store.accounts import accounts, spent
+from evalkit.store.accounts import spent
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.sums import read_totals
+from evalkit.store.totals import Cell, Totals, rate
 from evalkit.store.unmetered import Unmetered, together
 
-PAUSE_S = 120.0
-"""Seconds without a request after which a run is taken to have stood still."""
 NOTHING = Range(0.0, 0.0, 0.0)
 
 
@@ -145,60 +141,59 @@ def _usd(amount: Range) -> dict[str, float]:
 
 
 def read_status(directory: Path) -> Status:
-    """The status of a run. Raises RunError if it is none, CorruptLogError if its log is damaged."""
+    """The status of a run, from what each of its writers said last. Raises RunError if it is none, CorruptLogError if
+    its log is damaged."""
     manifest = read_manifest(directory)
-    holdings = read_holdings(directory)
-    books = accounts(holdings.ledger, holdings.cost_by_worker)
-    held = _held(manifest, holdings)
+    totals = read_totals(directory)
+    return status_of(directory, manifest, totals)
+
+
+def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
+    """The status of a run whose log comes to these sums."""
+    books = totals.books()
+    held = _held(manifest, totals)
     forecast = _forecast(directory, manifest, held)
-    found = [_cell(manifest, place, own, forecast) for place, own in held.items()]
-    rates = _rates(directory, manifest) if any(cell.owed for cell in found) else {}
+    found = [_cell(manifest, cell, forecast) for cell in held]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
+    rates = _rates(totals, lanes) if any(cell.owed for cell in found) else {}
     lane_seconds = _lane_seconds(found, lanes, rates)
+    steps_cost = sum(cell.cost for cell in totals.cells.values())
     return Status(
         directory=directory,
         name=manifest.name,
         cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in found),
         written_by=holder(directory),
-        steps_cost=holdings.cost,
+        steps_cost=steps_cost,
         charges=sum(one.charged - one.released + one.confirmed for one in books.values()),
         crash_charges=sum(one.crashed - one.confirmed for one in books.values()),
-        spent=spent(holdings.cost, books.values()),
-        unmetered=together(holdings.unmetered, manifest),
+        spent=spent(steps_cost, books.values()),
+        unmetered=together(totals.unmetered(), manifest),
         lane_seconds=lane_seconds,
         open_sessions=sum(not one.closed for one in books.values()),
         kept=tuple(reworded(manifest)),
     )
 
 
-def _held(manifest: Manifest, holdings: Holdings) -> dict[tuple[str, str], list[Held]]:
-    """By (agent, suite): the episodes that the log knows."""
-    found, cell_of = dict[tuple[str, str], list[Held]](), cells(manifest)
-    for suite in manifest.suites.values():
-        for agent in manifest.agents.values():
-            cell = cell_of.get((agent.name, suite.environment))
-            if cell is not None:
-                ids = (one.id for one in admitted(manifest, cell, suite)) if holdings.episodes else ()
-                found[agent.name, suite.name] = [holdings.episodes[one] for one in ids if one in holdings.episodes]
-    return found
+def _held(manifest: Manifest, totals: Totals) -> list[Cell]:
+    """What the log knows of each agent on each suite, in the manifest's order."""
+    cell_of = cells(manifest)
+    return [
+        totals.cells.get((agent.name, suite.name)) or Cell(agent=agent.name, suite=suite.name)
+        for suite in manifest.suites.values()
+        for agent in manifest.agents.values()
+        if (agent.name, suite.environment) in cell_of
+    ]
 
 
-def _forecast(directory: Path, manifest: Manifest, held: Mapping[tuple[str, str], Sequence[Held]]) -> Forecast:
+def _forecast(directory: Path, manifest: Manifest, held: Sequence[Cell]) -> Forecast:
     """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
     priors = {(one.agent, one.suite): one for one in read_priors(directory)}
-    owing = {
-        (agent, suite)
-        for (agent, suite), own in held.items()
-        if sum(bool(one.ending) for one in own) < _planned(manifest, suite)
-    }
+    owing = [cell for cell in held if cell.ended < _planned(manifest, cell.suite)]
     if owing:
-        only = Choice(agents=frozenset(agent for agent, _ in owing), suites=frozenset(suite for _, suite in owing))
+        only = Choice(agents=frozenset(cell.agent for cell in owing), suites=frozenset(cell.suite for cell in owing))
         priors |= {(one.agent, one.suite): one for one in alone(make_priors(manifest, only, known=priors))}
     forecast = Forecast(priors.values())
-    for (agent, suite), own in held.items():
-        for one in own:
-            if one.ending:
-                forecast.learn(agent, suite, cost=one.cost, requests=one.steps)
+    learn_all(forecast, manifest, {cell.place: cell for cell in held})
     return forecast
 
 
@@ -206,47 +201,39 @@ def _planned(manifest: Manifest, suite: str) -> int:
     return len(manifest.suites[suite].instances) * manifest.replicates
 
 
-def _cell(manifest: Manifest, place: tuple[str, str], held: Sequence[Held], forecast: Forecast) -> CellStatus:
-    agent, suite = place
-    endings = Counter(one.ending for one in held if one.ending)
-    begun = [one for one in held if not one.ending]
-    fresh = _planned(manifest, suite) - len(held)
-    whole, prior = forecast.whole(agent, suite), forecast.priors.get(place)
-    expected = fresh * whole.cost + sum(forecast.rest(*place, cost=one.cost, requests=one.steps) for one in begun)
-    _, middle, high = forecast.owed(agent, suite, fresh + len(begun))
+def _cell(manifest: Manifest, held: Cell, forecast: Forecast) -> CellStatus:
+    agent, suite = place = held.place
+    planned = _planned(manifest, suite)
+    # Episodes that have come equally far count as their mean.
+    begun = [(count, steps / count, cost / count) for count, steps, cost in held.going.values() if count > 0]
+    fresh, whole, prior = planned - held.begun, forecast.whole(*place), forecast.priors.get(place)
+    expected = fresh * whole.cost + sum(n * forecast.rest(*place, cost=cost, requests=far) for n, far, cost in begun)
+    _, middle, high = forecast.owed(*place, planned - held.ended)
     factor = high / middle if middle else 1.0
     return CellStatus(
         agent=agent,
         suite=suite,
-        planned=_planned(manifest, suite),
-        ended=endings.total(),
-        started=len(begun),
-        steps=sum(one.steps for one in held),
-        cost=sum(one.cost for one in held),
-        endings=dict(sorted(endings.items())),
+        planned=planned,
+        ended=held.ended,
+        started=held.begun - held.ended,
+        steps=held.steps,
+        cost=held.cost,
+        endings={word: count for word, count in sorted(held.endings.items()) if count},
         predicted=None if prior is None else prior.expected,
-        seen=forecast.seen(agent, suite),
+        seen=forecast.seen(*place),
         to_finish=Range(expected / factor, expected, expected * factor),
-        requests_left=fresh * whole.requests + sum(max(1.0, whole.requests - one.steps) for one in begun),
+        requests_left=fresh * whole.requests + sum(n * max(1.0, whole.requests - far) for n, far, _ in begun),
     )
 
 
-def _rates(directory: Path, manifest: Manifest) -> dict[str, float]:
+def _rates(totals: Totals, lanes: Mapping[str, str]) -> dict[str, float]:
     """Requests a second by lane, while it was sending any."""
-    from evalkit.store.reader import scan
-
-    table = scan(directory, ("agent", "started_at"))
-    sent: dict[str, list[float]] = {}
-    for agent, at in zip(table.column("agent").to_pylist(), table.column("started_at").to_pylist(), strict=True):
-        sent.setdefault(manifest.agents[agent].lane, []).append(at)
-    rates = {}
-    for lane, times in sent.items():
-        times.sort()
-        gaps = [later - earlier for earlier, later in pairwise(times)]
-        busy = sum(gap for gap in gaps if gap < PAUSE_S)
-        if busy > 0:
-            rates[lane] = sum(gap < PAUSE_S for gap in gaps) / busy
-    return rates
+    of_lane: dict[str, list[Cell]] = {}
+    for cell in totals.cells.values():
+        if cell.agent in lanes:
+            of_lane.setdefault(lanes[cell.agent], []).append(cell)
+    rates = {lane: rate(found) for lane, found in of_lane.items()}
+    return {lane: found for lane, found in rates.items() if found is not None}
 
 
 def _lane_seconds(

@@ -163,7 +163,7 @@ def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str
         * sum(suite.environment in agent.packs for agent in manifest.agents.values())
         for suite in manifest.suites.values()
     }
-    held = sum(bool(one.ending) for one in session.holdings.episodes.values())
+    held = sum(cell.ended for cell in session.holdings.cells.values())
     left = max(0.0, 1 - held / max(1, sum(planned.values())))
     for suite in filter(session.options.choice.takes_suite, manifest.suites.values()):
         if suite.instances:

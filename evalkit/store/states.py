@@ -28,6 +28,14 @@ class States:
         self.texts: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in TEXTS}
         """Places in `values`."""
         self.values: dict[str, dict[str, int]] = {name: {"": 0} for name in TEXTS}
+        self._listed: dict[str, list[str]] = {}
+
+    def text(self, name: str, at: int) -> str:
+        """A text of an episode, by its number."""
+        values = self._listed.get(name)
+        if values is None or len(values) != len(self.values[name]):
+            values = self._listed[name] = list(self.values[name])
+        return values[int(self.texts[name][at])]
 
     def put_ends(self, table: pa.Table) -> None:
         """Take over rows of `ends/`: of each episode the one with most requests, the latest of equal ones."""

@@ -207,7 +207,7 @@ def test_a_run_writes_its_priors_once_and_its_ended_episodes_correct_them(tmp_pa
     run = tmp_path / "run"
     go_served(sweep, run)
     (run / FILE).unlink(missing_ok=True)
-    held = read_holdings(run).episodes
+    held = read_holdings(run).cells
     forecast = asyncio.run(forecast_run(sweep.manifest, held, run, Choice()))
     written = (run / FILE).read_bytes()
     assert [(one.agent, one.suite) for one in read_priors(run)] == list(forecast.priors)

@@ -19,8 +19,8 @@ from evalkit.run.plan import ASSUMED_REPLY_S, Known, plan_sweep
 from evalkit.run.planned import Plan
 from evalkit.run.universe import Choice, episodes
 from evalkit.spec.sweep import find_sweep, read_sweep
-from evalkit.store.manifest import read_manifest
 from evalkit.store.index import read_index
+from evalkit.store.manifest import read_manifest
 from evalkit.store.reader import scan
 from tests.run.running import go_served, served, with_budget
 from tests.run.sweeps import resolved

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from evalkit.report.verify import verify
 from evalkit.seeds import Stream
 from evalkit.store.accounts import accounts, spent
-from evalkit.store.manifest import FILE
 from evalkit.store.index import RunIndex, read_index
+from evalkit.store.manifest import FILE
 from evalkit.store.reader import scan
 
 if TYPE_CHECKING:
