@@ -70,15 +70,15 @@ def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[st
 
 
 def _tell(outcome: Outcome, args: argparse.Namespace, *, made_up: bool) -> None:
-    from evalkit.report.report import report
-    from evalkit.report.terminal import print_report
-
     if args.json:
         import orjson
 
         print(orjson.dumps(outcome.to_json()).decode())
         return
-    if outcome.ended:
+    if outcome.steps and outcome.ended:  # what was complete before is not scored again
+        from evalkit.report.report import report
+        from evalkit.report.terminal import print_report
+
         print_report(report(outcome.directory), brief=True)
         print()
     print(_summary(outcome, made_up=made_up))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from evalkit import __version__
 from evalkit.env.replay import Position, advance, begin
@@ -15,6 +15,9 @@ from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
 from evalkit.store.totals import Cell
 from evalkit.store.unmetered import UnmeteredRows
+
+if TYPE_CHECKING:
+    from evalkit.store.index import RunIndex
 
 
 class Held(Protocol):
@@ -89,8 +92,9 @@ class Holdings:
     def to_play(self, episode: Episode, retry: frozenset[str]) -> bool:
         """Whether an episode has to be played, or played on."""
         held = self.episodes.get(episode.id)
-        if held is not None and held.ending:
-            return held.ending in retry
+        ending = "" if held is None else held.ending
+        if ending:
+            return ending in retry
         return episode.id not in self.broken or "internal_error" in retry
 
     def started(self, episode: Episode) -> bool:
@@ -113,14 +117,16 @@ class Holdings:
         return Seat(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
 
 
-def read_holdings(directory: Path, retry: frozenset[str] = frozenset()) -> Holdings:
+def read_holdings(
+    directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None
+) -> Holdings:
     """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
-    as in `retry`. Raises CorruptLogError if its log is damaged."""
+    as in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
     # Here, since pyarrow comes with it, and `plan` needs none.
     from evalkit.store.index import read_index
     from evalkit.store.reader import replay_rows
 
-    index = read_index(directory)
+    index = read_index(directory) if index is None else index
     return Holdings(
         episodes=index.episodes,
         rows=replay_rows(directory, index.owed(retry)),

@@ -67,7 +67,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     with open_store(directory, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
-        holdings = read_holdings(directory, options.retry)
+        holdings = read_holdings(directory, options.retry, store.found)
         if old is None or manifest != old:
             write_manifest(directory, manifest)
         ledger = accounts(holdings.ledger, holdings.cost_by_worker)

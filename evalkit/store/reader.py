@@ -16,7 +16,7 @@ from evalkit.store.arrays import coded, ints, take_rows
 from evalkit.store.effect import Effect, Ints, rows_in_effect
 from evalkit.store.looking import patiently, settled
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import LEDGER, STEPS, ledger_records
+from evalkit.store.schema import LEDGER, STEPS, ledger_records, no_rows
 from evalkit.store.segment import REMEDY, SCHEMAS, Kind, Segment, read_segment
 
 Choose = Callable[[pa.Table], pa.Table]
@@ -124,7 +124,7 @@ def tables_of(
 ) -> pa.Table:
     """The rows of these files of one kind, in order. Raises as `read_segment` does."""
     tables = [_one(segment, columns, chosen) for segment in segments]
-    return pa.concat_tables(tables) if tables else SCHEMAS[kind].empty_table().select(list(columns))
+    return pa.concat_tables(tables) if tables else no_rows(SCHEMAS[kind]).select(list(columns))
 
 
 def may_hold(segment: Segment, episodes: Collection[str]) -> bool:

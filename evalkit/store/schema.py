@@ -141,6 +141,11 @@ def ledger_records(table: pa.Table) -> list[LedgerRecord]:
     return [LedgerRecord(**row) for row in table.select(LEDGER.names).to_pylist()]
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """An empty table. pyarrow's own way to make one would import pandas."""
+    return pa.Table.from_batches([], schema=schema)
+
+
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same columns under the schema with its units, which commits are stored without."""
     return pa.Table.from_arrays([table.column(name) for name in schema.names], schema=schema)

@@ -96,6 +96,8 @@ class Store:
     def __init__(self, hold: Hold, opened: Opened, *, session: str, inline: bool) -> None:
         self._hold, self._session, self._inline = hold, session, inline
         self._journal = opened.journal
+        self.found = opened.index
+        """What the log held when it was opened."""
         self._tally = Tally(opened.index.episodes)
         self._loop = asyncio.get_running_loop()
         self._group = _Group()

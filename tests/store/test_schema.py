@@ -86,6 +86,7 @@ def test_what_a_column_cannot_hold_becomes_the_nearest_it_can(
 def test_writing_and_reading_a_log_loads_no_pandas(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.logs import *; from evalkit.store.reader import *\n"
+        "from evalkit.store.index import read_index\n"
         f"run = write_run(Path({str(tmp_path / 'run')!r}), rounds(['a', 'b'], 3), [a_charge()])\n"
         "index = read_index(run); rows = replay_rows(run, {'a'})['a']\n"
         "table = scan(run, ['episode', 'reply', 'cost'])\n"
