@@ -1,5 +1,7 @@
 """A run as SQL: DuckDB views over its log, and over what is derived of it. Documented in `docs/sql.md`.
 
+What the log reserves for later comes behind all other columns, so that these keep their places.
+
 `steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and `scores` are
 made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`);
 `periods` is made anew (`periods.py`). A query reads these views and nothing else: it has neither the disk nor the
@@ -44,7 +46,9 @@ VIEWS: Mapping[str, str] = {
 
 _LOG = """
 create view log as
-select s.*, s.cost / 1e12 as usd, make_timestamp((s.started_at * 1e6)::bigint) as asked_at from log_rows s
+select s.* exclude ({reserved}), s.cost / 1e12 as usd, make_timestamp((s.started_at * 1e6)::bigint) as asked_at,
+    {reserved}
+from log_rows s
 """
 
 _STEPS = "create view steps as select * from log{filter}"
@@ -237,13 +241,14 @@ def _hint(flaw: Exception) -> str:
 def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows":
     from evalkit.report.log_rows import LogRows
     from evalkit.store.reader import step_segments, superseded
+    from evalkit.store.schema import RESERVED
 
     log = LogRows(step_segments(run))
     gone = superseded(run)
     connection.register("log_rows", log)
     connection.register("superseded", gone)
     keep = " anti join superseded using (episode, take, step)" if gone.num_rows else ""
-    connection.execute(_LOG)
+    connection.execute(_LOG.format(reserved=", ".join(RESERVED)))
     connection.execute(_STEPS.format(filter=keep))
     connection.execute(_CALLS)
     return log
