@@ -1,6 +1,7 @@
 """A run as SQL: a log in three commits, in which one episode was played again."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from evalkit.report import log_rows
 from evalkit.report.views import VIEWS, Views, open_views
 from evalkit.store.manifest import write_manifest
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import steps_table
+from evalkit.store.schema import RESERVED, STEPS, steps_table
 from tests.guessing import guess
 from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.states import LOGS
 
 MANIFEST = a_manifest([an_agent("a", tags=("small",))], [a_suite("s", [4, 5, 6])], 1)
 FIRST = rows(MANIFEST, "a", "s", "i0", 0, [guess(1), guess(1), guess(2)])
@@ -42,6 +44,21 @@ def test_steps_are_the_rows_in_effect(run: Path) -> None:
     found = one(open_views(run), "select count(*) n, max(take) take, sum(cost) cost, sum(usd) usd from steps")
     cost = sum(row.cost for row in [*AGAIN, *OTHERS])
     assert found == {"n": expected, "take": 1, "cost": cost, "usd": pytest.approx(cost / 1e12)}
+
+
+@pytest.mark.parametrize("write", LOGS)
+def test_reserved_columns_come_behind_and_say_the_same_in_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Path]
+) -> None:
+    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    write_manifest(tmp_path, MANIFEST)
+    write(tmp_path, [FIRST, OTHERS])
+    views = open_views(tmp_path)
+    first = [name for name in STEPS.names if name not in RESERVED]
+    for view in ("steps", "log"):
+        assert views.sql(f"select * from {view}").column_names == [*first, "usd", "asked_at", *RESERVED]
+    words = ", ".join(f"min({name}), max({name})" for name in RESERVED)
+    assert list(one(views, f"select {words} from steps").values()) == [v for v in RESERVED.values() for _ in range(2)]
 
 
 def test_calls_are_told_with_their_outcome_and_arguments(run: Path) -> None:
@@ -98,7 +115,7 @@ def test_a_wrong_query_is_refused_in_the_databases_words(run: Path) -> None:
         "select * from read_csv('{secret}')",
         "select * from read_text('{secret}')",
         "select * from '{secret}'",
-        "select * from read_parquet('{run}/tail/*.parquet')",
+        "select * from read_parquet('{run}/log/*/*.parquet')",
         "select * from glob('*')",
         "install httpfs",
         "load httpfs",
@@ -174,12 +191,12 @@ def test_rows_are_chosen_by_columns_that_are_not_shown(run: Path, query: str, ro
 
 
 def test_damage_is_named_by_its_file(run: Path) -> None:
-    path = run / "tail" / "000000001.parquet"
+    path = next((run / "log").glob("*/000000001.parquet"))
     data = bytearray(path.read_bytes())
     place = data.index(b"i1")
     data[place + 1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptLogError, match=r"tail/000000001\.parquet is damaged"):
+    with pytest.raises(CorruptLogError, match=r"log/.*/000000001\.parquet is damaged"):
         open_views(run).sql("select instance from steps")
 
 
@@ -189,7 +206,7 @@ def test_files_that_move_while_a_query_runs_are_looked_for_again(run: Path, monk
     def once_gone(*words: Any) -> Any:
         if not moved:
             moved.append(1)
-            raise FileNotFoundError("tail/000000000.parquet")
+            raise FileNotFoundError("log/w/000000000.parquet")
         return read(*words)
 
     monkeypatch.setattr(log_rows, "read_segment", once_gone)
@@ -197,7 +214,7 @@ def test_files_that_move_while_a_query_runs_are_looked_for_again(run: Path, monk
     moved.clear()
 
     def always_gone(*words: Any) -> Any:
-        raise FileNotFoundError("tail/000000000.parquet")
+        raise FileNotFoundError("log/w/000000000.parquet")
 
     monkeypatch.setattr(log_rows, "read_segment", always_gone)
     with pytest.raises(RunError, match="keep moving"):
