@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, judged
 from evalkit.env.arguments import Parsed
 from evalkit.env.literals import read_mapping
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged
 
 RESTARTS = frozenset({"ValueError"})
 """Exceptions after which the reference throws the chat away; all others end its run."""

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform import pricing, procurement
-from evalkit.conform.scheduling import Level, of_row, sampled
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, judged, out_of_scope, parting
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.env.arguments import Parsed, Refusal
 from evalkit.env.environment import Facts, Kit
@@ -26,6 +23,9 @@ from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
+from tests.conform.compare import pricing, procurement
+from tests.conform.compare.scheduling import Level, of_row, sampled
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, out_of_scope, parting
 
 REFERENCE_PERIODS = 100
 

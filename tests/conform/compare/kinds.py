@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evalkit.conform import (
+from tests.conform.compare import (
     costbench_aggregates,
     costbench_blocking,
     costbench_costs,
@@ -23,7 +23,7 @@ from evalkit.conform import (
     scheduling,
     walks,
 )
-from evalkit.conform.verdict import Row, Verdict, out_of_scope
+from tests.conform.compare.verdict import Row, Verdict, out_of_scope
 
 Checker = Callable[[Row, Path | None], Verdict]
 """(case, folder of the reference's data set) -> verdict."""

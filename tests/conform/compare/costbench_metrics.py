@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.costbench.catalogue import title
 from evalkit.env.costbench.costbench import COSTBENCH
@@ -25,6 +24,7 @@ from evalkit.env.costbench.solve import greedy_path
 from evalkit.env.costbench.step import TEXTS
 from evalkit.env.environment import Facts, Kit, Pack
 from evalkit.spec.queries import read_queries, suite_lines
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""

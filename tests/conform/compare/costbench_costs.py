@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from evalkit.conform.verdict import Row, Verdict, differing, judged
 from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.costs import query_seed, reference_costs
 from evalkit.env.costbench.world import make_world
+from tests.conform.compare.verdict import Row, Verdict, differing, judged
 
 DEFAULTS = {"min_atomic_cost": 15, "max_atomic_cost": 25, "noise_std": 0.1, "ban_longest_tool": True}
 """The reference's settings, where a row names none."""

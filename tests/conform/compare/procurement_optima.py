@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalkit.conform.procurement import level, reference_judgement
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 from evalkit.env.procurement.generate import reference_market
 from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product, product_of, totals, workers
 from evalkit.env.procurement.optimum import Optimum, solve
+from tests.conform.compare.procurement import level, reference_judgement
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 
 EXACT_BUDGET = "budget-in-cents"
 SOLVER_GAP = "solver-gap"

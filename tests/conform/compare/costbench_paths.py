@@ -11,14 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform.costbench_costs import LEAST_LENGTH
-from evalkit.conform.verdict import Row, Verdict, differing, judged, out_of_scope
 from evalkit.env.costbench.catalogue import shipped
 from evalkit.env.costbench.costs import query_seed, reference_costs
 from evalkit.env.costbench.distance import edit_distance, normalised
 from evalkit.env.costbench.reference import float_cost
 from evalkit.env.costbench.solve import count_optimal, greedy_path, optimal_paths, reference_path
 from evalkit.env.costbench.world import Terms, World, make_world
+from tests.conform.compare.costbench_costs import LEAST_LENGTH
+from tests.conform.compare.verdict import Row, Verdict, differing, judged, out_of_scope
 
 LOW, HIGH, NOISE, STEPS = 15, 25, 0.1, 20
 """The reference's settings: range of atomic costs, noise, and calls at most."""

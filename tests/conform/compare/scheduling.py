@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, judged
 from evalkit.env.legacy import LegacyState, LegacyStream
 from evalkit.env.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.env.scheduling.market import (
@@ -21,6 +20,7 @@ from evalkit.env.scheduling.market import (
     expected_blocking,
     expected_denominator,
 )
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, judged
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.environment import Facts, Kit
 from evalkit.env.pricing.demand import CUSTOMERS, LINEAR, Market, profits, quantities
@@ -23,6 +22,7 @@ from evalkit.env.pricing.instance import Instance, load, market_of
 from evalkit.env.pricing.optimum import BLOCK, best_prices, hint, solve
 from evalkit.env.pricing.pricing import ACTION, PRICING, RULES
 from evalkit.spec.packs import read_pack
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 
 ROUNDING = 1e-13
 """Relative: sums of at most a hundred doubles, and logarithms of other platforms."""

@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.environment import Facts, Kit
 from evalkit.env.legacy import LegacyStream
@@ -25,6 +24,7 @@ from evalkit.env.procurement.plan import OVER, REFUSALS
 from evalkit.env.procurement.procurement import ACTION, PROCUREMENT, RULES
 from evalkit.env.replay import advance, begin
 from evalkit.spec.packs import read_pack
+from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 
 SHAPES: Mapping[str, Shape] = {**DIFFICULTIES, "n40k5": N40K5}
 """By a golden difficulty's name in lower case."""

@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.conform.verdict import Row, Verdict, judged, out_of_scope
 from evalkit.env.costbench.blocks import SEED_STEP, alternative_of, planned_blocks
 from evalkit.env.costbench.catalogue import shipped, title
 from evalkit.env.costbench.costs import query_seed
@@ -19,6 +18,7 @@ from evalkit.env.costbench.events import Course, agent_blocks, course_of, oracle
 from evalkit.env.costbench.ids import show_id
 from evalkit.env.costbench.instance import KINDS, Instance
 from evalkit.env.costbench.query import Query
+from tests.conform.compare.verdict import Row, Verdict, judged, out_of_scope
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""

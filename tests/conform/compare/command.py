@@ -1,4 +1,4 @@
-"""`evalkit conform DIR`: every golden file of a directory against evalkit, one line a kind.
+"""`python -m tests.conform DIR`: every golden file of a directory against evalkit, one line a kind.
 
 Exit codes: 0 no unexplained difference, 1 at least one, 2 nothing to compare (`UsageError`).
 """
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from evalkit.conform.documented import DOCUMENTED
-from evalkit.conform.files import Case, cases, golden_files, with_rows
-from evalkit.conform.kinds import KINDS, Kind, kind_of
-from evalkit.conform.verdict import Status, Verdict, differing
 from evalkit.errors import UsageError
+from tests.conform.compare.documented import DOCUMENTED
+from tests.conform.compare.files import Case, cases, golden_files, with_rows
+from tests.conform.compare.kinds import KINDS, Kind, kind_of
+from tests.conform.compare.verdict import Status, Verdict, differing
 
 _COLUMNS: tuple[Status, ...] = ("equal", "documented", "statistical", "out of scope", "differing")
 _LABELS = ("env", "difficulty", "seed", "name", "start", "query_id")

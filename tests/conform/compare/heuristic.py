@@ -13,12 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 
-from evalkit.conform.scheduling import Level, level
-from evalkit.conform.verdict import Row, Verdict, differing
 from evalkit.env.legacy import LegacyStream
 from evalkit.env.scheduling.generate import REFERENCE_SEEDS
 from evalkit.env.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream
+from tests.conform.compare.scheduling import Level, level
+from tests.conform.compare.verdict import Row, Verdict, differing
 
 PERIODS = 100
 REPETITIONS = 20
