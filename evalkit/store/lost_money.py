@@ -105,6 +105,6 @@ def _seen_spent(run: Path, ledger: Sequence[LedgerRecord]) -> int:
     for event in read_events(run, "ended"):
         usd, at = event.get("spent_usd"), event.get("time")
         if isinstance(usd, float) and isinstance(at, float) and 0 <= usd < 1e7:
-            # Whole pico-dollars again up to 2,000 dollars; beyond that a float is off by so few that it does not matter.
+            # Whole pico-dollars again up to 2,000 dollars; beyond, a float is off by too few to matter.
             most = max(most, round(usd * 1e12) - sum(amount for when, amount in releases if when > at))
     return most
