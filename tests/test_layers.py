@@ -159,3 +159,10 @@ def test_nothing_heavy_is_loaded_before_a_command_needs_it(call: str) -> None:
     script += f"print('loaded:', *sorted(set(sys.modules) & set({sorted(HEAVY)!r})))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
     assert done.stdout.splitlines()[-1] == "loaded:", done.stdout
+
+
+@pytest.mark.parametrize("name", ["evalkit.client.open", "evalkit.run.sweep", "evalkit.cli.run"])
+def test_who_asks_a_provider_loads_nothing_of_the_simulated_one(name: str) -> None:
+    script = f"import sys, {name}\nprint('loaded:', *sorted(one for one in sys.modules if 'evalkit.serve' in one))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert done.stdout.splitlines()[-1] == "loaded:", done.stdout

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from evalkit.dialogue import Message
-from evalkit.wire.gemini_served import decode_request, encode_error
+from evalkit.serve.dialects.gemini import decode_request, encode_error
 
 TEXT = {"text": "x"}
 CALL = {"functionCall": {"id": "a", "name": "lookup", "args": {}}}

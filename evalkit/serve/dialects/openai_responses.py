@@ -5,16 +5,17 @@ outputs without each other, and reasoning that could only be found in a store ar
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.serve.cache import pieces_of
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.fields import object_of
 from evalkit.wire.lenient import dumps_any
-
-LEAST_TOKENS = 16
-"""The API refuses a smaller `max_output_tokens`."""
+from evalkit.wire.openai_responses import LEAST_TOKENS, OPENAI_RESPONSES
 
 _KNOWN = (
     frozenset({"model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice"})
@@ -249,3 +250,14 @@ def _output(reply: Reply, status: str) -> list[dict[str, Any]]:
     for place, item in enumerate(items):
         item["status"] = status if place == len(items) - 1 else "completed"
     return items
+
+
+SERVED_OPENAI_RESPONSES = replace(
+    SERVED_OPENAI_CHAT,
+    dialect=OPENAI_RESPONSES,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    reply_id=lambda name: f"resp_{name[:48]}",
+    prompt_pieces=pieces_of("tools", "instructions", "input"),
+)
+"""Errors, keys, limits and models are those of Chat Completions."""

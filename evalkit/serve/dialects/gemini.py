@@ -11,7 +11,10 @@ from typing import Any
 import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
-from evalkit.wire.fields import as_written, object_of
+from evalkit.serve.cache import pieces_of
+from evalkit.serve.dialects.served import ServedDialect, as_written
+from evalkit.wire.fields import object_of
+from evalkit.wire.gemini import GEMINI
 from evalkit.wire.gemini_content import read_parts, write_parts
 from evalkit.wire.lenient import dumps_any
 
@@ -243,3 +246,29 @@ def encode_error(status: int, code: str, message: str) -> bytes:
     details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.upper()}] if code else []
     name = _STATUSES.get(status, "UNKNOWN")
     return dumps_any({"error": {"code": status, "message": message, "status": name, "details": details}})
+
+
+def _model(model: str) -> dict[str, object]:
+    return {"name": f"models/{model}", "displayName": model, "supportedGenerationMethods": ["generateContent"]}
+
+
+SERVED_GEMINI = ServedDialect(
+    dialect=GEMINI,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+    base_path="/v1beta",
+    sdk_path="",
+    # The stable version of the API: the same requests.
+    other_paths=("/v1",),
+    reply_id=lambda name: name[:22],
+    limit_headers=lambda _standings, _wall_s: {},
+    wait_in_body=True,
+    keys=lambda key: [("x-goog-api-key", key)],
+    bad_key_status=400,
+    bad_key_code="api_key_invalid",
+    models=lambda models: {"models": [_model(model) for model in models]},
+    model=_model,
+    prompt_pieces=pieces_of("tools", "systemInstruction", "contents"),
+)
+"""Google sends no headers of limits; the wait that an error asks for stands among its details (`RetryInfo`)."""

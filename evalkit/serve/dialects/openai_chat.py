@@ -9,7 +9,11 @@ from typing import Any
 import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.serve.cache import pieces_of
+from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer
+from evalkit.serve.limits import Standing, show_span
 from evalkit.wire.lenient import dumps_any
+from evalkit.wire.openai_chat import OPENAI_CHAT
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -161,3 +165,40 @@ def encode_error(status: int, code: str, message: str) -> bytes:
     """The body of an error."""
     kind = "requests" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
     return dumps_any({"error": {"message": message, "type": kind, "param": None, "code": code}})
+
+
+def _limit_headers(standings: Mapping[str, Standing], _wall_s: float) -> dict[str, str]:
+    """Where the limits stand, as OpenAI says it: `x-ratelimit-*`, with spans until they are whole again."""
+    found: dict[str, str] = {}
+    for kind in ("requests", "tokens"):
+        if kind in standings:
+            one = standings[kind]
+            found[f"x-ratelimit-limit-{kind}"] = str(one.limit)
+            found[f"x-ratelimit-remaining-{kind}"] = str(one.remaining)
+            found[f"x-ratelimit-reset-{kind}"] = show_span(one.full_in_s)
+    return found
+
+
+def _models(models: Sequence[str]) -> object:
+    return {"object": "list", "data": [_model(model) for model in models]}
+
+
+def _model(model: str) -> dict[str, object]:
+    return {"id": model, "object": "model", "created": CREATED_S, "owned_by": "evalkit"}
+
+
+SERVED_OPENAI_CHAT = ServedDialect(
+    dialect=OPENAI_CHAT,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+    base_path="/v1",
+    sdk_path="/v1",
+    id_header="x-request-id",
+    reply_id=lambda name: f"chatcmpl-{name[:24]}",
+    limit_headers=_limit_headers,
+    keys=lambda key: [bearer(key)],
+    models=_models,
+    model=_model,
+    prompt_pieces=pieces_of("tools", "messages"),
+)

@@ -5,14 +5,19 @@ call is answered at the start of the next message, nothing is answered that was 
 field is unknown (a seed is). Calls' ids must differ within a message only, since policies count theirs anew each turn.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
+from evalkit.serve.cache import Piece
+from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date
+from evalkit.serve.limits import Standing
 from evalkit.wire.anthropic_content import read_content, write_content
-from evalkit.wire.fields import as_written
+from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from evalkit.wire.lenient import dumps_any
 
 _FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
@@ -213,3 +218,87 @@ def encode_error(status: int, _code: str, message: str) -> bytes:
     """The body of an error. The API has no codes: a type stands for each status."""
     kind = _ERROR_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
     return dumps_any({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def _limit_headers(standings: Mapping[str, Standing], wall_s: float) -> dict[str, str]:
+    """`anthropic-ratelimit-*`: moments as RFC 3339 has them, rounded up to whole seconds, beside a date that is rounded
+    down.
+
+    Where input and output are limited apart, `tokens` stands for both together, as at the real provider.
+    """
+    if not standings:
+        return {}
+    known = dict(standings)
+    if "tokens" not in known and {"input_tokens", "output_tokens"} <= known.keys():
+        both = (known["input_tokens"], known["output_tokens"])
+        known["tokens"] = Standing(
+            limit=sum(one.limit for one in both),
+            remaining=sum(one.remaining for one in both),
+            full_in_s=max(one.full_in_s for one in both),
+        )
+    found = {"date": http_date(math.floor(wall_s))}
+    for kind, one in known.items():
+        start = f"anthropic-ratelimit-{kind.replace('_', '-')}"
+        found[f"{start}-limit"] = str(one.limit)
+        found[f"{start}-remaining"] = str(one.remaining)
+        full = datetime.fromtimestamp(math.ceil(wall_s + one.full_in_s), UTC)
+        found[f"{start}-reset"] = full.strftime(MOMENT)
+    return found
+
+
+_VERSIONS = ("2023-06-01", "2026-10-21")
+
+
+def _objection(headers: Mapping[str, str], request: Request) -> str:
+    """Every request names a version of the API, and the newest has no sampling fields any more."""
+    version, sampling = headers.get("anthropic-version", ""), request.sampling
+    if version not in _VERSIONS:
+        return f"anthropic-version: is required: one of {', '.join(_VERSIONS)}"
+    if version == _VERSIONS[-1] and (sampling.temperature is not None or sampling.top_p is not None):
+        return f"temperature, top_p: are not supported in version {version}"
+    return ""
+
+
+def _models(models: Sequence[str]) -> object:
+    cards = [_model(model) for model in models]
+    return {"data": cards, "has_more": False, "first_id": models[0], "last_id": models[-1]}
+
+
+def _model(model: str) -> dict[str, object]:
+    created = datetime.fromtimestamp(CREATED_S, UTC).strftime(MOMENT)
+    return {"type": "model", "id": model, "display_name": model, "created_at": created, "lifecycle": "active"}
+
+
+def _prompt_pieces(value: Mapping[str, Any]) -> Iterator[Piece]:
+    blocks = [("tools", one) for one in value.get("tools") or []]
+    blocks += [("system", one) for one in _blocks(value.get("system") or [])]
+    blocks += [(turn["role"], one) for turn in value["messages"] for one in _blocks(turn["content"])]
+    for place, (where, one) in enumerate(blocks):
+        plain = {name: field for name, field in one.items() if name != "cache_control"}
+        whole = place == len(blocks) - 1 and bool(value.get("cache_control"))
+        yield where, plain, whole or bool(one.get("cache_control"))
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+SERVED_ANTHROPIC_MESSAGES = ServedDialect(
+    dialect=ANTHROPIC_MESSAGES,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+    base_path="/v1",
+    sdk_path="",
+    id_header="request-id",
+    reply_id=lambda name: f"msg_01{name[:22]}",
+    limit_headers=_limit_headers,
+    # Its SDK sends the second since version 2.
+    keys=lambda key: [("x-api-key", key), bearer(key)],
+    objection=_objection,
+    models=_models,
+    model=_model,
+    prompt_pieces=_prompt_pieces,
+    caches_by_marks=True,
+    limits_cached_input=False,
+)

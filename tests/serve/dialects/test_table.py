@@ -1,5 +1,6 @@
 """What each dialect's real provider does beyond its wire format."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.serve.manners import MANNERS, base_urls
+from evalkit.serve.dialects.table import SERVED_DIALECTS, base_urls
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival, Outcome
 from evalkit.serve.provider import handle, open_simulator
@@ -32,8 +33,17 @@ def got(path: str, **headers: str) -> tuple[int, Any]:
     return outcome.status, orjson.loads(outcome.body)
 
 
-def test_every_dialect_has_its_manner() -> None:
-    assert set(MANNERS) == set(DIALECTS)
+def test_every_dialect_is_served() -> None:
+    assert {name: one.dialect for name, one in SERVED_DIALECTS.items()} == dict(DIALECTS)
+
+
+def test_a_path_names_its_model_or_leaves_it_to_the_body() -> None:
+    plain = SERVED_DIALECTS["openai_chat"]
+    named = replace(plain, dialect=replace(plain.dialect, path="/models/{model}:ask"))
+    assert (plain.model_of("/chat/completions"), plain.model_of("/models/m:ask")) == ("", None)
+    assert named.model_of("/models/a%2Fb%20c:ask") == "a/b c"
+    for path in ("/models/:ask", "/models/a/b:ask", "/models/m:tell", "/chat/completions"):
+        assert named.model_of(path) is None
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
@@ -165,7 +175,7 @@ def test_a_stream_is_refused_clearly(dialect: str) -> None:
 
 
 def test_base_urls_name_every_dialect() -> None:
-    lines = base_urls("http://h:1", tuple(DIALECTS))
+    lines = base_urls("http://h:1")
     assert [line.split()[0] for line in lines] == list(DIALECTS)
     assert lines[0].endswith("http://h:1/v1")
     assert "http://h:1/v1beta" in lines[list(DIALECTS).index("gemini")]

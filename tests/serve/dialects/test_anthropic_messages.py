@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.wire.anthropic_messages_served import decode_request
+from evalkit.serve.dialects.anthropic_messages import decode_request
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
 TOOL_USE = {"type": "tool_use", "id": "a", "name": "lookup", "input": {}}
