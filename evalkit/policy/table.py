@@ -12,10 +12,6 @@ from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError, nearest
 from evalkit.policy import (
     costbench,
-    noisy_costbench,
-    noisy_pricing,
-    noisy_procurement,
-    noisy_scheduling,
     pricing,
     procurement,
     scheduling,
@@ -23,7 +19,11 @@ from evalkit.policy import (
 from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.errand import clerk
-from evalkit.policy.noisy import noisy
+from evalkit.policy.noisy import costbench as noisy_costbench
+from evalkit.policy.noisy import pricing as noisy_pricing
+from evalkit.policy.noisy import procurement as noisy_procurement
+from evalkit.policy.noisy import scheduling as noisy_scheduling
+from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.scripted import read_script
 from evalkit.seeds import Stream
 

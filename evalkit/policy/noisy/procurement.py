@@ -5,7 +5,7 @@ plans as good as any other (a quantity as a text of digits, a deal at zero).
 """
 
 from evalkit.dialogue import Reply
-from evalkit.policy.noisy import (
+from evalkit.policy.noisy.mistakes import (
     Mistakes,
     Moment,
     bomb,
@@ -16,7 +16,7 @@ from evalkit.policy.noisy import (
     unknown_tool,
     wrong_type,
 )
-from evalkit.policy.noisy_periods import (
+from evalkit.policy.noisy.periods import (
     after_action,
     damaged,
     future_notes,

@@ -6,7 +6,7 @@ Some are refused; prices that are far too high or below zero are prices all the 
 import json
 
 from evalkit.dialogue import Reply
-from evalkit.policy.noisy import (
+from evalkit.policy.noisy.mistakes import (
     Mistakes,
     Moment,
     arguments_of,
@@ -19,7 +19,7 @@ from evalkit.policy.noisy import (
     with_last,
     wrong_type,
 )
-from evalkit.policy.noisy_periods import (
+from evalkit.policy.noisy.periods import (
     after_action,
     damaged,
     future_notes,

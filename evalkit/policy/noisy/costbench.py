@@ -10,7 +10,7 @@ from dataclasses import replace
 from evalkit.dialogue import Reply
 from evalkit.policy.conversation import calling
 from evalkit.policy.costbench import call
-from evalkit.policy.noisy import (
+from evalkit.policy.noisy.mistakes import (
     NON_ASCII,
     Mistakes,
     Moment,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.dialogue import Reply
 from evalkit.policy.conversation import calling
-from evalkit.policy.noisy import NON_ASCII, Mistake, Moment, arguments_of, with_last
+from evalkit.policy.noisy.mistakes import NON_ASCII, Mistake, Moment, arguments_of, with_last
 
 
 def text_only(text: str) -> Mistake:

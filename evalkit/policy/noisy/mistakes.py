@@ -2,9 +2,8 @@
 
 It takes the reply another policy would give and spoils it. Most replies are left alone: it makes progress, more slowly.
 What each mistake brings about is the environment's to say; that all of them have a defined, recorded outcome is what
-this policy is for. Here are the machinery and the mistakes that can be made anywhere; `noisy_periods.py` has those of
-environments played in periods, and each environment has its own list (`noisy_scheduling.py`, `noisy_procurement.py`,
-`noisy_pricing.py`, `noisy_costbench.py`).
+this policy is for. Here are the machinery and the mistakes that can be made anywhere; `periods.py` has those of
+environments played in periods, and each environment has its own list in the file of its name.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The mistakes that are made in scheduling: those of an action that is one assignment, and those of all periods."""
 
 from evalkit.dialogue import Reply
-from evalkit.policy.noisy import (
+from evalkit.policy.noisy.mistakes import (
     Mistakes,
     Moment,
     bomb,
@@ -12,7 +12,7 @@ from evalkit.policy.noisy import (
     unknown_tool,
     wrong_type,
 )
-from evalkit.policy.noisy_periods import (
+from evalkit.policy.noisy.periods import (
     after_action,
     damaged,
     future_notes,
