@@ -56,7 +56,7 @@ bench: $(READY) ## throughput beside a bare HTTP client, measured in the same ru
 	$(PY) bench/bench.py
 
 conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=dir
-	$(PY) -m evalkit conform "$(GOLDENS)" --data "$(DATA)"
+	$(PY) -m tests.conform "$(GOLDENS)" --data "$(DATA)"
 
 soak: $(READY) ## kill and resume, many times in a row (minutes)
 	$(PY) -m pytest -m soak

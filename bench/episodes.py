@@ -30,11 +30,11 @@ from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Choice, Episode, cells, episodes
 from evalkit.seeds import derive
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep
 from evalkit.store.replies import encode_reply
 from evalkit.store.writer import open_store
 from evalkit.wire.http import HttpResponse
-from evalkit.wire.openai_chat import OPENAI_CHAT
 
 EPISODES = 400
 WIDTH = 64
@@ -88,7 +88,7 @@ def _atomic(episode: Episode) -> list[bytes]:
         reply = answer("replanner", play, request)
         advance(env, position, reply, encode_reply(reply))
         billed = replace(reply, usage=Usage(input=1000, output=100), model="m", response_id="r")
-        found.append(OPENAI_CHAT.encode_reply(billed))
+        found.append(SERVED_OPENAI_CHAT.encode_reply(billed))
     return found
 
 

@@ -26,6 +26,7 @@ from evalkit.money import PicoUsd, Price
 from evalkit.run.episode import Stop, Table, play
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
+from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.spec.model import Limits
 from evalkit.store.manifest import ManifestAgent, ManifestInstance, ManifestSuite
 from evalkit.store.record import LedgerRecord, StepRecord
@@ -72,10 +73,11 @@ class _Wire:
     def __init__(self, dialect: Dialect) -> None:
         call = ToolCall(id="c1", name="lookup", arguments='{"key": 1}')
         usage = Usage(input=900, output=30)
-        self._body = dialect.encode_reply(
+        encode_reply = SERVED_DIALECTS[dialect.name].encode_reply
+        self._body = encode_reply(
             Reply(text="I look.", calls=(call,), finish="tool_calls", usage=usage, model="m", response_id="r")
         )
-        self._last = dialect.encode_reply(Reply(text="42", usage=usage, model="m", response_id="r"))
+        self._last = encode_reply(Reply(text="42", usage=usage, model="m", response_id="r"))
         self._left_ns = 0
         self.turns: tuple[list[float], list[float]] = ([], [])
         """Microseconds at each of `SPOTS`."""

@@ -18,7 +18,7 @@ LAYERS = {
     **dict.fromkeys(("spec", "store"), 3),
     "client": 4,
     **dict.fromkeys(("run", "report"), 5),
-    **dict.fromkeys(("serve", "conform", "nightly"), 6),
+    **dict.fromkeys(("serve", "nightly"), 6),
     "view": 7,
     "cli": 8,
     "__main__": 9,
@@ -44,7 +44,7 @@ PLACES = {
     "numba": ("env/", "report/"),
     "scipy": ("env/", "report/"),
     "networkx": ("env/",),
-    "rapidfuzz": ("env/", "report/", "conform/"),
+    "rapidfuzz": ("env/", "report/"),
     "genai_prices": ("spec/",),
     "keyring": ("client/keys",),
     "random": (),
@@ -157,5 +157,12 @@ def test_what_is_allowed_is_not_named() -> None:
 def test_nothing_heavy_is_loaded_before_a_command_needs_it(call: str) -> None:
     script = f"import sys\ntry:\n    {call}\nexcept SystemExit:\n    pass\n"
     script += f"print('loaded:', *sorted(set(sys.modules) & set({sorted(HEAVY)!r})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert done.stdout.splitlines()[-1] == "loaded:", done.stdout
+
+
+@pytest.mark.parametrize("name", ["evalkit.client.open", "evalkit.run.sweep", "evalkit.cli.run"])
+def test_who_asks_a_provider_loads_nothing_of_the_simulated_one(name: str) -> None:
+    script = f"import sys, {name}\nprint('loaded:', *sorted(one for one in sys.modules if 'evalkit.serve' in one))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
     assert done.stdout.splitlines()[-1] == "loaded:", done.stdout

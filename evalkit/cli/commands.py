@@ -231,12 +231,6 @@ COMMANDS: Mapping[str, Command] = {
         ("evalkit warmup",),
         options.nothing,
     ),
-    "conform": Command(
-        "make",
-        "compare evalkit with golden files of the reference implementations",
-        ("evalkit conform ../shared/goldens --data ../shared/data",),
-        options.conform,
-    ),
 }
 """All commands by name. Naming one imports nothing but argparse."""
 

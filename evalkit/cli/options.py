@@ -290,12 +290,6 @@ def _asked(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def conform(sub: argparse.ArgumentParser) -> None:
-    """Options of `conform`."""
-    sub.add_argument("goldens", metavar="DIR", help="a directory laid out like the golden data")
-    sub.add_argument("--data", metavar="DIR", help="the reference's own data set")
-
-
 def _sweep(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("sweep", metavar="SPEC", help="a sweep's TOML file, or its name below runs/")
 

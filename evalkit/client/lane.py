@@ -129,7 +129,7 @@ class Lane:
         if now < self._paused_until:
             return self._paused_until - now
         if self._health.down:
-            return math.inf if self._probes else max(0.0, self._health.next_probe - now)
+            return math.inf if self._probes else max(self._health.next_probe - now, wait_s(self._buckets, need, now))
         if self._in_flight + 1 > self._window.size:
             return math.inf
         return wait_s(self._buckets, need, now)

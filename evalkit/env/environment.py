@@ -2,8 +2,10 @@
 
 An environment is a state machine `(state, reply) -> (state, observation)`. It does no I/O, reads no clock, and draws
 only from the instance's seed. `step` is total: whatever a model answers has a defined outcome, recorded in the facts.
+What planning and reports must know of an environment is in its record too: no table elsewhere names it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -127,6 +129,13 @@ class Environment(Generic[InstanceT, StateT]):
     open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Beginnings of further keys that a pack may hold, each for one of many things: `tools.of` stands for
     `tools.of.NAME`; with the fields such a text may use."""
+    prompts: str = ""
+    """Where its standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
+    in evalkit's own `standard` pack."""
+    score_range: tuple[float, float] = (-math.inf, 1.0)
+    """Between what a score can be. Intervals of scores with two bounds are narrower, and hold for a partial run."""
+    stand_in: str = "random"
+    """The policy that plays for a model when a run's requests and cost are forecast."""
 
 
 def fill(template: str, **values: object) -> str:

@@ -12,17 +12,18 @@ from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError, nearest
 from evalkit.policy import (
     costbench,
-    noisy_costbench,
-    noisy_pricing,
-    noisy_procurement,
-    noisy_scheduling,
     pricing,
     procurement,
     scheduling,
 )
+from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.errand import clerk
-from evalkit.policy.noisy import noisy
+from evalkit.policy.noisy import costbench as noisy_costbench
+from evalkit.policy.noisy import pricing as noisy_pricing
+from evalkit.policy.noisy import procurement as noisy_procurement
+from evalkit.policy.noisy import scheduling as noisy_scheduling
+from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.scripted import read_script
 from evalkit.seeds import Stream
 
@@ -59,8 +60,9 @@ _MARKS: Mapping[str, tuple[Callable[[Request], bool], str]] = {
 """Environment -> whether a request is one of its own, and what tells so, in words."""
 
 
-def _by_tools(players: Mapping[str, PolicyFn]) -> PolicyFn:
-    """The player of the environment whose tools the request offers; of none, a reply that says so and calls nothing."""
+def _by_tools(players: Mapping[str, PolicyFn], otherwise: PolicyFn | None = None) -> PolicyFn:
+    """The player of the environment whose tools the request offers; of none, `otherwise`, or a reply that says so and
+    calls nothing."""
     choices = [(_MARKS[environment][0], play) for environment, play in players.items()]
     known = ", or ".join(_MARKS[environment][1] for environment in players)
 
@@ -68,6 +70,8 @@ def _by_tools(players: Mapping[str, PolicyFn]) -> PolicyFn:
         for plays, play in choices:
             if plays(request):
                 return play(request, draws)
+        if otherwise is not None:
+            return otherwise(request, draws)
         return Reply(text=f"None of the tools offered is one that I act with: {known}.")
 
     return reply
@@ -87,15 +91,19 @@ def _policy(name: str, about: str, players: Mapping[str, PolicyFn]) -> Policy:
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
-        _policy(
-            "random",
-            "a random valid action in every period; in CostBench any tool whose inputs are held",
-            {
-                "scheduling": scheduling.random,
-                "procurement": procurement.random,
-                "pricing": pricing.random,
-                "costbench": costbench.random,
-            },
+        Policy(
+            name="random",
+            help="a random valid action in every period; in CostBench any tool whose inputs are held; else any tool",
+            environments=ANY_ENVIRONMENT,
+            reply=_by_tools(
+                {
+                    "scheduling": scheduling.random,
+                    "procurement": procurement.random,
+                    "pricing": pricing.random,
+                    "costbench": costbench.random,
+                },
+                any_tool,
+            ),
         ),
         _policy(
             "knuth",

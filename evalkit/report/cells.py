@@ -12,9 +12,6 @@ from evalkit.report.episodes import EpisodeResult
 from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
 from evalkit.store.void import Void
 
-NEVER_BELOW_0 = frozenset({"costbench", "procurement", "errand"})
-"""Environments whose scores are from 0 to 1. Losses and assignments worse than random ones are below 0 elsewhere."""
-
 ORACLE = "oracle"
 """The policy that plays the optimum."""
 

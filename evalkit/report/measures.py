@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evalkit.report.cells import NEVER_BELOW_0, Cell
+from evalkit.env.known import score_range
+from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning_cells import ENVIRONMENT as PLANNING
 from evalkit.report.planning_cells import counted, reached
@@ -33,9 +34,9 @@ class Measure:
 def measures(first: Cell, second: Cell) -> list[Measure]:
     """What both cells have values of."""
     environment = first.suite.environment
-    bounded = 1.0 if environment in NEVER_BELOW_0 else float("inf")
+    least, most = score_range(environment)
     found = [
-        Measure(key="score", title="Score", value=lambda one: one.score, width=bounded, better=HIGHER, unmet=1.0),
+        Measure(key="score", title="Score", value=lambda one: one.score, width=most - least, better=HIGHER, unmet=1.0),
         Measure(key="solved", title="Solved", value=lambda one: float(one.solved), better=HIGHER),
     ]
     if environment == PLANNING:

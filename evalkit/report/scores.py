@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from evalkit.env.known import score_range
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
-from evalkit.report.cells import NEVER_BELOW_0, Cell
+from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.intervals import estimate, unmet_share
 from evalkit.report.sequential import anytime_interval
@@ -37,7 +38,7 @@ ZERO: Mapping[str, str] = {
 """By environment: what a score of 0 stands for, where it stands for something."""
 
 UNMET = (0.0, 1.0)
-"""Between what an instance unlike all that were met is taken to score, also where scores can be below 0."""
+"""Between what an instance unlike all that were met is taken to score, where scores lack a bound."""
 
 EXACT = "exact"
 """In place of an interval's method: what the optimum itself scores is no estimate."""
@@ -189,8 +190,9 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     if cell.exact:
         return None, EXACT
     least, most = bounds(cell)
+    unmet = None if math.isfinite(least) and math.isfinite(most) else UNMET
     found = estimate(
-        scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=UNMET
+        scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=unmet
     )
     known = sum(episode is not None for _, episode in cell.begun)
     held = None if cell.complete or known < LEAST_INSTANCES else anytime_interval(cell)
@@ -208,7 +210,7 @@ def strata_of(cell: Cell) -> dict[str, str]:
 
 def bounds(cell: Cell) -> tuple[float, float]:
     """Between what a cell's scores can be."""
-    return (0.0 if cell.suite.environment in NEVER_BELOW_0 else -math.inf), 1.0
+    return score_range(cell.suite.environment)
 
 
 def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.report.cells import NEVER_BELOW_0, Cell
+from evalkit.env.known import score_range
+from evalkit.report.cells import Cell
 from evalkit.report.intervals import Method
 
 if TYPE_CHECKING:
@@ -142,14 +143,20 @@ def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
 def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
     """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
 
-    Of the first replicates that have begun, in admission order; what has not ended may be 0 or 1. None where scores can
-    be below 0, or before a whole round of strata.
+    Of the first replicates that have begun, in admission order; what has not ended may be as low or as high as a score
+    can be. None where scores lack a bound, or before a whole round of strata.
     """
-    if not cell.prefix or cell.suite.environment not in NEVER_BELOW_0:
+    least, most = score_range(cell.suite.environment)
+    if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
         return None
-    scores = [None if one is None else one.score for _, one in cell.begun]
+    known = (None if one is None else one.score for _, one in cell.begun)
+    scores = [None if score is None else (score - least) / (most - least) for score in known]
     worst, best = filled(scores, 0.0), filled(scores, 1.0)
-    return sequence(worst, best, [target.stratum for target, _ in cell.begun])
+    found = sequence(worst, best, [target.stratum for target, _ in cell.begun])
+    if found is None:
+        return None
+    low, high, method = found
+    return least + low * (most - least), least + high * (most - least), method
 
 
 def filled(values: Sequence[float | None], unknown: float) -> "Doubles":

@@ -61,11 +61,12 @@ class Gate:
         self._players[lane] += 1
 
     def leave(self, lane: str) -> None:
-        """A player has gone home; with the last one the lane's claims go."""
+        """A player has gone home; with the last one the lane's claims go. He may have been woken for an episode that he
+        has not taken, since the lane was closed meanwhile: then it is another's turn."""
         self._players[lane] -= 1
         if not self._players[lane]:
             self.admission.close(lane)
-            self._tell()
+        self._tell()
 
     def end(self) -> None:
         """The run stops: everybody goes home."""

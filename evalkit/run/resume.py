@@ -117,9 +117,7 @@ class Holdings:
         return Seat(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
 
 
-def read_holdings(
-    directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None
-) -> Holdings:
+def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None) -> Holdings:
     """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
     as in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
     # Here, since pyarrow comes with it, and `plan` needs none.

@@ -10,11 +10,12 @@ from typing import Any
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
+from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.table import POLICIES, player
+from evalkit.policy.table import POLICIES, find_policy, player
 from evalkit.run.episode import Seat, Stop, Table, play
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
@@ -24,15 +25,6 @@ from evalkit.store.record import StepRecord
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens
-
-STAND_INS = {
-    "scheduling": "knuth",
-    "procurement": "climber",
-    "pricing": "learner",
-    "costbench": "replanner",
-    "errand": "clerk",
-}
-"""By environment: who plays for a model that names nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +66,17 @@ class Sample:
 
 
 def stand_in_of(agent: ManifestAgent, environment: str) -> str:
-    """The policy that plays for an agent: itself, the model's namesake, the agent's choice, or the environment's."""
+    """The policy that plays for an agent: itself, the model's namesake, the agent's choice, or the environment's.
+
+    Raises UsageError where the environment names a policy that is not there or cannot play it.
+    """
     for name in (agent.policy, agent.stand_in, agent.model if agent.provider == "simulated" else ""):
         if name and name in POLICIES and POLICIES[name].plays(environment):
             return name
-    return STAND_INS[environment]
+    name = ENVIRONMENTS[environment].stand_in
+    if not find_policy(name).plays(environment):
+        raise UsageError(f"The environment {environment!r} names {name!r} as its stand-in, which cannot play it.")
+    return name
 
 
 def price_of(agent: ManifestAgent) -> Price:

@@ -26,6 +26,9 @@ LOOK_BACK = 20
 """Blocks looked at from a mark, itself included."""
 MOST_ENTRIES = 100_000
 
+Piece = tuple[str, Any, bool]
+"""Where it stands, its JSON value, whether it is marked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
@@ -57,15 +60,15 @@ class Cache:
     used_s: OrderedDict[tuple[str, bytes], float] = field(default_factory=OrderedDict)
     """(model, digest) -> when it was used last, the longest ago first."""
 
-    def share(self, model: str, dialect: str, body: bytes, now_s: float) -> Share:
-        """The cache's share of a body that the dialect has read. Changes nothing."""
-        prompt = list(_beginnings(_PIECES[dialect](orjson.loads(body))))
+    def share(self, model: str, pieces: Iterator[Piece], now_s: float, *, by_marks: bool) -> Share:
+        """The cache's share of a prompt of these pieces, by the rule of marks or the automatic one. Changes nothing."""
+        prompt = list(_beginnings(pieces))
 
         def known(one: Beginning) -> bool:
             used_s = self.used_s.get((model, one.digest))
             return used_s is not None and now_s - used_s <= self.ttl_s
 
-        return _marked(prompt, known) if dialect == "anthropic_messages" else _automatic(prompt, known)
+        return _marked(prompt, known) if by_marks else _automatic(prompt, known)
 
     def keep(self, model: str, share: Share, now_s: float) -> None:
         """Know the share's beginnings from now on."""
@@ -93,11 +96,7 @@ def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> 
     return Share(read=read, write=max(0, last - read), entries=(*entries, hit.digest) if hit else entries)
 
 
-_Piece = tuple[str, Any, bool]
-"""Where it stands, its JSON value, whether it is marked."""
-
-
-def _beginnings(pieces: Iterator[_Piece]) -> Iterator[Beginning]:
+def _beginnings(pieces: Iterator[Piece]) -> Iterator[Beginning]:
     running, size = hashlib.blake2b(digest_size=16), 0
     for where, piece, marked in pieces:
         text = orjson.dumps(piece)
@@ -108,10 +107,10 @@ def _beginnings(pieces: Iterator[_Piece]) -> Iterator[Beginning]:
         yield Beginning(running.digest(), size // BYTES_PER_TOKEN, marked)
 
 
-def _pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[_Piece]]:
+def pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[Piece]]:
     """The named fields in this order; the last is the chat, of which every entry is a piece."""
 
-    def pieces(value: Mapping[str, Any]) -> Iterator[_Piece]:
+    def pieces(value: Mapping[str, Any]) -> Iterator[Piece]:
         for name in names[:-1]:
             if value.get(name):
                 yield name, value[name], False
@@ -119,25 +118,3 @@ def _pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[_Piece]]:
         yield from ((names[-1], one, False) for one in (chat if isinstance(chat, list) else [chat]))
 
     return pieces
-
-
-def _anthropic_pieces(value: Mapping[str, Any]) -> Iterator[_Piece]:
-    blocks = [("tools", one) for one in value.get("tools") or []]
-    blocks += [("system", one) for one in _blocks(value.get("system") or [])]
-    blocks += [(turn["role"], one) for turn in value["messages"] for one in _blocks(turn["content"])]
-    for place, (where, one) in enumerate(blocks):
-        plain = {name: field for name, field in one.items() if name != "cache_control"}
-        whole = place == len(blocks) - 1 and bool(value.get("cache_control"))
-        yield where, plain, whole or bool(one.get("cache_control"))
-
-
-def _blocks(content: Any) -> list[Mapping[str, Any]]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-_PIECES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[_Piece]]] = {
-    "openai_chat": _pieces_of("tools", "messages"),
-    "openai_responses": _pieces_of("tools", "instructions", "input"),
-    "anthropic_messages": _anthropic_pieces,
-    "gemini": _pieces_of("tools", "systemInstruction", "contents"),
-}

@@ -12,11 +12,10 @@ from typing import Any
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.policy.table import POLICIES
+from evalkit.serve.dialects.table import base_urls
 from evalkit.serve.faults import FAULTS
 from evalkit.serve.latency import INSTANT, Latency, parse_latency
-from evalkit.serve.manners import base_urls
 from evalkit.spec.reading import parse_span
-from evalkit.wire.table import DIALECTS
 
 SERVED = tuple(name for name, policy in POLICIES.items() if policy.reply is not None)
 """Policies that can be models: those that decide from the conversation alone."""
@@ -133,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     What the parser's help ends with says the base URL of each dialect.
     """
-    urls = "\n".join(f"  {line}" for line in base_urls("http://HOST:PORT", tuple(DIALECTS)))
+    urls = "\n".join(f"  {line}" for line in base_urls("http://HOST:PORT"))
     parser.epilog = "\n\n".join(filter(None, (parser.epilog, f"base URLs:\n{urls}")))
     for key, option in OPTIONS.items():
         flag = "--" + key.replace("_", "-")

@@ -12,6 +12,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import orjson
+
 from evalkit.dialogue import Reply, Request, Usage
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
@@ -19,8 +21,8 @@ from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
 from evalkit.serve.bill import BillLine, Totals
 from evalkit.serve.cache import Cache, Share
+from evalkit.serve.dialects.served import CREATED_S, retry_headers
 from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is_failure, may_be_billed, pick
-from evalkit.serve.manners import CREATED_S, retry_headers
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, Outcome, Refusal
 from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
@@ -99,9 +101,9 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     if verdict.works:
         for_s = options.latency.draw(draws)
         outcome = replace(outcome, delay_s=simulator.slots.work(now_s, for_s) if simulator.slots else for_s)
-    if route.manner.id_header:
+    if route.served.id_header:
         name = hashlib.sha256(f"{options.seed}/{place}".encode()).hexdigest()
-        outcome = replace(outcome, headers={**outcome.headers, route.manner.id_header: f"req_{name[:24]}"})
+        outcome = replace(outcome, headers={**outcome.headers, route.served.id_header: f"req_{name[:24]}"})
     seen_s = now_s - simulator.started_s
     line = BillLine(
         n=n,
@@ -150,7 +152,8 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
     about = _Verdict(outcome=_BROKEN, word="", model=model, seed=request.seed)
     share = Share()
     if simulator.cache is not None:
-        share = simulator.cache.share(model, route.dialect.name, arrival.body, now_s)
+        pieces = route.served.prompt_pieces(orjson.loads(arrival.body))
+        share = simulator.cache.share(model, pieces, now_s, by_marks=route.served.caches_by_marks)
     try:
         _admit(simulator, route, model, tokens_in, share, now_s)
     except Refusal as refusal:
@@ -177,7 +180,7 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         usage=usage,
         model=model,
         fingerprint=f"fp_{derive('fingerprint', model):08x}",
-        response_id=route.manner.reply_id(name),
+        response_id=route.served.reply_id(name),
     )
     outcome = failure or _answered(simulator, route, reply, fault, now_s)
     return replace(about, outcome=outcome, word=fault or "ok", usage=usage)
@@ -188,10 +191,10 @@ def _read(simulator: Simulator, route: Route, arrival: Arrival, tokens_in: int) 
     options = simulator.options
     check_key(route, options.key, arrival.headers)
     try:
-        model, request = route.dialect.decode_request(arrival.body, route.model)
+        model, request = route.served.decode_request(arrival.body, route.model)
     except ValueError as flaw:
         raise Refusal(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
-    objection = route.manner.objection(arrival.headers, request)
+    objection = route.served.objection(arrival.headers, request)
     if objection:
         raise Refusal(status=400, code="invalid_body", message=objection)
     if request.seed == 0:
@@ -219,8 +222,7 @@ def _seed(arrival: Arrival) -> int:
 
 def _admit(simulator: Simulator, route: Route, model: str, tokens_in: int, share: Share, now_s: float) -> None:
     """Let the request in, or raise the 429 that says when it will fit."""
-    # Anthropic does not count what was read from the cache; the others do.
-    counted = tokens_in - min(share.read, tokens_in) if route.dialect.name == "anthropic_messages" else tokens_in
+    counted = tokens_in if route.served.limits_cached_input else tokens_in - min(share.read, tokens_in)
     amounts = {"requests": 1, "tokens": tokens_in, "input_tokens": counted, "output_tokens": 1}
     short = simulator.limits[model].admit(amounts, now_s)
     if short is None:
@@ -242,7 +244,7 @@ def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_
         return _BROKEN
     if fault == "stall":
         return replace(_BROKEN, ending="stall")
-    body = changed_body(route.dialect.encode_reply(reply), fault)
+    body = changed_body(route.served.encode_reply(reply), fault)
     headers = {**(_HTML if fault == "html_200" else JSON), **_limit_headers(simulator, route, reply.model, now_s)}
     outcome = Outcome(status=200, headers=headers, body=body, admitted=True)
     if fault == "truncated":
@@ -269,7 +271,7 @@ def _refused(simulator: Simulator, route: Route, refusal: Refusal, now_s: float,
     """A refusal with its headers; those of the limits where the model is known."""
     wall_s = now_s + simulator.epoch_s
     outcome = failed(refusal, route)
-    asking = retry_headers(route.manner, refusal.wait_s, simulator.options.retry_after_form, wall_s)
+    asking = retry_headers(route.served, refusal.wait_s, simulator.options.retry_after_form, wall_s)
     known = _limit_headers(simulator, route, model, now_s) if model else {}
     return replace(outcome, headers={**outcome.headers, **known, **asking})
 
@@ -278,4 +280,4 @@ def _limit_headers(simulator: Simulator, route: Route, model: str, now_s: float)
     found = simulator.limits[model]
     if not found.buckets:
         return {}
-    return route.manner.limit_headers(found.standings(), now_s + simulator.epoch_s)
+    return route.served.limit_headers(found.standings(), now_s + simulator.epoch_s)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from evalkit.serve.manners import MANNERS, Manner, with_wait
+from evalkit.serve.dialects.served import ServedDialect, with_wait
+from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.outcome import JSON, Arrival, Outcome, Refusal
-from evalkit.wire.dialect import Dialect
-from evalkit.wire.table import DIALECTS
 
 STATS_PATH = "/stats"
 
@@ -17,37 +16,32 @@ STATS_PATH = "/stats"
 class Route:
     """Who is asked in which dialect."""
 
-    dialect: Dialect
+    served: ServedDialect
     model: str
     """The model that the path names; empty where the body does."""
-
-    @property
-    def manner(self) -> Manner:
-        """The ways of the dialect's real provider."""
-        return MANNERS[self.dialect.name]
 
 
 def route_of(path: str) -> Route | None:
     """What a path asks for; None where it asks no model."""
-    for name, dialect in DIALECTS.items():
-        for base in (MANNERS[name].base_path, *MANNERS[name].other_paths):
-            model = dialect.model_of(path.removeprefix(base)) if path.startswith(f"{base}/") else None
+    for served in SERVED_DIALECTS.values():
+        for base in served.base_paths:
+            model = served.model_of(path.removeprefix(base)) if path.startswith(f"{base}/") else None
             if model is not None:
-                return Route(dialect, model)
+                return Route(served, model)
     return None
 
 
 def failed(refusal: Refusal, route: Route) -> Outcome:
     """The refusal in the dialect's words, without headers of its own."""
-    body = route.dialect.encode_error(refusal.status, refusal.code, refusal.message)
-    return Outcome(status=refusal.status, headers=JSON, body=with_wait(route.manner, body, refusal.wait_s))
+    body = route.served.encode_error(refusal.status, refusal.code, refusal.message)
+    return Outcome(status=refusal.status, headers=JSON, body=with_wait(route.served, body, refusal.wait_s))
 
 
 def check_key(route: Route, key: str, headers: Mapping[str, str]) -> None:
     """Raises Refusal where a key is wanted and another one, or none, is there."""
-    if key and not any(headers.get(name) == value for name, value in route.manner.keys(key)):
+    if key and not any(headers.get(name) == value for name, value in route.served.keys(key)):
         message = "Incorrect API key provided, or none: API key not valid."
-        raise Refusal(status=route.manner.bad_key_status, code=route.manner.bad_key_code, message=message)
+        raise Refusal(status=route.served.bad_key_status, code=route.served.bad_key_code, message=message)
 
 
 def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Outcome:
@@ -63,38 +57,35 @@ def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Out
     if ":streamGenerateContent" in path:
         message = "streamGenerateContent: is not supported: use generateContent, replies are sent whole"
         return failed(Refusal(status=400, code="invalid_body", message=message), lister)
-    base = next((one for one in _bases(lister) if f"{path}/".startswith(f"{one}/models/")), None)
+    base = next((one for one in lister.served.base_paths if f"{path}/".startswith(f"{one}/models/")), None)
     if base is not None and arrival.method in ("GET", "HEAD"):
         try:
             check_key(lister, key, arrival.headers)
             return _models(lister, path.removeprefix(f"{base}/models").lstrip("/"), models)
         except Refusal as refusal:
             return failed(refusal, lister)
-    asked = [MANNERS[name].base_path + dialect.path for name, dialect in DIALECTS.items()]
-    known = ", ".join((*asked, *sorted({f"{one.base_path}/models" for one in MANNERS.values()}), STATS_PATH))
+    served = SERVED_DIALECTS.values()
+    asked = [one.base_path + one.dialect.path for one in served]
+    known = ", ".join((*asked, *sorted({f"{one.base_path}/models" for one in served}), STATS_PATH))
     message = f"Unknown: {arrival.method} {arrival.path}. Known: {known}."
     return failed(Refusal(status=404, code="unknown_url", message=message), lister)
-
-
-def _bases(route: Route) -> tuple[str, ...]:
-    return (route.manner.base_path, *route.manner.other_paths)
 
 
 def _lister(arrival: Arrival) -> Route:
     """Whose client asks for something other than a reply: its path or its headers tell."""
     name = "openai_chat"
-    if "gemini" in DIALECTS and (arrival.path.startswith("/v1beta/") or "x-goog-api-key" in arrival.headers):
+    if arrival.path.startswith("/v1beta/") or "x-goog-api-key" in arrival.headers:
         name = "gemini"
     elif "anthropic-version" in arrival.headers or "x-api-key" in arrival.headers:
         name = "anthropic_messages"
-    return Route(DIALECTS[name], "")
+    return Route(SERVED_DIALECTS[name], "")
 
 
 def _models(route: Route, model: str, models: Sequence[str]) -> Outcome:
     """All models, or the named one. Raises Refusal where there is no such model."""
     if model and model not in models:
         raise unknown_model(model, models)
-    value = route.manner.model(model) if model else route.manner.models(models)
+    value = route.served.model(model) if model else route.served.models(models)
     return Outcome(status=200, headers=JSON, body=orjson.dumps(value))
 
 

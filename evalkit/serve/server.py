@@ -22,13 +22,12 @@ from typing import Any
 from aiohttp import web
 
 from evalkit.errors import EvalkitError, UsageError
+from evalkit.serve.dialects.table import base_urls
 from evalkit.serve.faults import PIECES
-from evalkit.serve.manners import base_urls
 from evalkit.serve.options import SimulatorOptions, add_arguments, given_flags, options_from
 from evalkit.serve.outcome import Arrival, Outcome
 from evalkit.serve.provider import BASE_PATH, Simulator, handle, leave, open_simulator
 from evalkit.serve.routes import STATS_PATH
-from evalkit.wire.table import DIALECTS
 
 READY = "listening on "
 """What the first line printed at the start begins with; the base URL follows."""
@@ -181,7 +180,7 @@ async def serve(options: SimulatorOptions, *, until_eof: bool = False) -> None:
 
 def _pages(host: str) -> str:
     """Where what is found, under the line that says it is ready."""
-    return "\n".join(f"  {line}" for line in (*base_urls(host, tuple(DIALECTS)), f"statistics: {host}{STATS_PATH}"))
+    return "\n".join(f"  {line}" for line in (*base_urls(host), f"statistics: {host}{STATS_PATH}"))
 
 
 def _wait_for_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

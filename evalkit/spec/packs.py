@@ -11,6 +11,7 @@ what it names for agents tagged `reasoning`.
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     path = _find(name_or_path)
     standard: dict[str, str] = {}
     texts: dict[str, str] = {}
-    for source in dict.fromkeys((_FOLDER / f"{STANDARD}.toml", path)):
+    for source in dict.fromkeys((_standard(environment), path)):
         found = _texts(source, environment)
         texts = {**texts, **found[""], **found.get(variant, {})}
         standard = standard or texts
@@ -101,6 +102,21 @@ def _find(name: str) -> Path:
             "which ends in .toml."
         )
     return path
+
+
+def _standard(environment: str) -> Path:
+    """The file of an environment's standard texts. Raises UsageError where the environment names none that is there."""
+    place = ENVIRONMENTS[environment].prompts
+    if not place:
+        return _FOLDER / f"{STANDARD}.toml"
+    package, _, name = place.partition(":")
+    try:
+        found = files(package).joinpath(name)
+    except ModuleNotFoundError as flaw:
+        raise UsageError(f"{environment}: prompts: {place!r}: {flaw}.") from flaw
+    if not name or not isinstance(found, Path):
+        raise UsageError(f"{environment}: prompts: expected 'package:file' of an unpacked package, got {place!r}.")
+    return found
 
 
 def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:

@@ -105,6 +105,6 @@ def _seen_spent(run: Path, ledger: Sequence[LedgerRecord]) -> int:
     for event in read_events(run, "ended"):
         usd, at = event.get("spent_usd"), event.get("time")
         if isinstance(usd, float) and isinstance(at, float) and 0 <= usd < 1e7:
-            # The figure was rounded to a float's 53 bits.
-            most = max(most, int(usd * 1e12 * (1 - 1e-15)) - sum(amount for when, amount in releases if when > at))
+            # Whole pico-dollars again up to 2,000 dollars; beyond, a float is off by too few to matter.
+            most = max(most, round(usd * 1e12) - sum(amount for when, amount in releases if when > at))
     return most

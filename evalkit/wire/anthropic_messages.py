@@ -1,4 +1,4 @@
-"""Anthropic Messages: our messages to their JSON, their JSON to our reply. `anthropic_messages_served.py` has the rest.
+"""Anthropic Messages: our messages to their JSON, their JSON to our reply. `serve/dialects/` has the other direction.
 
 The system text is a field of the body, and what stands between two replies (tool results, then notices) is one user
 message of several blocks. So messages are put together as they join: system texts, which begin with a byte that JSON
@@ -23,7 +23,6 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
-from evalkit.wire.anthropic_messages_served import decode_request, encode_error, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.durations import date_of, instant_of, until_s
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
@@ -215,7 +214,4 @@ ANTHROPIC_MESSAGES = Dialect(
     objections=_objections,
     verbatim_calls=False,
     lacks=frozenset({"seed"}),
-    decode_request=decode_request,
-    encode_reply=encode_reply,
-    encode_error=encode_error,
 )

@@ -1,4 +1,4 @@
-"""What a dialect is: one wire format as a frozen record of pure functions, in both directions.
+"""What a dialect is: one wire format as a frozen record of pure functions, in the client's direction.
 
 A message is encoded once, when it joins the chat, and spliced into every later body: the cost of a turn, copying aside,
 does not grow with the chat. Where a format has several messages in one entry, they are put together as they join.
@@ -7,9 +7,9 @@ does not grow with the chat. Where a format has several messages in one entry, t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
+from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
@@ -62,13 +62,6 @@ class Dialect:
     cache_key: str = ""
     """The field of a body, beside those of `head`, that has requests of one name find the same prompt cache; empty: the
     format has none."""
-    decode_request: Callable[[bytes, str], tuple[str, Request]]
-    """For the simulated provider: (body, the model that the path names, else empty) -> (model, request). Raises
-    ValueError saying what is wrong."""
-    encode_reply: Callable[[Reply], bytes]
-    """For the simulated provider."""
-    encode_error: Callable[[int, str, str], bytes]
-    """For the simulated provider: (HTTP status, code as the verdicts know it, message) -> the body of an error."""
     extend: Callable[[list[bytes], Iterable[bytes]], None] = list.extend
     """(parts of a chat, encoded messages): puts them behind those, or together with some of them, in place."""
 
@@ -79,15 +72,6 @@ class Dialect:
     def path_of(self, model: str) -> str:
         """The path that takes one model's requests."""
         return self.path.replace("{model}", quote(model, safe=""))
-
-    def model_of(self, path: str) -> str | None:
-        """The model that a path names; empty where paths name none; None where the path is not this dialect's."""
-        before, holds, after = self.path.partition("{model}")
-        if not holds:
-            return "" if path == before else None
-        model = path[len(before) : len(path) - len(after)]
-        fits = path.startswith(before) and path.endswith(after) and model and "/" not in model
-        return unquote(model) if fits else None
 
     def understand(self, response: HttpResponse) -> tuple[Verdict, Reply | None, bool]:
         """(verdict, reply where it is accepted, whether strict JSON refused its body); total over all responses.

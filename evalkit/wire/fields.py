@@ -4,12 +4,11 @@ is sent."""
 import math
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from evalkit.dialogue import Sampling, Tool, ToolCall
+from evalkit.dialogue import Sampling, Tool
 from evalkit.wire.lenient import dumps_any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -57,13 +56,6 @@ def object_text(arguments: str) -> bytes:
     except orjson.JSONDecodeError:
         whole = False
     return arguments.encode() if whole else dumps_any({RAW: arguments})
-
-
-def as_written(call: ToolCall) -> ToolCall:
-    """For the simulated provider: the call with arguments that `object_text` wrapped as they were before."""
-    value = orjson.loads(call.arguments)
-    wrapped = isinstance(value, dict) and value.keys() == {RAW} and isinstance(value[RAW], str)
-    return replace(call, arguments=value[RAW]) if wrapped else call
 
 
 def sampling_objections(

@@ -1,4 +1,4 @@
-"""Gemini's generateContent: our messages to their JSON, their JSON to our reply. `gemini_served.py` has the other way.
+"""Gemini's generateContent: our messages to their JSON, their JSON to our reply. `serve/dialects/` has the other way.
 
 The path names the model. The system text is a field of the body, and what stands between two replies (the results of
 all calls, then notices) is one turn of the user's, so messages are put together as they join: system texts, which begin
@@ -26,7 +26,6 @@ from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
-from evalkit.wire.gemini_served import decode_request, encode_error, encode_reply
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
@@ -219,7 +218,4 @@ GEMINI = Dialect(
     objections=_objections,
     verbatim_calls=False,
     lacks=frozenset({"parallel_calls"}),
-    decode_request=decode_request,
-    encode_reply=encode_reply,
-    encode_error=encode_error,
 )

@@ -1,6 +1,6 @@
 """OpenAI Chat Completions, also spoken by vLLM, SGLang, llama.cpp, Ollama, DeepSeek, Together, OpenRouter and others.
 
-The client's direction: our messages to their JSON, their JSON to our reply. `openai_chat_served.py` has the other one.
+The client's direction: our messages to their JSON, their JSON to our reply. `serve/dialects/` has the other one.
 
 Chosen: of the fields beyond text and calls, a reply's opaque part keeps those that providers want back and no others:
 `reasoning_details` (OpenRouter) always; `reasoning_content` only beside tool calls, where thinking models need it
@@ -20,7 +20,6 @@ from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.openai_chat_served import decode_request, encode_error, encode_reply
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
@@ -218,7 +217,4 @@ OPENAI_CHAT = Dialect(
     allowances=read_allowances,
     objections=_objections,
     cache_key="prompt_cache_key",
-    decode_request=decode_request,
-    encode_reply=encode_reply,
-    encode_error=encode_error,
 )

@@ -1,4 +1,4 @@
-"""OpenAI Responses (`POST /responses`): the client's direction. `openai_responses_served.py` has the other one.
+"""OpenAI Responses (`POST /responses`): the client's direction. `serve/dialects/` has the other one.
 
 The server keeps nothing: every request says `store: false` and carries the whole chat as items. What a reasoning model
 thought goes back encrypted, as the items it came in, within a reply's opaque part.
@@ -25,8 +25,6 @@ from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.openai_chat_served import encode_error
-from evalkit.wire.openai_responses_served import LEAST_TOKENS, decode_request, encode_reply
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
@@ -37,6 +35,9 @@ _OURS = frozenset(
     | {"service_tier", "prompt_cache_key"},
 )
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
+
+LEAST_TOKENS = 16
+"""The API refuses a smaller `max_output_tokens`."""
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
@@ -263,7 +264,4 @@ OPENAI_RESPONSES = Dialect(
     objections=_objections,
     lacks=frozenset({"seed"}),
     cache_key="prompt_cache_key",
-    decode_request=decode_request,
-    encode_reply=encode_reply,
-    encode_error=encode_error,
 )

@@ -77,7 +77,6 @@ def test_a_bad_spec_is_refused(call: Call, here: Path, text: str, words: tuple[s
         (["providers", "opnai"], ("'openai'",)),
         (["new", "mine.toml"], ("mine.toml", "exists")),
         (["new", "mine"], ("mine", ".toml")),
-        (["conform", "none"], ("none",)),
     ],
 )
 def test_a_bad_option_is_refused(call: Call, spec: Path, argv: list[str], words: tuple[str, ...]) -> None:

@@ -9,16 +9,16 @@ import pytest
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer
 from evalkit.dialogue import Reply, Usage
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
-from evalkit.wire.openai_chat import OPENAI_CHAT
 from tests.client.test_client import Scene
 from tests.patience import PATIENCE_S
 
 LARGE = HttpResponse(
     status=200,
     headers={},
-    body=OPENAI_CHAT.encode_reply(Reply(text="x" * ON_LOOP_BYTES, usage=Usage(input=30, output=7))),
+    body=SERVED_OPENAI_CHAT.encode_reply(Reply(text="x" * ON_LOOP_BYTES, usage=Usage(input=30, output=7))),
 )
 
 

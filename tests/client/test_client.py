@@ -15,6 +15,7 @@ from evalkit.client.retry import ATTEMPTS
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import FREE, PicoUsd, Price
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import Limits
 from evalkit.store.record import LedgerRecord
 from evalkit.store.unmetered import Unmetered
@@ -27,7 +28,7 @@ PRICE = Price(input=10, output=100, cached_read=1, cached_write=1)
 SAMPLING = Sampling(max_tokens=50, temperature=1.0)
 USAGE = Usage(input=30, output=7)
 REPLY = Reply(text="42", usage=USAGE, model="m-1", response_id="r")
-OK = HttpResponse(status=200, headers={}, body=OPENAI_CHAT.encode_reply(REPLY))
+OK = HttpResponse(status=200, headers={}, body=SERVED_OPENAI_CHAT.encode_reply(REPLY))
 COST = 30 * 10 + 7 * 100
 
 
@@ -215,7 +216,7 @@ def test_a_200_without_a_reply_is_charged_and_asked_again() -> None:
 
 
 def test_a_reply_that_strict_json_refuses_is_kept_as_it_came() -> None:
-    body = OPENAI_CHAT.encode_reply(REPLY).replace(b"42", b"4\xff2")
+    body = SERVED_OPENAI_CHAT.encode_reply(REPLY).replace(b"42", b"4\xff2")
 
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=body))
@@ -227,7 +228,7 @@ def test_a_reply_that_strict_json_refuses_is_kept_as_it_came() -> None:
 
 
 def test_a_reply_without_usage_is_settled_at_its_bound_and_marked() -> None:
-    body = OPENAI_CHAT.encode_reply(Reply(text="42" * 200))
+    body = SERVED_OPENAI_CHAT.encode_reply(Reply(text="42" * 200))
 
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=body))
@@ -242,7 +243,7 @@ def test_a_reply_without_usage_is_settled_at_its_bound_and_marked() -> None:
 
 def counted(text: str, **usage: object) -> HttpResponse:
     """A reply whose usage is just this."""
-    value = orjson.loads(OPENAI_CHAT.encode_reply(Reply(text=text)))
+    value = orjson.loads(SERVED_OPENAI_CHAT.encode_reply(Reply(text=text)))
     return HttpResponse(status=200, headers={}, body=orjson.dumps({**value, "usage": usage}))
 
 
@@ -356,7 +357,7 @@ def test_a_proxy_that_wants_credentials_ends_the_lane_and_costs_nothing() -> Non
 
 
 def test_a_reply_above_its_bound_is_returned_and_stops_the_lane() -> None:
-    greedy = OPENAI_CHAT.encode_reply(Reply(text="42", usage=Usage(input=30, output=10**6)))
+    greedy = SERVED_OPENAI_CHAT.encode_reply(Reply(text="42", usage=Usage(input=30, output=10**6)))
 
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=greedy))
@@ -522,7 +523,7 @@ def test_a_free_model_needs_no_lease_and_writes_no_charge() -> None:
 
 def test_tool_calls_and_their_results_join_the_chat_as_they_were() -> None:
     call = ToolCall(id="c1", name="f", arguments="{oops")
-    body = OPENAI_CHAT.encode_reply(Reply(calls=(call,), finish="tool_calls", usage=USAGE))
+    body = SERVED_OPENAI_CHAT.encode_reply(Reply(calls=(call,), finish="tool_calls", usage=USAGE))
 
     async def play() -> None:
         scene = Scene(HttpResponse(status=200, headers={}, body=body))
@@ -531,7 +532,7 @@ def test_tool_calls_and_their_results_join_the_chat_as_they_were() -> None:
         scene.asker.join(parts, (answer.reply.message(), Message(role="tool", text="no", call_id="c1")))
         again = Question(episode="ep", step=4, seed=1, tools=scene.question.tools, messages=parts)
         await scene.asker.ask(again)
-        _, request = OPENAI_CHAT.decode_request(scene.script.sent[1][2])
+        _, request = SERVED_OPENAI_CHAT.decode_request(scene.script.sent[1][2])
         assert request.messages[1].calls == (call,)
         assert request.messages[2].call_id == "c1"
 

@@ -215,6 +215,29 @@ def test_a_provider_that_is_down_is_probed_and_not_stormed() -> None:
     assert max(served) < 300.0 + LAST_PROBE_S + 1.0
 
 
+def test_probes_of_a_provider_that_is_down_keep_the_limit_too() -> None:
+    attempts: list[float] = []
+
+    async def ask(lane: Lane) -> None:
+        while now() < 600.0:
+            ticket = await admitted(lane)
+            attempts.append(now())
+            await asyncio.sleep(0.01)
+            lane.failed(ticket, "connect", message="refused")
+
+    async def main() -> None:
+        lane = Lane("p/m", limits=Limits(requests_per_minute=12), width=3)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(ask(lane))
+            await asyncio.sleep(100)
+            assert lane.stats().down
+
+    run_virtual(main())
+    assert len(attempts) > 100
+    assert max(sum(at <= other < at + 60.0 for other in attempts) for at in attempts) <= 12
+
+
 def test_only_after_its_bound_does_an_outage_cost_episodes() -> None:
     ended: list[tuple[float, str]] = []
 

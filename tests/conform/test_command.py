@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform.command import compare, run
-from evalkit.conform.files import cases, with_rows
-from evalkit.conform.kinds import kind_of
-from evalkit.conform.scheduling import level, sampled
-from evalkit.conform.walks import play_knuth, submit_all, target
 from evalkit.env.legacy import LegacyStream
 from evalkit.env.scheduling.market import expected_blocking, stable_matching
 from evalkit.errors import UsageError
+from tests.conform.__main__ import main
+from tests.conform.compare.command import compare, run
+from tests.conform.compare.files import cases, with_rows
+from tests.conform.compare.kinds import kind_of
+from tests.conform.compare.scheduling import level, sampled
+from tests.conform.compare.walks import play_knuth, submit_all, target
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -279,6 +282,25 @@ def test_nothing_to_compare_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "strange.jsonl").write_text("{}")
     with pytest.raises(UsageError, match=r"no golden file of a kind .* strange\.jsonl"):
         said(tmp_path)
+
+
+def test_the_command_ends_with_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(write(tmp_path, rows()))]) == 0
+    assert "0 unexplained differences" in capsys.readouterr().out
+    assert main([str(tmp_path), "--data", ""]) == 0  # as `make conform DATA=` says it
+    write(tmp_path, {"parse_dict.jsonl": [{"input": "nonsense", "result": {"ok": {}}}]})
+    assert main([str(tmp_path)]) == 1
+    assert "1 unexplained difference\n" in capsys.readouterr().out
+    assert main([str(tmp_path / "missing")]) == 2
+    said = capsys.readouterr()
+    assert "missing is no directory" in said.err
+    assert said.out == ""
+
+
+def test_make_calls_the_command_with_its_arguments() -> None:
+    recipes = (PROJECT / "Makefile").read_text().splitlines()
+    line = recipes[next(n for n, text in enumerate(recipes) if text.startswith("conform:")) + 1]
+    assert line == '\t$(PY) -m tests.conform "$(GOLDENS)" --data "$(DATA)"'
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform.costbench_aggregates import BESIDE_KEY, aggregates, group_of
-from evalkit.conform.costbench_metrics import AGAIN, BESIDE, metrics, played
-from evalkit.conform.documented import DOCUMENTED
+from tests.conform.compare.costbench_aggregates import BESIDE_KEY, aggregates, group_of
+from tests.conform.compare.costbench_metrics import AGAIN, BESIDE, metrics, played
+from tests.conform.compare.documented import DOCUMENTED
 
 GOLDENS = ("goldens", "costbench")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform import pricing
-from evalkit.conform.documented import DOCUMENTED
-from evalkit.conform.verdict import Row, Verdict
+from tests.conform.compare import pricing
+from tests.conform.compare.documented import DOCUMENTED
+from tests.conform.compare.verdict import Row, Verdict
 
 Checker = Callable[[Row, Path | None], Verdict]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform import procurement
-from evalkit.conform.documented import DOCUMENTED
-from evalkit.conform.verdict import Verdict
 from evalkit.env.procurement.market import Deal, Market, is_feasible
+from tests.conform.compare import procurement
+from tests.conform.compare.documented import DOCUMENTED
+from tests.conform.compare.verdict import Verdict
 from tests.env.procurement.test_market import SMALL
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform.documented import DOCUMENTED
-from evalkit.conform.procurement_optima import anchor, exact, gurobi, sensitivity
-from evalkit.conform.verdict import EQUAL, documented
 from evalkit.env.procurement.generate import DIFFICULTIES, reference_market
 from evalkit.env.procurement.market import plan_cost, workers
 from evalkit.env.procurement.optimum import solve
+from tests.conform.compare.documented import DOCUMENTED
+from tests.conform.compare.procurement_optima import anchor, exact, gurobi, sensitivity
+from tests.conform.compare.verdict import EQUAL, documented
 
 
 @pytest.fixture(scope="module")

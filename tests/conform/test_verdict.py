@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform.verdict import EQUAL, judged, parting
+from tests.conform.compare.verdict import EQUAL, judged, parting
 
 
 @pytest.mark.parametrize(

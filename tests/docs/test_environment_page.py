@@ -1,11 +1,11 @@
-"""The environment of docs/add-an-environment.md, put where the page says, generates, plays, verifies and reports."""
+"""The environment of docs/add-an-environment.md, a package outside evalkit: a policy and a model play it."""
 
-import importlib.util
+import importlib
 import json
 import re
-import shutil
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,45 +16,51 @@ from evalkit.cli.main import main
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env import table
 from evalkit.env.environment import Kit, Pack
-from evalkit.spec import packs
-from tests.docs.blocks import blocks_of, commands
+from evalkit.report.report import report
+from evalkit.view.shelf import Shelf
+from tests.docs.blocks import PROJECT, blocks_of, commands
+from tests.view.conftest import ask
 
 PAGE = "docs/add-an-environment.md"
 FILES = {block.file: block.text for block in blocks_of(PAGE) if block.file}
+CALLS = [words for block in blocks_of(PAGE) if not block.language for words in commands(block.text)]
+UNKNOWN_TO_US = '[[agents]]\nprovider = "openai"\nmodel = "gpt-5-mini"\n'
 
 
 @pytest.fixture(scope="module")
-def offers(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
-    path = tmp_path_factory.mktemp("env") / "offers_of_the_page.py"
-    path.write_text(FILES["evalkit/env/offers.py"])
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found
-    assert found.loader
-    module = importlib.util.module_from_spec(found)
-    sys.modules[path.stem] = module  # dataclasses and the report look it up
-    found.loader.exec_module(module)
-    return module
+def offers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[types.ModuleType]:
+    """The page's package, as Python finds one that is installed."""
+    place = tmp_path_factory.mktemp("site")
+    for name, text in FILES.items():
+        if name.startswith("evalkit_offers/"):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text(text)
+    assert not place.is_relative_to(PROJECT)
+    sys.path.insert(0, str(place))
+    yield importlib.import_module("evalkit_offers")
+    sys.path.remove(str(place))
+    del sys.modules["evalkit_offers"]
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offers: types.ModuleType) -> Path:
-    prompts = shutil.copytree(packs._FOLDER, tmp_path / "prompts")
-    with (prompts / "standard.toml").open("a") as file:
-        file.write(FILES["evalkit/prompts/standard.toml"])
-    monkeypatch.setattr(packs, "_FOLDER", prompts)
+    """A reader's folder: the line stands in the table, the sweeps in `runs/`, the suite is made."""
     monkeypatch.setitem(table._PLACES, "offers", (offers.__name__, "OFFERS"))  # type: ignore[arg-type]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "offers.toml").write_text(FILES["runs/offers.toml"])
+    for name, text in FILES.items():
+        if name.startswith("runs/"):
+            (tmp_path / name).write_text(text)
+    assert CALLS[0][0] == "generate"
+    assert main(CALLS[0]) == 0
     return tmp_path
 
 
 def test_the_environment_of_the_page_plays_to_a_report(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    called = [words for block in blocks_of(PAGE) if not block.language for words in commands(block.text)]
-    assert [words[0] for words in called] == ["generate", "run"]
+    called = [words for words in CALLS if "offers" in words[1]][1:]
+    assert [words[0] for words in called] == ["run", "report", "verify"]
     for words in called:
         assert main(words) == 0
-    assert main(["verify", "runs/offers"]) == 0
     capsys.readouterr()
     assert main(["sql", "offers", "select instance, score, metrics['seen'] as seen from episodes", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -62,6 +68,35 @@ def test_the_environment_of_the_page_plays_to_a_report(here: Path, capsys: pytes
     wanted = {line["id"]: min(line["offers"]) / line["offers"][2] for line in lines}
     assert {row["instance"]: row["score"] for row in rows} == pytest.approx(wanted)
     assert {row["seen"] for row in rows} == {3.0}
+
+
+def test_a_model_plays_it_under_a_budget(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called = [words for words in CALLS if words[1] == "runs/models.toml"]
+    assert [words[0] for words in called] == ["plan", "run"]
+    for words in called:
+        assert main(words) == 0
+    run = here / "runs" / "models"
+    assert main(["verify", str(run)]) == 0
+    assert main(["report", str(run)]) == 0
+    (cell,) = report(run).cells
+    overview, page = ask(Shelf([run]), "/run/models/", f"/run/models/episode/{cell.episodes[0].id}")
+    assert (overview.status, page.status) == (200, 200)
+    assert "The first offer is " in page.text
+    assert main(["describe", "instances/mine/offers.jsonl"]) == 0
+    tables = {one.name: one for one in report(run).tables}
+    (row,) = tables["scores"].rows
+    assert row["kind"] == "bounded"
+    assert 0 < row["score"] <= 100
+    assert row["episodes"] == 20
+    capsys.readouterr()
+
+
+def test_a_model_that_no_policy_is_named_after_is_planned_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (here / "runs" / "models.toml").read_text()
+    suites = text[text.index("[[suites]]") :]
+    (here / "runs" / "far.toml").write_text(f'budget_usd = "1.00"\n{UNKNOWN_TO_US}{suites}')
+    assert main(["plan", "runs/far.toml"]) == 0
+    assert "random" in capsys.readouterr().out
 
 
 @given(st.lists(st.lists(st.sampled_from(["next_offer", "take_offer", "steal", ""]), max_size=4), max_size=8))
@@ -81,6 +116,6 @@ def test_its_step_is_total(offers: types.ModuleType, names: list[list[str]]) -> 
 
 def test_the_line_for_the_table_is_one_of_its_kind() -> None:
     text = next(block.text for block in blocks_of(PAGE) if '"OFFERS"' in block.text and not block.language)
-    name, module, record = re.fullmatch(r'"(\w+)": \("([\w.]+)", "(\w+)"\),\n', text).groups()  # type: ignore[union-attr]
-    assert (name, record) == ("offers", "OFFERS")
-    assert module.rpartition(".")[0] == table._PLACES["errand"][0].rpartition(".errand.")[0]
+    match = re.fullmatch(r'"(\w+)": \("([\w.]+)", "(\w+)"\),\n', text)
+    assert match
+    assert match.groups() == ("offers", "evalkit_offers", "OFFERS")

@@ -195,7 +195,6 @@ ALONE = {
     "refused-merge": "merge runs/sweep --out runs/sweep",
     "refused-void": "void runs/sweep --reason none",
     "refused-reconcile": "budget reconcile runs/sweep --usage sweep.toml",
-    "refused-conform": "conform nowhere",
     "refused-import": "prompts import nowhere --out pack.toml",
     "refused-generate": "generate scheduling --n many --out new.jsonl",
 }

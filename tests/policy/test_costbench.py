@@ -11,8 +11,8 @@ from evalkit.dialogue import Message, Reply, Request, Sampling
 from evalkit.policy import costbench as module
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.costbench import cheapest, greedy, planner, random, replanner
-from evalkit.policy.noisy import Moment, noisy
-from evalkit.policy.noisy_costbench import MISTAKES
+from evalkit.policy.noisy.costbench import MISTAKES
+from evalkit.policy.noisy.mistakes import Moment, noisy
 from evalkit.policy.reading import Chat, read_chat
 from evalkit.policy.table import player
 from evalkit.seeds import Stream

@@ -1,11 +1,11 @@
 import json
 import math
 
-from evalkit.policy import noisy_scheduling as module
 from evalkit.policy.answer import answer
-from evalkit.policy.noisy import Moment, noisy, several
-from evalkit.policy.noisy_periods import after_action, partial
-from evalkit.policy.noisy_scheduling import MISTAKES
+from evalkit.policy.noisy import scheduling as module
+from evalkit.policy.noisy.mistakes import Moment, noisy, several
+from evalkit.policy.noisy.periods import after_action, partial
+from evalkit.policy.noisy.scheduling import MISTAKES
 from evalkit.policy.scheduling import knuth
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat, submitted

@@ -18,12 +18,12 @@ from evalkit.dialogue import Reply, Request, Tool
 from evalkit.env.pricing.instance import market_of
 from evalkit.env.pricing.optimum import solve
 from evalkit.env.pricing.pricing import PRICING
-from evalkit.policy import noisy_pricing
 from evalkit.policy.answer import answer
 from evalkit.policy.drifting import forecast
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
 from evalkit.policy.markups import Total, best_markup
-from evalkit.policy.noisy import Moment
+from evalkit.policy.noisy import pricing as noisy_pricing
+from evalkit.policy.noisy.mistakes import Moment
 from evalkit.policy.pricing import fixed, learner, random
 from evalkit.seeds import Stream
 from tests.play import Episode, kit, play, policy

@@ -18,12 +18,12 @@ from evalkit.env.procurement.instance import market_of
 from evalkit.env.procurement.market import is_feasible
 from evalkit.env.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
-from evalkit.policy import noisy_procurement
 from evalkit.policy.answer import answer
 from evalkit.policy.buying import cover, improve, make_shop, worth
 from evalkit.policy.effects import learn
 from evalkit.policy.market_reading import Deal, read_budget, read_menu, read_purchases
-from evalkit.policy.noisy import Moment
+from evalkit.policy.noisy import procurement as noisy_procurement
+from evalkit.policy.noisy.mistakes import Moment
 from evalkit.policy.procurement import climber, random
 from evalkit.seeds import Stream
 from tests.play import Episode, kit, play, policy

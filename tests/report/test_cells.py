@@ -132,15 +132,18 @@ def test_an_empty_log_has_no_episodes() -> None:
 
 
 def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalkit.report import scores, sequential
+    from dataclasses import replace
+
+    from evalkit.env import table
+    from evalkit.report import scores
 
     manifest = a_manifest([an_agent("a")], [a_suite("s", [2, 4, 6, 8, 0])])
     log = [row for i in range(4) for row in rows(manifest, "a", "s", f"i{i}", 0, [guess(9), guess(9), guess(i)])]
     (cell,) = cells(manifest, results(manifest, log))
     ordinary, kind = scores.interval_and_kind(cell)
     assert kind == "t"
-    for module in (scores, sequential):
-        monkeypatch.setattr(module, "NEVER_BELOW_0", frozenset({"guessing"}))
+    bounded = replace(ENVIRONMENTS["guessing"], score_range=(0.0, 1.0))
+    monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": bounded})
     held, kind = scores.interval_and_kind(cell)
     assert kind == "betting"
     assert ordinary is not None
@@ -148,3 +151,25 @@ def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pyte
     assert held.high - held.low > ordinary.high - ordinary.low
     table = scores.scores_table(manifest, [cell])
     assert any("betting, holds whenever a run is stopped" in note for note in table.notes)
+
+
+def test_an_interval_is_of_the_range_that_scores_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from evalkit.env import table
+    from evalkit.report import scores
+
+    manifest = a_manifest([an_agent("a")], [a_suite("s", [2, 4, 6, 8, 0])])
+    log = [row for i in range(4) for row in rows(manifest, "a", "s", f"i{i}", 0, [guess(9), guess(9), guess(i)])]
+    (cell,) = cells(manifest, results(manifest, log))
+    held = {}
+    for least in (0.0, -3.0):
+        ranged = replace(ENVIRONMENTS["guessing"], score_range=(least, 1.0))
+        monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": ranged})
+        held[least], kind = scores.interval_and_kind(cell)
+        assert kind == "betting"
+    narrow, wide = held[0.0], held[-3.0]
+    assert narrow is not None
+    assert wide is not None
+    assert -3 <= wide.low < narrow.low
+    assert wide.high == pytest.approx(narrow.high)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform.costbench_metrics import as_reference, played
 from evalkit.env.costbench.score import score
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
@@ -16,6 +15,7 @@ from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.store.manifest import ManifestInstance, ManifestSuite
 from evalkit.store.schema import steps_table
+from tests.conform.compare.costbench_metrics import as_reference, played
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 
 TEST, TRAIN = REFERENCE_FILES

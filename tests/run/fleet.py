@@ -18,13 +18,13 @@ from evalkit.run.episode import Seat, Stop, Table
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Cell, Episode
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
 from evalkit.store.manifest import ManifestInstance, ManifestSuite
 from evalkit.store.record import StepRecord
 from evalkit.store.writer import Store, open_store
 from evalkit.wire.http import HttpResponse
-from evalkit.wire.openai_chat import OPENAI_CHAT
 from tests.clock import run_virtual
 from tests.playing import an_agent
 
@@ -35,7 +35,7 @@ USAGE = Usage(input=60, output=5)
 def says(text: str) -> HttpResponse:
     """A reply; `on` is a valid action."""
     reply = Reply(text=text, usage=USAGE, model="m", response_id="r")
-    return HttpResponse(status=200, headers={}, body=OPENAI_CHAT.encode_reply(reply))
+    return HttpResponse(status=200, headers={}, body=SERVED_OPENAI_CHAT.encode_reply(reply))
 
 
 OK = says("on")

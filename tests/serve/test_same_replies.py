@@ -10,6 +10,7 @@ from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.environment import Environment
 from evalkit.env.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
+from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.options import options_from
 from evalkit.serve.provider import BASE_PATH, handle, open_simulator
 from evalkit.wire.dialect import Dialect, Quirks
@@ -49,7 +50,7 @@ def local(name: str, dialect: Dialect) -> Agent:
     def ask(request: Request) -> Reply:
         nonlocal asked_before
         asked_before += 1
-        seed = dialect.decode_request(asked(name, request, dialect))[1].seed
+        seed = SERVED_DIALECTS[dialect.name].decode_request(asked(name, request, dialect))[1].seed
         return agent(replace(request, seed=seed or derive("e", asked_before)))
 
     return ask

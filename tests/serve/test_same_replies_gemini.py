@@ -16,6 +16,7 @@ from evalkit.env.errand.errand import ERRAND
 from evalkit.env.pricing.pricing import PRICING
 from evalkit.env.procurement.procurement import PROCUREMENT
 from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.serve.dialects.gemini import SERVED_GEMINI
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival
 from evalkit.serve.provider import handle, open_simulator
@@ -43,7 +44,7 @@ def served(name: str) -> Agent:
         nonlocal asked
         asked += 1
         content = body(name, request)
-        assert GEMINI.decode_request(content, name) == (name, request)
+        assert SERVED_GEMINI.decode_request(content, name) == (name, request)
         headers = {"x-client-request-id": f"e/{asked}/0", **GEMINI.headers(KEY)}
         path = "/v1beta" + GEMINI.path_of(name)
         outcome = handle(simulator, Arrival(method="POST", path=path, headers=headers, body=content), float(asked))

@@ -9,12 +9,14 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.sim.scenario import Scenario, scenario
+from tests.sim.scenario import DISTURBANCES, Scenario, scenario
+from tests.sim.seed import Lived, live_through
 from tests.sim.shrink import shrunk
-from tests.sim.world import SWEEPS, Lived, live_through
+from tests.sim.sweeps import SWEEPS
 
 
 def main() -> int:
@@ -30,19 +32,38 @@ def main() -> int:
     if given.seed is not None:
         return _one(given.seed)
     took: list[float] = []
-    broken: list[tuple[int, str]] = []
+    counts, seeds = Counter[str](), Counter[str]()
+    broken: list[int] = []
     for number, (lived, seconds) in enumerate(_all(range(given.first, given.first + given.seeds), given.processes)):
         took.append(seconds)
+        counts.update(lived.counts)
+        seeds.update(name for name, count in lived.counts.items() if count)
         if lived.broken:
-            broken.append((given.first + number, lived.broken))
+            broken.append(given.first + number)
             print(f"seed {given.first + number}: {lived.broken}", flush=True)
             if len(broken) >= given.stop:
                 break
-    cpu = f"CPU s per seed: median {statistics.median(took):.3f}, most {max(took):.2f}"
-    print(f"{len(took)} seeds, {len(broken)} broken; {cpu}")
+    print(summary(took, len(broken), counts, seeds))
     if broken and not given.plain:
-        _tell(shrunk(scenario(broken[0][0], len(SWEEPS))))
+        _tell(shrunk(scenario(broken[0], len(SWEEPS))))
     return 1 if broken else 0
+
+
+def summary(took: Sequence[float], broken: int, counts: Mapping[str, int], seeds: Mapping[str, int]) -> str:
+    """How many seeds, how long, and how often each disturbance came about: what never does proves nothing."""
+    ordered = sorted(took)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
+    names = [*DISTURBANCES, *sorted(set(counts) - set(DISTURBANCES))]
+    rows = [f"  {name:16} {counts.get(name, 0):9,} times in {seeds.get(name, 0):7,} seeds" for name in names]
+    never = [name for name in DISTURBANCES if not counts.get(name)]
+    return "\n".join(
+        [
+            *rows,
+            *([f"NEVER: {', '.join(never)}"] if never else []),
+            f"{len(took)} seeds, {broken} broken; CPU s per seed: median {statistics.median(took):.3f}, "
+            f"p95 {p95:.3f}, most {ordered[-1]:.2f}",
+        ]
+    )
 
 
 def _all(seeds: range, processes: int) -> Iterator[tuple[Lived, float]]:
@@ -64,7 +85,7 @@ def timed(seed: int) -> tuple[Lived, float]:
 
 
 def _one(seed: int) -> int:
-    lived = live_through(scenario(seed, len(SWEEPS)))
+    lived = live_through(scenario(seed, len(SWEEPS)), detailed=True)
     print("\n".join(lived.story))
     print(lived.broken or f"all promises held: {lived.lives} lives, {lived.requests} requests")
     if lived.broken:
@@ -73,7 +94,8 @@ def _one(seed: int) -> int:
 
 
 def _tell(least: tuple[Scenario, Lived]) -> None:
-    told, lived = least
+    told, _ = least
+    lived = live_through(told, detailed=True)
     active = ", ".join(sorted(told.active)) or "no disturbances"
     print(f"\nThe shortest story of seed {told.seed} ({active}; {len(told.lives)} disturbed lives):")
     print("\n".join(lived.story))

@@ -1,27 +1,29 @@
 """What must hold at every instant of a run, whatever happens to it."""
 
-import contextlib
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
 import pyarrow.parquet as pq
 
-from evalkit.report.verify import verify
 from evalkit.seeds import Stream
 from evalkit.store.accounts import accounts, spent
 from evalkit.store.index import RunIndex, read_index
 from evalkit.store.manifest import FILE
 from evalkit.store.reader import scan
+from tests.sim.commands import called, lines_for
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-PEEKS = 0.01
+PEEKS = 0.02
 """How often somebody reads the log while it is written: per operation of the disk."""
-REPORTS = 0.05
-"""In what share of the seeds a report is made at the end."""
+REPORTS = 0.04
+"""How often a report is made, per life, of the log as it stands when the life has ended; a third of that as often in
+the midst of one."""
+COMMANDS = 0.05
+"""In what share of the seeds every command is called at the end."""
 
 
 class Broken(BaseException):
@@ -36,53 +38,79 @@ class Checks:
         self._draws = Stream(world.scenario.seed, "checks")
         self._books = 0
         """The most that the run has said it spent."""
+        self.suspended = False
+        """Whether the log is damaged and not repaired yet: then nobody is promised to be able to read it."""
+        self.forgot = False
+        """Whether rows of money may have been lost to damage: then nobody can know all that was spent."""
 
     def looked(self, what: str, path: Path) -> None:
         """Before each operation of the disk: now and then, somebody reads the log."""
         del what, path
-        if self._draws.uniform() < PEEKS and (self._world.run / FILE).exists():
-            self._all_there(read_index(self._world.run))
-            self._each_row_once()
+        if self.suspended or self._draws.uniform() >= PEEKS or not (self._world.run / FILE).exists():
+            return
+        self._world.counts["peeks"] += 1
+        index = read_index(self._world.run)
+        self._all_there(index)
+        self._each_row_once()
+        self._never_less(index)
+        self._within_budget(index)
+        if self._draws.uniform() < REPORTS / 3:
+            self._report(index)
 
     def settled(self) -> None:
         """Before the first request of a life: what earlier lives may have spent is on the books."""
+        if self.suspended:
+            self.accept()
         index = read_index(self._world.run)
         self._never_less(index)
         books = _books(index)
-        if self._world.network.bill > books:
+        if self._world.network.bill > books and not self.forgot:
             raise Broken(f"a life begins with {books} on the books and a bill of {self._world.network.bill}")
 
     def between_lives(self, *, closed: bool) -> None:
         """After each life, when the disk holds what it left."""
         run = self._world.run
-        if not (run / FILE).exists():
+        if not (run / FILE).exists() or (self.suspended and not closed):
             return
+        if self.suspended:
+            self.accept()
         index = read_index(run)
         self._all_there(index)
         self._each_row_once()
         self._never_less(index)
-        bill, books, budget = self._world.network.bill, _books(index), self._world.resolved.sweep.budget
-        if closed and bill > books:
+        self._within_budget(index)
+        bill, books = self._world.network.bill, _books(index)
+        if closed and bill > books and not self.forgot:
             raise Broken(f"a life has closed its books at {books}; the bill is {bill}")
-        if budget is not None:
-            rest = sum(one.unspent for one in accounts(index.ledger, index.cost_by_worker).values() if not one.closed)
-            if bill > books + rest:
-                raise Broken(f"the bill is {bill}; steps and charges are {books}, open leases hold {rest}")
-            if books + rest > budget:
-                raise Broken(f"steps and charges are {books}, open leases hold {rest}; the budget is {budget}")
+        if self._draws.uniform() < REPORTS:
+            self._report(index)
+
+    def harmed(self, *, knew: bool) -> None:
+        """Files that had lasted are others, and stay so. `knew`: whether a repair can know what was spent: the damage
+        is noticed, it took no rows of money, and each session has said what it spent at most."""
+        self.suspended = True
+        self.forgot |= not knew
+        if self.forgot:
+            self._books = 0
+
+    def accept(self) -> None:
+        """What the log holds now counts from here on."""
+        self.suspended = False
+        index = read_index(self._world.run)
+        self._world.durable.clear()
+        for episode, held in index.episodes.items():
+            self._world.durable[episode] = set(range(held.steps))
 
     def at_the_end(self, usual: Mapping[tuple[str, int], bytes]) -> None:
         """When the run is complete, or out of money. `usual`: its steps without any disturbance."""
         run = self._world.run
-        found = verify(run)
-        if found:
-            raise Broken(f"verify: {found[0]}")
+        code, said = called(["verify", str(run)])
+        if code:
+            raise Broken(f"verify ends with {code}: {said[-300:]}")
         for place, digest in self.steps().items():
             if usual.get(place) != digest:
                 raise Broken(f"{place[0]}/{place[1]} is not the step of a run left in peace")
-        self._commands(("status", "budget"))
-        if self._draws.uniform() < REPORTS:
-            self._commands(("report",))
+        self.commands(every=self._draws.uniform() < COMMANDS)
 
     def steps(self) -> dict[tuple[str, int], bytes]:
         """The rows in effect: digests by episode and step."""
@@ -90,16 +118,42 @@ class Checks:
         columns = (table.column(name).to_pylist() for name in ("episode", "step", "step_digest"))
         return {(episode, step): digest for episode, step, digest in zip(*columns, strict=True)}
 
-    def _commands(self, names: tuple[str, ...]) -> None:
+    def commands(self, *, every: bool) -> None:
         """Every command works where `verify` has found nothing."""
-        from evalkit.cli.main import main
-
-        for name in names:
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-                code = main([name, str(self._world.run)])
+        for line in lines_for(self._world.run, self._world.folder, self._world.spec, every=every):
+            self._world.counts["commands"] += 1
+            code, said = called(line, self._world.spec.parent)
             if code not in (0, 3):
-                raise Broken(f"evalkit {name} ends with {code}: {out.getvalue()[-300:]}")
+                raise Broken(f"verify finds nothing, and evalkit {line[0]} ends with {code}: {said[-300:]}")
+
+    def knows_its_money(self) -> bool:
+        """Whether every session has a word of what it spent at most: a close, or leases."""
+        index = read_index(self._world.run)
+        return all(one.closed or one.had_budget for one in accounts(index.ledger, index.cost_by_worker).values())
+
+    def _report(self, index: RunIndex) -> None:
+        """The report of whatever prefix of the run is there holds exactly that."""
+        self._world.counts["reports"] += 1
+        code, said = called(["report", str(self._world.run), "--json"])
+        if code:
+            raise Broken(f"a report of {index.rows} rows ends with {code}: {said[-300:]}")
+        found = orjson.loads(said)
+        ended = sum(bool(one.ending) for one in index.episodes.values())
+        told = sum(row["ended"] for row in found["tables"]["completeness"]["rows"])
+        if (found["run"]["ended"], told) != (ended, ended):
+            raise Broken(f"the report says {found['run']['ended']} and {told} episodes have ended; in the log {ended}")
+
+    def _within_budget(self, index: RunIndex) -> None:
+        """What is on the books, with what is leased and not spent, covers the bill and keeps the budget."""
+        budget = self._world.resolved.sweep.budget
+        if budget is None or self.forgot:
+            return
+        bill, books = self._world.network.bill, _books(index)
+        rest = sum(one.unspent for one in accounts(index.ledger, index.cost_by_worker).values() if not one.closed)
+        if bill > books + rest:
+            raise Broken(f"the bill is {bill}; steps and charges are {books}, open leases hold {rest}")
+        if books + rest > budget:
+            raise Broken(f"steps and charges are {books}, open leases hold {rest}; the budget is {budget}")
 
     def _all_there(self, index: RunIndex) -> None:
         for episode, steps in self._world.durable.items():

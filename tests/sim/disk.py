@@ -9,6 +9,8 @@ zeros, garbage or nothing; of names the old or the new one.
 """
 
 import errno
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +40,8 @@ class Plan:
     die_at: int | None = None
     errors: dict[int, str] = field(default_factory=dict)
     """By operation: `EIO`, `ENOSPC`, `EROFS`."""
+    refuses_from: tuple[int, str] | None = None
+    """From which operation on it refuses whatever would change it, and how: it is full, or has become read-only."""
     slow_s: float = 0.0
     """What each sync takes."""
 
@@ -47,6 +51,8 @@ class SimDisk:
 
     def __init__(self, root: Path, *, say: Callable[[str], None], slept: Callable[[float], None]) -> None:
         self.root, self._say, self._slept = root, say, slept
+        self.counts = Counter[str]()
+        """What it has done to whom, by name."""
         self._names: dict[Path, _File] = {}
         """As they are."""
         self._lasting: dict[Path, _File] = {}
@@ -58,6 +64,13 @@ class SimDisk:
         """Is told of each operation, before it is carried out."""
         self.lasted: Callable[[list[Path]], None] | None = None
         """Is told of the new names of a folder that last from now on."""
+
+    def changed(self, path: Path) -> None:
+        """Somebody else has changed a file, or has taken it away: so it is now, and so it stays."""
+        self._names.pop(path, None)
+        self._lasting.pop(path, None)
+        if path.exists():
+            self._names[path] = self._lasting[path] = _File(synced=path.read_bytes())
 
     def begin(self, plan: Plan) -> None:
         """A new life begins."""
@@ -86,6 +99,7 @@ class SimDisk:
             known.lies = True
             raise
         self._slept(self.plan.slow_s)
+        self.counts["slow_disk"] += bool(self.plan.slow_s)
         if not known.lies:
             known.synced = path.read_bytes()
 
@@ -94,10 +108,17 @@ class SimDisk:
         source.rename(target)
         self._names[target] = self._names.pop(source, _File())
 
+    def link(self, source: Path, target: Path) -> None:
+        self._operate("link", target)
+        os.link(source, target)
+        self._names[target] = self._names.setdefault(source, _File())
+
     def sync_directory(self, path: Path) -> None:
         self._operate("sync folder", path)
         self._slept(self.plan.slow_s)
-        fresh = [name for name in self._names if name.parent == path and name not in self._lasting]
+        fresh = [
+            name for name in self._names if name.parent == path and self._lasting.get(name) is not self._names[name]
+        ]
         for name in [name for name in self._lasting if name.parent == path]:
             del self._lasting[name]
         self._lasting |= {name: file for name, file in self._names.items() if name.parent == path}
@@ -110,6 +131,12 @@ class SimDisk:
         path.unlink(missing_ok=True)
         self._names.pop(path, None)
 
+    def forget(self, path: Path) -> None:
+        """A name aside is given up. Not counted: it is no step of a protocol."""
+        if not self.dead:
+            path.unlink(missing_ok=True)
+            self._names.pop(path, None)
+
     def append_lines(self, path: Path, data: bytes) -> None:
         with disk.storage_errors(path):
             self._operate("append", path, torn=lambda: self._append(path, data[: len(data) // 2]))
@@ -118,11 +145,13 @@ class SimDisk:
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Stand in for the functions of `evalkit/store/disk.py`."""
-        own = {
+        own: dict[str, Callable[..., object]] = {
             "write": self.write,
             "_write_all": self.write_all,
             "sync_file": self.sync_file,
             "rename": self.rename,
+            "link": self.link,
+            "_forget": self.forget,
             "sync_directory": self.sync_directory,
             "remove": self.remove,
             "append_lines": self.append_lines,
@@ -140,13 +169,23 @@ class SimDisk:
         number, self.operations = self.operations, self.operations + 1
         if number == self.plan.die_at:
             self._say(f"the process dies at operation {number} of the disk: {what} {self._short(path)}")
+            self.counts["die_disk"] += 1
             if torn is not None:
                 torn()
             self.dead = True
             raise Died
         kind = self.plan.errors.get(number)
+        since = self.plan.refuses_from
+        if since is not None and number >= since[0] and what not in ("remove", "sync folder"):
+            kind = since[1]
+            self.counts["stays_" + kind] += 1
+        elif kind is not None:
+            self.counts[kind] += 1
+            self.counts["sync_fails"] += what == "sync"
         if kind is not None:
             self._say(f"the disk refuses with {kind}: {what} {self._short(path)}")
+            if kind == "ENOSPC" and torn is not None:
+                torn()  # what there was room for
             raise OSError(getattr(errno, kind), f"simulated {kind}")
 
     def _tear(self, path: Path, data: bytes) -> None:
@@ -169,6 +208,7 @@ class SimDisk:
         for path in sorted({*self._names, *self._lasting}):
             new, old = self._names.get(path), self._lasting.get(path)
             kept = new if new is old or draws.uniform() < 0.5 else old
+            self.counts["lost_name"] += kept is not new
             if kept is None:
                 continue
             held = now.get(path, b"") if kept is new else (kept.synced or b"")
@@ -194,6 +234,7 @@ class SimDisk:
         base = sure if held.startswith(sure) else b""
         how = draws.below(5)
         cut = draws.below(len(rest) + 1)
+        self.counts[("lost_nothing", "lost_end", "lost_to_zeros", "lost_to_garbage", "lost_all")[how]] += 1
         return base + (rest, rest[:cut], bytes(len(rest)), _garbage(len(rest), draws), b"")[how]
 
     def forget_nothing(self) -> None:

@@ -21,7 +21,7 @@ class Died(SystemExit):
 
 
 class Hung(AssertionError):
-    """Everybody waits and no timer is set: the run would wait for ever."""
+    """Everybody waits, for nothing that will come or for longer than anything may take."""
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -51,6 +51,10 @@ class SimLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def waiting(self) -> str:
+        """Who waits for what, innermost calls of all tasks: for the story."""
+        return "; ".join(sorted(filter(None, map(_innermost, asyncio.all_tasks(self)))))
+
     def skip(self, seconds: float) -> None:
         """Let time pass while nobody acts: the process was stopped, or a call of the system took so long."""
         self._jumping.now += seconds
@@ -59,16 +63,28 @@ class SimLoop(asyncio.SelectorEventLoop):
         """Cancel all tasks and step them until none is left."""
         self._jumping.quiet = True
         for _ in range(_MOST_UNWINDING):
-            tasks = asyncio.all_tasks(self)
-            if not tasks:
-                break
-            for task in tasks:
+            for task in asyncio.all_tasks(self):
                 task.cancel()
+            # One round: `run_until_complete` would meet the end of the life's own main task, which may be under way.
+            self.call_soon(self.stop)
             with contextlib.suppress(Died):
-                self.run_until_complete(asyncio.wait(tasks, timeout=0))
+                self.run_forever()
+            if not asyncio.all_tasks(self):
+                break
         for generators in (self.shutdown_asyncgens(),):
             with contextlib.suppress(Died):
                 self.run_until_complete(generators)
+
+
+def _innermost(task: "asyncio.Task[Any]") -> str:
+    names: list[str] = []
+    step: Any = task.get_coro()
+    while step is not None:
+        frame = getattr(step, "cr_frame", None) or getattr(step, "ag_frame", None) or getattr(step, "gi_frame", None)
+        if frame is not None:
+            names.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        step = getattr(step, "cr_await", None) or getattr(step, "ag_await", None) or getattr(step, "gi_yieldfrom", None)
+    return f"{task.get_name()} in {' < '.join(reversed(names[-2:]))}" if names else ""
 
 
 def run_life(loop: SimLoop, main: Coroutine[Any, Any, Result]) -> Result | None:

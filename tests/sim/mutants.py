@@ -32,8 +32,12 @@ MUTANTS = (
     Mutant(
         name="a file is not synced before it is renamed",
         file="store/disk.py",
-        old=("            with write(aside, data) as file:\n                sync_file(file)\n"),
-        new=("            with write(aside, data):\n                pass\n"),
+        old=(
+            "            with write(aside, data) as file:\n"
+            "                sync_file(file)\n"
+            "            rename(aside, path)\n"
+        ),
+        new="            with write(aside, data):\n                pass\n            rename(aside, path)\n",
     ),
     Mutant(
         name="a folder is not synced",
@@ -203,6 +207,100 @@ MUTANTS = (
         file="store/writer.py",
         old="                disk.sync_directory(folder)\n",
         new="                pass\n",
+    ),
+    Mutant(
+        name="limits are not waited for",
+        file="client/lane.py",
+        old=(
+            "            if wait_s(self._buckets, need, now) > 0 "
+            "or not all(pool.quick(need, now) for pool in self._pools):\n"
+            "                return None\n"
+        ),
+        new="",
+    ),
+    Mutant(
+        name="a window lets one more in",
+        file="client/window.py",
+        old="        self.most = float(most)\n",
+        new="        self.most = float(most + 1)\n",
+    ),
+    Mutant(
+        name="probes go whatever the limit",
+        file="client/lane.py",
+        old="max(self._health.next_probe - now, wait_s(self._buckets, need, now))\n",
+        new="max(0.0, self._health.next_probe - now)\n",
+    ),
+    Mutant(
+        name="who goes home wakes nobody",
+        file="run/gate.py",
+        old="            self.admission.close(lane)\n        self._tell()\n",
+        new="            self.admission.close(lane)\n            self._tell()\n",
+    ),
+    Mutant(
+        name="a lane has one player more than its width",
+        file="run/scheduler.py",
+        old="for number in range(job.width):",
+        new="for number in range(job.width + 1):",
+    ),
+    Mutant(
+        name="a charge is not waited for before the next attempt",
+        file="client/client.py",
+        old="            await self._budget.durable()\n",
+        new="            pass\n",
+    ),
+    Mutant(
+        name="a request is settled twice",
+        file="client/client.py",
+        old="        if not self._budget.settle(asking.bound, cost):\n",
+        new="        self._budget.settle(asking.bound, 0)\n        if not self._budget.settle(asking.bound, cost):\n",
+    ),
+    Mutant(
+        name="a broken connection counts as not billed",
+        file="wire/billed.py",
+        old='    "reset": True,\n',
+        new='    "reset": False,\n',
+    ),
+    Mutant(
+        name="a reply without usage costs what it says",
+        file="client/client.py",
+        old="        cost = voice.price.most(usage, input_tokens=most_input, output_tokens=bound)\n",
+        new="        cost = voice.price.of(usage)\n",
+    ),
+    Mutant(
+        name="money that comes back wakes nobody",
+        file="client/budget.py",
+        old="        if self._till.waiting:\n            self._till.serve()\n        return cost <= reserved\n",
+        new="        return cost <= reserved\n",
+    ),
+    Mutant(
+        name="a log that cannot be written leaves its waiters waiting",
+        file="store/writer.py",
+        old="            if not waiter.done():\n                waiter.set_exception(_again(self._failure))\n",
+        new="            pass\n",
+    ),
+    Mutant(
+        name="a lane that ends leaves its line waiting",
+        file="client/lane.py",
+        old="                waiter.turn.set_exception(copy.copy(error))\n",
+        new="                pass\n",
+    ),
+    Mutant(
+        name="a repair forgets what it gave up",
+        file="store/repair.py",
+        old="    if work.charges:\n",
+        new="    if not work:\n",
+    ),
+    Mutant(
+        name="a body is read once for each piece of it",
+        file="client/client.py",
+        old="            understood = await aside(lambda: self._understand(response), len(response.body))\n",
+        new=(
+            "            def again() -> tuple[Verdict, Reply | None, bool]:\n"
+            "                for upto in range(0, len(response.body), 16):\n"
+            "                    response.body[:upto].count(b'~')\n"
+            "                return self._understand(response)\n"
+            "            understood = await aside(again, len(response.body))\n"
+        ),
     ),
 )
 

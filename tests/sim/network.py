@@ -2,9 +2,12 @@
 
 Replies are those of the served policies, made by the pure core of the simulated provider; what is billed is decided
 here, and kept here: it is the truth that the run's books are compared with.
+
+What is billed is billed when the request leaves: a process that dies before it has arrived owes it all the same.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,8 +49,13 @@ FATES: Mapping[str, tuple[int | str, bool, bool]] = {
     "part_usage": (200, True, True),
     "negative_usage": (200, True, True),
     "lying_headers": (429, False, False),
+    "lying_reply": (200, True, True),
+    "duplicate": (200, True, True),
 }
-"""What may become of a request instead of its reply."""
+"""What may become of a request instead of its reply. Of the last two the reply is good: one has headers that lie, the
+other was delivered twice, and its provider has done the work twice."""
+
+GOOD = ("lying_reply", "duplicate")
 
 LIES = (
     {"retry-after": "9" * 400},
@@ -58,6 +66,21 @@ LIES = (
 )
 """Headers that are no good; none asks for a wait that a run would rightly obey."""
 
+LEFT = (
+    {"x-ratelimit-limit-requests": "-5", "x-ratelimit-remaining-requests": "nan", "x-ratelimit-reset-requests": "1h"},
+    {"x-ratelimit-limit-tokens": "1" * 300, "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "-1s"},
+    {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "900", "x-ratelimit-reset-requests": "9s"},
+    {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "9s"},
+)
+"""What good replies say of their provider's limits, and is not so."""
+
+LONG = ("spaces", "digits", "lists", "members", "escapes")
+"""Ways in which a body may be long."""
+LEAST_LONG, MOST_LONG = 10, 17
+"""Its length as a power of two: it doubles from reply to reply."""
+OVERBILLED = 2
+"""A provider that bills more than it reports takes so many times what it says."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Weather:
@@ -66,7 +89,11 @@ class Weather:
     fates: dict[str, float] = field(default_factory=dict)
     latency_s: tuple[float, float] = (0.05, 0.5)
     stalls: float = 0.0
-    """Probability of a reply that takes ten times as long."""
+    """Probability of a reply that takes a hundred times as long; its client waits so long, or no longer than it may."""
+    long: float = 0.0
+    """Probability of a body that is as long again as the one before it."""
+    spread: bool = False
+    """Whether some replies come at once, so that they overtake others."""
     outages: list[tuple[float, float]] = field(default_factory=list)
 
 
@@ -89,7 +116,16 @@ class Network:
         self._simulator = open_simulator(SimulatorOptions(models=models, price=PRICE), 0.0)
         self.weather = Weather()
         self.bill = 0
-        """Pico-dollars, of all lives."""
+        """Pico-dollars, of all lives: what a client that believes its replies must count with."""
+        self.taken = 0
+        """What its provider has taken: as much, but for one that bills more than it reports."""
+        self.counts = Counter[str]()
+        """How often each fate came about."""
+        self.overbills = False
+        self.progress = 0.0
+        """When something was last sent or answered, in the loop's time."""
+        self.long_bodies: dict[int, str] = {}
+        """By length: the way in which bodies are long."""
         self.billed: list[tuple[str, int, int, int]] = []
         """(episode, step, attempt, pico-dollars)."""
         self.dead = False
@@ -103,6 +139,7 @@ class Network:
     def begin(self, weather: Weather) -> None:
         """A new life begins."""
         self.weather, self.dead, self.in_flight, self.history = weather, False, {}, []
+        self.long_bodies = {}
         self._lives += 1
 
     def open(self, provider: Provider, **given: object) -> "Exchange":
@@ -125,48 +162,88 @@ class Network:
         key = f"{self._lives}#{request_id}"
         self.in_flight[key] = sent
         self.history.append(sent)
+        self.progress = sent.at
         try:
-            return await self._fate(provider, path, body, request_id, sent)
+            reply = await self._fate(provider, path, body, request_id, sent)
+            self.counts["overtaken"] += any(one.at < sent.at for one in self.in_flight.values())
+            return reply
         finally:
             self.in_flight.pop(key, None)
 
     async def _fate(self, provider: Provider, path: str, body: bytes, request_id: str, sent: Sent) -> HttpResponse:
         draws = Stream(self._seed, "network", self._lives, request_id)
         weather, at = self.weather, sent.at
-        least, most = weather.latency_s
-        latency = least + draws.uniform() * (most - least)
-        if draws.uniform() < weather.stalls:
-            latency *= 10
+        latency = self._latency(draws)
         kind = self._kind(draws.uniform())
         if any(begin <= at < end for begin, end in weather.outages):
             kind = "unavailable" if draws.uniform() < 0.5 else "connect"
-        headers: Mapping[str, str] = JSON
+            self.counts["outage"] += 1
+        elif latency > provider.timeout_s and kind not in ("connect", "proxy", "reset_before"):
+            kind = "timeout"
+            self.counts["outlasted"] += 1
         if not kind:
             good = self._act(path, body, request_id, at, bills=True)
-            await self._wait(latency, provider)
-            return good
+            await self._wait(latency)
+            return self._lengthened(good, draws)
+        self.counts[kind] += 1
         what, acts, bills = FATES[kind]
-        good = self._act(path, body, request_id, at, bills=bills and draws.uniform() < 0.6) if acts else None
+        bills &= kind in GOOD or draws.uniform() < 0.6
+        good = self._act(path, body, request_id, at, bills=bills) if acts else None
         if kind in ("garbage", "cut_json", "no_usage", "part_usage", "negative_usage"):
             assert good is not None
             # A reply that was made is billed, whatever it says of itself.
-            self._bill(good, request_id, body, once=True)
+            self._bill(good, request_id, once=True)
         self._say(f"{sent.lane} answers {request_id} with {kind}")
         if what == "timeout":
-            await self._wait(provider.timeout_s, None)
+            await self._wait(provider.timeout_s)
             return HttpResponse(headers={}, failure="timeout", detail="simulated")
-        await self._wait(latency, provider)
-        if kind == "lying_headers":
-            headers = {**JSON, **LIES[draws.below(len(LIES))]}
-        elif kind in ("429", "overload", "unavailable") and draws.uniform() < 0.5:
-            headers = {**JSON, "retry-after": str(1 + draws.below(5))}
+        await self._wait(min(latency, 0.9 * provider.timeout_s))
         if isinstance(what, str):
             failure: Any = what
             return HttpResponse(headers={}, failure=failure, detail="simulated")
         if what != 200:
-            return HttpResponse(status=what, headers=headers, body=b'{"error": {"message": "simulated"}}')
+            return self._lengthened(_refusal(kind, what, draws), draws)
         assert good is not None
-        return HttpResponse(status=200, headers=JSON, body=_spoilt(good.body, kind, draws))
+        if kind == "duplicate":
+            return self._again(path, body, request_id, at)
+        if kind == "lying_reply":
+            return HttpResponse(status=200, headers={**JSON, **LEFT[draws.below(len(LEFT))]}, body=good.body)
+        return self._lengthened(
+            HttpResponse(status=200, headers=JSON, body=_spoilt(good.body, kind, draws)), draws, garbage=True
+        )
+
+    def _latency(self, draws: Stream) -> float:
+        weather = self.weather
+        least, most = weather.latency_s
+        latency = least + draws.uniform() * (most - least)
+        if draws.uniform() < weather.stalls:
+            self.counts["stalls"] += 1
+            latency *= 100
+        if weather.spread and draws.uniform() < 0.3:
+            latency = least / 10
+            self.counts["spread"] += 1
+        return latency
+
+    def _again(self, path: str, body: bytes, request_id: str, at: float) -> HttpResponse:
+        """The answer to the same request, delivered a second time: the work is done twice, and billed once, but by a
+        provider that bills more than it reports."""
+        twice = self._act(path, body, request_id, at, bills=False)
+        if self.overbills:
+            self.taken += _cost(twice)
+        return twice
+
+    def _lengthened(self, reply: HttpResponse, draws: Stream, *, garbage: bool = False) -> HttpResponse:
+        """The same with a longer body, now and then: longer by a power of two each time."""
+        if not self.weather.long or draws.uniform() >= self.weather.long:
+            return reply
+        way = LONG[draws.below(len(LONG))]
+        power = LEAST_LONG + sum(one == way for one in self.long_bodies.values())
+        if power > MOST_LONG:
+            return reply
+        self.counts["long_bodies"] += 1
+        body = _long(reply.body, way, 2**power, ends=not garbage)
+        self.long_bodies[len(body)] = way
+        return HttpResponse(status=reply.status, headers=reply.headers, body=body)
 
     def _kind(self, at: float) -> str:
         for kind, probability in self.weather.fates.items():
@@ -175,12 +252,11 @@ class Network:
                 return kind
         return ""
 
-    async def _wait(self, seconds: float, provider: Provider | None) -> None:
-        if provider is not None:
-            seconds = min(seconds, 0.9 * provider.timeout_s)
+    async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if self.dead:
             raise Died
+        self.progress = asyncio.get_running_loop().time()
 
     def _act(self, path: str, body: bytes, request_id: str, at: float, *, bills: bool) -> HttpResponse:
         """The server does its work, and bills it where it is one that does."""
@@ -189,18 +265,19 @@ class Network:
         assert outcome.status == 200, (outcome.status, outcome.body[:200])
         good = HttpResponse(status=200, headers=JSON, body=outcome.body)
         if bills:
-            self._bill(good, request_id, body, once=False)
+            self._bill(good, request_id, once=False)
         return good
 
-    def _bill(self, good: HttpResponse, request_id: str, body: bytes, *, once: bool) -> None:
+    def _bill(self, good: HttpResponse, request_id: str, *, once: bool) -> None:
         episode, step, attempt = request_id.split("/")
         place = episode, int(step), int(attempt)
         if once and self.billed and self.billed[-1][:3] == place:
             return
-        said = orjson.loads(good.body)["usage"]
-        cost = PRICE.input * said["prompt_tokens"] + PRICE.output * said["completion_tokens"]
+        cost = _cost(good)
         self.billed.append((*place, cost))
         self.bill += cost
+        self.taken += cost * (OVERBILLED if self.overbills else 1)
+        self.counts["overbill"] += self.overbills
 
 
 class Exchange:
@@ -222,6 +299,39 @@ class Exchange:
     async def send(self, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST."""
         return await self._network.send(self._provider, self._path, body, request_id)
+
+
+def _cost(good: HttpResponse) -> int:
+    """What a reply costs by what it says it used, in pico-dollars."""
+    said = orjson.loads(good.body)["usage"]
+    return int(PRICE.input * said["prompt_tokens"] + PRICE.output * said["completion_tokens"])
+
+
+def _refusal(kind: str, status: int, draws: Stream) -> HttpResponse:
+    headers: Mapping[str, str] = JSON
+    if kind == "lying_headers":
+        headers = {**JSON, **LIES[draws.below(len(LIES))]}
+    elif kind in ("429", "overload", "unavailable") and draws.uniform() < 0.5:
+        headers = {**JSON, "retry-after": str(1 + draws.below(5))}
+    return HttpResponse(status=status, headers=headers, body=b'{"error": {"message": "simulated"}}')
+
+
+def _long(body: bytes, way: str, size: int, *, ends: bool) -> bytes:
+    """A body longer by `size`; `ends`: and still JSON, if it was."""
+    filling = {
+        "spaces": b'"' + b" " * size + b'"',
+        "digits": b"1" * size,
+        "lists": b"[" * (size // 2) + b"]" * (size // 2),
+        "members": b"[" + b"0," * (size // 2) + b"0]",
+        "escapes": b'"' + b"\\u0041" * (size // 6) + b'"',
+    }[way]
+    if not ends or not body.startswith(b"{"):
+        return body + filling[: size // 2]
+    if way == "digits":
+        filling = b'"' + filling + b'"'  # a number of so many digits is no JSON that a reader must take
+    if way == "lists":
+        filling = b"[" + b"[]," * (size // 3) + b"[]]"  # nested as deep, it may be refused
+    return b'{"padding":' + filling + b"," + body[1:]
 
 
 def _spoilt(body: bytes, kind: str, draws: Stream) -> bytes:

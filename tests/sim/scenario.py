@@ -14,6 +14,8 @@ LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
 
 DISK = ("EIO", "ENOSPC", "EROFS")
+STAYS = ("stays_ENOSPC", "stays_EROFS")
+HARM = ("files_gone", "flips")
 DISTURBANCES = (
     *FATES,
     "stalls",
@@ -27,8 +29,26 @@ DISTURBANCES = (
     "clock",
     "twice",
     "interrupt",
+    "spread",
+    "long_bodies",
+    "overbill",
+    "clock_jump",
+    *STAYS,
+    *HARM,
 )
 """Everything that may go wrong, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harm:
+    """What a disk does to files that had lasted."""
+
+    gone: int
+    """So many of the last files of one folder are gone; 0: one bit of one file is another."""
+    undone: bool
+    """Whether all is put back when the readers have been asked."""
+    place: tuple[int, int]
+    """Seed and life: key what is drawn when it is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +68,10 @@ class Life:
     twice_turn: int | None
     """When a second process is started beside it."""
     interrupt_turn: int | None
+    jumps: Mapping[int, float]
+    """How far the wall clock jumps while it lives, s, by turn of the loop."""
+    harm: Harm | None
+    """What becomes of its files when it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +91,11 @@ class Scenario:
     def active(self) -> frozenset[str]:
         """The disturbances that this seed has."""
         return disturbances(self.seed) - self.without
+
+    @property
+    def overbilled(self) -> bool:
+        """Whether its providers bill more than they report."""
+        return "overbill" in self.active
 
 
 def disturbances(seed: int) -> frozenset[str]:
@@ -104,6 +133,8 @@ def undisturbed() -> Life:
         clock_s=0.0,
         twice_turn=None,
         interrupt_turn=None,
+        jumps={},
+        harm=None,
     )
 
 
@@ -127,9 +158,20 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
         life = replace(life, clock_s=(stream.uniform() - 0.5) * 2 * 86_400)
     if "twice" in active:
         life = replace(life, twice_turn=draws("twice").below(400))
-    if "interrupt" in active and draws("interrupt").uniform() < 0.5:
-        life = replace(life, interrupt_turn=draws("interrupt at").below(1500))
-    return life
+    if "interrupt" in active and draws("interrupt").uniform() < 0.6:
+        life = replace(life, interrupt_turn=_early(draws("interrupt at"), 1000))
+    if "clock_jump" in active:
+        stream = draws("clock_jump")
+        life = replace(life, jumps={stream.below(800): (stream.uniform() - 0.5) * 2 * 86_400})
+    return replace(life, harm=_harm(active, draws("harm"), (seed, number)))
+
+
+def _harm(active: frozenset[str], draws: Stream, place: tuple[int, int]) -> Harm | None:
+    kinds = [kind for kind in HARM if kind in active]
+    if not kinds or draws.uniform() < 0.6:
+        return None
+    gone = 1 + draws.below(4) if kinds[draws.below(len(kinds))] == "files_gone" else 0
+    return Harm(gone=gone, undone=draws.uniform() < 0.4, place=place)
 
 
 def _weather(active: frozenset[str], draws: Stream) -> Weather:
@@ -139,7 +181,10 @@ def _weather(active: frozenset[str], draws: Stream) -> Weather:
     least = 10 ** (-2 + 2 * draws.uniform())
     weather.latency_s = least, least * (1 + 10 * draws.uniform())
     if "stalls" in active:
-        weather.stalls = 0.05
+        weather.stalls = 0.02
+    weather.spread = "spread" in active
+    if "long_bodies" in active:
+        weather.long = 0.3
     if "outage" in active:
         begin = 20 * draws.uniform()
         weather.outages = [(begin, begin + 10 ** (3 * draws.uniform()))]
@@ -151,6 +196,9 @@ def _plan(active: frozenset[str], draws: Stream) -> Plan:
     for kind in DISK:
         if kind in active and draws.uniform() < 0.4:
             plan.errors[draws.below(120)] = kind
+    for name in STAYS:
+        if name in active and draws.uniform() < 0.3:
+            plan.refuses_from = draws.below(100), name.removeprefix("stays_")
     if "slow_disk" in active:
         plan.slow_s = 10 ** (-3 + 3 * draws.uniform())
     return plan

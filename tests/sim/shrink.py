@@ -1,7 +1,8 @@
 """A failing seed made as small as it stays failing: fewer disturbances, fewer lives."""
 
 from tests.sim.scenario import LIVES, Scenario, scenario
-from tests.sim.world import SWEEPS, Lived, live_through
+from tests.sim.seed import Lived, live_through
+from tests.sim.sweeps import SWEEPS
 
 
 def shrunk(failing: Scenario) -> tuple[Scenario, Lived]:

@@ -6,118 +6,40 @@ clock of the loop and of the wall, and sleeping. Everything else is the code tha
 
 import asyncio
 import signal
-import tempfile
-import traceback
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import pyarrow.parquet as pq
 
+from evalkit.client import client
+from evalkit.client.ask import Asker
 from evalkit.errors import EvalkitError
-from evalkit.run import askers, sweep
-from evalkit.run.freeze import Resolved, resolve
+from evalkit.run import askers, scheduler, sweep
+from evalkit.run.episode import Seat, Table, play
+from evalkit.run.freeze import Resolved
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
+from evalkit.run.universe import Episode
 from evalkit.seeds import Stream
-from evalkit.spec.sweep import read_sweep
 from evalkit.store.writer import open_store
 from tests.sim.checks import Broken, Checks
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
-from tests.sim.scenario import Life, Scenario, undisturbed
+from tests.sim.reading import Reading
+from tests.sim.scenario import Life, Scenario
+from tests.sim.sweeps import IN_FLIGHT, LIMIT, spec
+
+Sit = Callable[[Episode], Seat]
 
 EPOCH_S = 1.7e9
-MOST_CALM = 12
-"""Undisturbed lives after which a run must be complete, or out of money."""
-
-_PROVIDER = """
-dialect = "{dialect}"
-url = "http://127.0.0.1:9/v1"
-any_model = true
-timeout_s = 60
-{limits}
-[usd_per_mtok]
-input = "1"
-output = "4"
-as_of = 2026-01-01
-source = "simulated"
-"""
-
-_LIMITED = """[limits]
-requests_per_minute = 120
-"""
-
-_AGENT = """[[agents]]
-name = "{name}"
-provider = "{provider}"
-model = "{model}"
-max_tokens = 150
-"""
-
-_SUITE = """[[suites]]
-name = "scheduling/basic"
-instances = [{instances}]
-vary = {{ periods = [{periods}] }}
-"""
-
-LIMIT = 120
-"""Requests per minute of the provider `limited`."""
-
-
-def _spec(agents: tuple[tuple[str, str, str], ...], instances: int, periods: int, replicates: int) -> str:
-    named = ", ".join(f'"seed-{number}"' for number in range(instances))
-    return "\n".join(
-        [
-            f"replicates = {replicates}",
-            *(_AGENT.format(name=name, provider=provider, model=model) for name, provider, model in agents),
-            _SUITE.format(instances=named, periods=periods),
-        ]
-    )
-
-
-SWEEPS = (
-    _spec((("k", "free", "knuth"),), 3, 2, 1),
-    _spec((("k", "free", "knuth"), ("r", "free", "random")), 2, 2, 1),
-    _spec((("k", "limited", "knuth"), ("n", "free", "noisy")), 2, 1, 2),
-    _spec((("r", "limited", "random"),), 4, 1, 1),
-)
-"""Small sweeps over one or two lanes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lived:
-    """What became of a seed."""
-
-    story: tuple[str, ...]
-    broken: str
-    """The promise that did not hold; empty: all held."""
-    lives: int
-    requests: int
-
-
-@cache
-def resolved(number: int) -> Resolved:
-    """One of the sweeps, read once a process."""
-    folder = Path(tempfile.mkdtemp(prefix="evalkit-sim-"))
-    (folder / "providers").mkdir()
-    for name, limits in (("free", ""), ("limited", _LIMITED)):
-        (folder / "providers" / f"{name}.toml").write_text(_PROVIDER.format(dialect="openai_chat", limits=limits))
-    (folder / "sweep.toml").write_text(SWEEPS[number])
-    with _within(folder):
-        return resolve(read_sweep(folder / "sweep.toml"))
-
-
-@contextmanager
-def _within(folder: Path) -> Iterator[None]:
-    import contextlib
-
-    with contextlib.chdir(folder):
-        yield
+LONGEST_WAIT_S = 7500.0
+"""In which something must be sent, answered or written: twice the hour beyond which no provider is waited for."""
 
 
 @dataclass
@@ -134,23 +56,42 @@ class World:
     durable: dict[str, set[int]] = field(default_factory=dict)
     """Steps that last, by episode, as the disk has seen them."""
     requests: int = 0
+    playing: Counter[str] = field(default_factory=Counter)
+    """Episodes that have begun in this life and neither ended nor been left, by lane."""
+    counts: Counter[str] = field(default_factory=Counter)
+    reading: Reading = field(default_factory=Reading)
     loop: SimLoop | None = None
+    progress: float = 0.0
+    """When something was last sent, answered or written."""
+    detailed: bool = False
+    """Whether the story tells of each request and each commit."""
+    closed: bool = False
+    """Whether the last life has ended by itself."""
 
     def __post_init__(self) -> None:
         self.run = self.folder / "run"
         models = tuple(sorted({agent.model for agent in self.resolved.manifest.agents.values()}))
+        self.spec = spec(self.scenario.sweep)
         self.network = Network(self.scenario.seed, models, self.say)
+        self.network.overbills = self.scenario.overbilled
         self.disk = SimDisk(self.folder, say=self.say, slept=self._slept)
         self.disk.lasted = self._lasted
         self.network.sending = self._sending
         self.turn = 0
         self.checks = Checks(self)
-        self.disk.looked = self.checks.looked
+        self.disk.looked = self._touched
 
     def say(self, what: str) -> None:
         """A line of the story."""
         at = self.loop.time() if self.loop is not None else self.now
-        self.story.append(f"{at:10.3f}  {what}")
+        self.story.append(f"{at:10.3f}  {what.replace(str(self.folder), '')}")
+
+    def _touched(self, what: str, path: Path) -> None:
+        """Before each operation of the disk."""
+        self.progress = self.loop.time() if self.loop is not None else self.now
+        if self.detailed and what in ("rename", "link", "remove"):
+            self.say(f"the run is about to {what} {path.relative_to(self.folder)}")
+        self.checks.looked(what, path)
 
     def _slept(self, seconds: float) -> None:
         if seconds and self.loop is not None:
@@ -161,6 +102,8 @@ class World:
         for path in names:
             if path.suffix != ".parquet" or path.parent.name not in ("tail", "steps") or not path.exists():
                 continue
+            if self.checks.suspended:
+                continue  # what a repair leaves counts once it has ended
             table = pq.read_table(path, columns=["episode", "step"], use_threads=False)
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
@@ -177,54 +120,91 @@ class World:
             raise Broken(f"{sent.episode}/{sent.step} is sent while step {min(missing)} is not durable")
         if sent.step in held:
             raise Broken(f"{sent.episode}/{sent.step} is asked again: its reply is durable")
-        playing = {one.episode for one in self.network.in_flight.values() if one.lane == sent.lane} | {sent.episode}
-        if len(playing) > self.scenario.width:
-            raise Broken(f"{len(playing)} episodes of {sent.lane} are in flight; width is {self.scenario.width}")
+        flying = sum(one.lane == sent.lane for one in self.network.in_flight.values()) + 1
+        if flying > self.scenario.width:
+            raise Broken(f"{flying} requests of {sent.lane} are in flight; width is {self.scenario.width}")
         if sent.lane.startswith("limited/"):
             recent = sum(one.lane == sent.lane and one.at > sent.at - 60 for one in self.network.history) + 1
             if recent > LIMIT:
                 raise Broken(f"{recent} requests of {sent.lane} within a minute; the limit is {LIMIT}")
+            if flying > IN_FLIGHT:
+                raise Broken(f"{flying} requests of {sent.lane} are in flight; the limit is {IN_FLIGHT}")
         budget = self.resolved.sweep.budget
         if budget is not None and self.network.bill > budget:
             raise Broken(f"the bill is {self.network.bill}, the budget {budget}")
+        if self.detailed:
+            self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
+
+    async def _play(self, episode: Episode, sit: Sit, asker: Asker, table: Table) -> str:
+        """Stands in for `play`: counts who plays."""
+        lane = episode.cell.agent.lane
+        self.playing[lane] += 1
+        if self.playing[lane] > self.scenario.width:
+            raise Broken(f"{self.playing[lane]} episodes of {lane} are being played; width is {self.scenario.width}")
+        try:
+            return await play(episode, sit, asker, table)
+        finally:
+            self.playing[lane] -= 1
 
     # Lives.
 
-    def live(self, life: Life, number: int) -> Outcome | str | None:
+    def live(self, life: Life, number: int, *, repair: bool = False) -> Outcome | str | None:
         """One process: its outcome, why it was refused, or None where it died."""
         self.turn = 0
         self.wall += life.clock_s
+        self.counts["clock"] += bool(life.clock_s)
         self.disk.begin(life.plan)
         self.network.begin(life.weather)
+        self.playing.clear()
+        self.reading = Reading()
         end: list[BaseException] = []
         loop = self.loop = SimLoop(self.now, partial(self._turn, life))
+        self.progress = self.network.progress = self.now
         self.say(
-            f"life {number} begins" + (f", the wall clock has jumped {life.clock_s:+.0f} s" if life.clock_s else "")
+            f"life {number} begins"
+            + (f", the wall clock has jumped {life.clock_s:+.0f} s" if life.clock_s else "")
+            + (", and repairs the log" if repair else "")
         )
         try:
-            with ExitStack() as stack:
-                stack.enter_context(self.disk.in_force())
-                stack.enter_context(mock.patch("time.time", self._wall_time))
-                stack.enter_context(mock.patch("time.sleep", loop.skip))
-                stack.enter_context(mock.patch.object(askers, "open_transport", self.network.open))
-                stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))
-                outcome = run_life(loop, self._main(life, end))
+            with self._simulated(loop):
+                outcome = run_life(loop, self._main(life, end, repair=repair))
         finally:
             self.now = loop.time() + 1.0
             self.loop = None
         if end:
             raise _first(end[0])
-        if outcome is None:
-            if life.power:
-                self.disk.lose_power(Stream(self.scenario.seed, "power", number))
-            else:
-                self.disk.forget_nothing()
-        else:
-            self.say(outcome if isinstance(outcome, str) else f"life {number} ends: {outcome.reason}")
-        self.checks.between_lives(closed=isinstance(outcome, Outcome))
+        self.closed = isinstance(outcome, Outcome)
+        self._end(life, number, outcome)
+        self.checks.between_lives(closed=self.closed)
+        flaw = self.reading.flaw(self.network.long_bodies)
+        if flaw:
+            raise Broken(flaw)
         return outcome
 
-    async def _main(self, life: Life, end: list[BaseException]) -> Outcome | str:
+    @contextmanager
+    def _simulated(self, loop: SimLoop) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(self.disk.in_force())
+            stack.enter_context(mock.patch("time.time", self._wall_time))
+            stack.enter_context(mock.patch("time.sleep", loop.skip))
+            stack.enter_context(mock.patch.object(askers, "open_transport", self.network.open))
+            stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
+            stack.enter_context(mock.patch.object(scheduler, "play", self._play))
+            stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))
+            yield
+
+    def _end(self, life: Life, number: int, outcome: Outcome | str | None) -> None:
+        """The process is gone: what becomes of its files."""
+        if outcome is not None:
+            self.counts[outcome.reason if isinstance(outcome, Outcome) else "refused"] += 1
+            self.say(outcome if isinstance(outcome, str) else f"life {number} ends: {outcome.reason}")
+        elif life.power:
+            self.counts["power"] += 1
+            self.disk.lose_power(Stream(self.scenario.seed, "power", number))
+        else:
+            self.disk.forget_nothing()
+
+    async def _main(self, life: Life, end: list[BaseException], *, repair: bool) -> Outcome | str:
         loop = asyncio.get_running_loop()
 
         def failed(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -233,7 +213,7 @@ class World:
                 end.append(flaw)
 
         loop.set_exception_handler(failed)
-        options = RunOptions(directory=self.run)
+        options = RunOptions(directory=self.run, repair=repair)
         second: asyncio.Task[Outcome | str] | None = None
         first = asyncio.ensure_future(self._run(options))
         if life.twice_turn is not None:
@@ -268,6 +248,7 @@ class World:
         found = await self._run(options)
         if not (isinstance(found, str) and "is being written" in found):
             raise Broken(f"a second process was not refused: {found} ({len(self.network.history) - before} requests)")
+        self.counts["twice"] += 1
         self.say("a second process is refused")
         return found
 
@@ -281,19 +262,30 @@ class World:
             raise Died
         if self.turn == life.die_turn:
             self.say(f"the process dies at turn {self.turn} of the loop")
+            self.counts["die_turn"] += 1
             self.disk.dead = self.network.dead = True
             raise Died
-        if self.turn in life.stopped and self.loop is not None:
+        assert self.loop is not None
+        if self.turn in life.stopped:
+            self.counts["stopped"] += 1
             self.say(f"the process is stopped for {life.stopped[self.turn]:.1f} s")
             self.loop.skip(life.stopped[self.turn])
+        if self.turn in life.jumps:
+            self.counts["clock_jump"] += 1
+            self.say(f"the wall clock jumps {life.jumps[self.turn]:+.0f} s")
+            self.wall += life.jumps[self.turn]
         if self.turn == life.interrupt_turn:
             self._interrupt()
+        waited = self.loop.time() - max(self.progress, self.network.progress)
+        if waited > LONGEST_WAIT_S:
+            raise Hung(f"nothing was sent, answered or written for {waited:.0f} s: {self.loop.waiting()}")
 
     def _interrupt(self) -> None:
         """Ctrl-C, where the process listens for it."""
         assert self.loop is not None
         handle = self.loop._signal_handlers.get(signal.SIGINT)  # type: ignore[attr-defined]
         if handle is not None:
+            self.counts["interrupt"] += 1
             self.say("Ctrl-C")
             self.loop.call_soon(handle._run)
 
@@ -302,68 +294,3 @@ def _first(flaw: BaseException) -> BaseException:
     while isinstance(flaw, BaseExceptionGroup):
         flaw = flaw.exceptions[0]
     return flaw
-
-
-def live_through(scenario: Scenario) -> Lived:
-    """Everything that happens in a seed, and the first promise that did not hold."""
-    story: list[str] = []
-    lives = requests = 0
-    broken = ""
-    try:
-        usual, found = baseline(scenario.sweep), resolved(scenario.sweep)
-        budget = None if scenario.budget_share is None else round(scenario.budget_share * usual.cost)
-        found = replace(found, sweep=replace(found.sweep, width=scenario.width, budget=budget))
-        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
-            world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story)
-            world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")
-            try:
-                for life in scenario.lives:
-                    world.live(life, lives)
-                    lives += 1
-                lives = _calmly(world, lives) + 1
-                world.checks.at_the_end(usual.steps)
-            finally:
-                requests = world.requests
-    except (Broken, Hung) as flaw:
-        broken = f"{type(flaw).__name__}: {flaw}"
-    except Exception as flaw:  # noqa: BLE001 - whatever leaves the engine is a finding
-        broken = f"{type(flaw).__name__}: {flaw}{_where(flaw)}"
-    return Lived(story=tuple(story), broken=broken, lives=lives, requests=requests)
-
-
-def _calmly(world: World, first: int) -> int:
-    """Undisturbed lives until the run is as complete as its money allows; the number of the last."""
-    for number in range(first, first + MOST_CALM):
-        outcome = world.live(undisturbed(), number)
-        if isinstance(outcome, Outcome) and outcome.reason in ("complete", "budget"):
-            return number
-    raise Broken(f"after {MOST_CALM} undisturbed lives the run is neither complete nor out of money: {outcome}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """A sweep played without any disturbance."""
-
-    steps: Mapping[tuple[str, int], bytes]
-    """Digests by episode and step."""
-    cost: int
-
-
-@cache
-def baseline(number: int) -> Baseline:
-    """The sweep's steps, and what they cost."""
-    calm = Scenario(seed=0, sweep=number, budget_share=None, width=4, lives=())
-    with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
-        world = World(scenario=calm, folder=Path(folder), resolved=resolved(number))
-        _calmly(world, 0)
-        return Baseline(steps=world.checks.steps(), cost=world.network.bill)
-
-
-def _quick() -> str | None:
-    """Where files cost least: in memory, if the system has a place for that."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
-def _where(flaw: BaseException) -> str:
-    frames = traceback.extract_tb(flaw.__traceback__)[-3:]
-    return " at " + " < ".join(f"{Path(one.filename).name}:{one.lineno}" for one in reversed(frames))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
+from evalkit.serve.dialects.anthropic_messages import SERVED_ANTHROPIC_MESSAGES as SERVED
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES as MESSAGES
 from evalkit.wire.dialect import MalformedReplyError, Quirks
@@ -118,7 +119,7 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
     sampling = Sampling(
         temperature=0.5, max_tokens=12, tool_choice="required", parallel_calls=False, top_p=0.5, effort="low"
     )
-    model, request = MESSAGES.decode_request(body(*CHAT, sampling=sampling))
+    model, request = SERVED.decode_request(body(*CHAT, sampling=sampling))
     assert (model, request.seed, request.sampling, request.tools) == ("m", 0, sampling, (LOOKUP,))
     assert request.messages == CHAT
 
@@ -236,7 +237,7 @@ REPLIES = [
 
 @pytest.mark.parametrize(("reply", "data"), REPLIES)
 def test_a_reply_has_its_bytes_in_both_directions(reply: Reply, data: bytes) -> None:
-    assert MESSAGES.encode_reply(reply) == data
+    assert SERVED.encode_reply(reply) == data
     assert MESSAGES.decode(data) == reply
 
 
@@ -262,9 +263,9 @@ def test_thinking_goes_back_as_it_came_and_where_it_stood() -> None:
         Message(role="tool", text="a", call_id="c1"),
         Message(role="tool", text="b", call_id="c2"),
     )
-    _, request = MESSAGES.decode_request(body(CHAT[1], reply.message(), *answered))
+    _, request = SERVED.decode_request(body(CHAT[1], reply.message(), *answered))
     assert request.messages[1] == reply.message()
-    assert MESSAGES.decode(MESSAGES.encode_reply(reply)) == reply
+    assert MESSAGES.decode(SERVED.encode_reply(reply)) == reply
 
 
 def test_a_reply_of_thoughts_alone_goes_back_as_thoughts_alone() -> None:

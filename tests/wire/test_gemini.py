@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
+from evalkit.serve.dialects.gemini import SERVED_GEMINI as SERVED
 from evalkit.store.replies import decode_reply, encode_reply
 from evalkit.wire.dialect import MalformedReplyError, Quirks
 from evalkit.wire.gemini import GEMINI
@@ -102,11 +103,11 @@ def test_a_body_has_its_bytes() -> None:
 
 def test_what_a_client_sends_is_what_a_server_reads() -> None:
     sampling = Sampling(temperature=0.5, max_tokens=12, tool_choice="required", top_p=0.5, effort="low")
-    name, request = GEMINI.decode_request(body(*CHAT, sampling=sampling), "m/1")
+    name, request = SERVED.decode_request(body(*CHAT, sampling=sampling), "m/1")
     assert (name, request.seed, request.sampling, request.tools) == ("m/1", 7, sampling, (LOOKUP,))
     assert request.messages == CHAT
     budget = Sampling(effort="-1", tool_choice="none")
-    assert GEMINI.decode_request(body(*CHAT, sampling=budget, seed=None), "m")[1].sampling == budget
+    assert SERVED.decode_request(body(*CHAT, sampling=budget, seed=None), "m")[1].sampling == budget
 
 
 def test_a_chat_without_system_or_tools_sends_neither() -> None:
@@ -194,7 +195,7 @@ REPLIES = [
 
 @pytest.mark.parametrize(("reply", "data"), REPLIES)
 def test_a_reply_has_its_bytes_in_both_directions(reply: Reply, data: bytes) -> None:
-    assert GEMINI.encode_reply(reply) == data
+    assert SERVED.encode_reply(reply) == data
     assert GEMINI.decode(data) == reply
 
 
@@ -316,11 +317,11 @@ def test_a_signed_turn_is_read_by_a_server_and_served_again() -> None:
             continue
         reply = reply_of(content)
         answered = [Message(role="tool", text="ok", call_id=one.id, name=one.name) for one in reply.calls]
-        _, request = GEMINI.decode_request(
+        _, request = SERVED.decode_request(
             body(CHAT[1], reply.message(), *answered, Message(role="user", text="?")), "m"
         )
         assert request.messages[1] == reply.message()
-        assert GEMINI.decode(GEMINI.encode_reply(reply)) == reply
+        assert GEMINI.decode(SERVED.encode_reply(reply)) == reply
 
 
 def test_a_reply_without_signatures_has_no_opaque_part() -> None:
@@ -377,7 +378,7 @@ def chats(draw: st.DrawFn) -> tuple[Message, ...]:
 
 @given(chats(), st.integers(0, 2**31 - 1))
 def test_every_chat_reads_as_it_was_sent(chat: tuple[Message, ...], seed: int) -> None:
-    _, request = GEMINI.decode_request(body(*chat, seed=seed), "m")
+    _, request = SERVED.decode_request(body(*chat, seed=seed), "m")
     assert (request.messages, request.seed) == (chat, seed)
 
 
@@ -417,5 +418,5 @@ def test_the_key_has_a_header_of_its_own_and_the_model_is_in_the_path() -> None:
     assert GEMINI.headers("k") == {"x-goog-api-key": "k"}
     assert GEMINI.headers("") == {}
     assert GEMINI.path_of("gemini-x") == "/models/gemini-x:generateContent"
-    assert GEMINI.model_of("/models/gemini-x:generateContent") == "gemini-x"
+    assert SERVED.model_of("/models/gemini-x:generateContent") == "gemini-x"
     assert GEMINI.allowances({"retry-after": "5"}) == (None, None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.money import Price
+from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.wire.lenient import loads_lenient
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import most_output_tokens, output_tokens
@@ -63,7 +64,7 @@ BOUND = {"input_tokens": 2000, "output_tokens": 800}
 def body_with(dialect: str, figure: str, value: bytes, *, total: bool = False) -> bytes:
     """A reply's body with other JSON in one figure's place; `total`: with the sum that some formats have."""
     said = SAID if dialect != "gemini" else Reply(text=SAID.text, usage=Usage(input=900, output=300, reasoning=20))
-    whole = orjson.loads(DIALECTS[dialect].encode_reply(said))
+    whole = orjson.loads(SERVED_DIALECTS[dialect].encode_reply(said))
     *path, name = FIELDS[dialect][figure]
     place = whole
     for key in path:
@@ -120,9 +121,9 @@ def test_whatever_is_missing_the_charge_covers_what_any_usage_below_the_bound_co
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_output_beside_a_reply_that_says_something_is_unknown(dialect: str) -> None:
-    silent = DIALECTS[dialect].encode_reply(Reply(usage=Usage(input=3), finish="content_filter"))
+    silent = SERVED_DIALECTS[dialect].encode_reply(Reply(usage=Usage(input=3), finish="content_filter"))
     assert read(dialect, silent).unknown == ()
-    spoken = DIALECTS[dialect].encode_reply(Reply(text="42", usage=Usage(input=3)))
+    spoken = SERVED_DIALECTS[dialect].encode_reply(Reply(text="42", usage=Usage(input=3)))
     assert read(dialect, spoken).unknown == ("output",)
 
 
@@ -150,7 +151,7 @@ def test_a_part_that_is_greater_than_its_whole_is_no_figure() -> None:
 def test_reasoning_that_is_counted_beside_the_output_is_output(
     dialect: str, total: int | None, reasoning: int, output: int | None
 ) -> None:
-    value = orjson.loads(DIALECTS[dialect].encode_reply(SAID))
+    value = orjson.loads(SERVED_DIALECTS[dialect].encode_reply(SAID))
     for figure, count in (("input", 10120), ("output", 1499), ("reasoning", reasoning)):
         *path, name = FIELDS[dialect][figure]
         place = value

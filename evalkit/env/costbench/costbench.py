@@ -45,4 +45,6 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     stratum=instance.stratum,
     offers=instance.offers,
     compiled_saves_s=compiled_saves_s,
+    score_range=(0.0, 1.0),
+    stand_in="replanner",
 )

@@ -177,4 +177,6 @@ ERRAND: Environment[Instance, State] = Environment(
     generate=generate,
     stratum=lambda instance: instance.kind,
     offers=lambda _: 0,
+    score_range=(0.0, 1.0),
+    stand_in="clerk",
 )

@@ -74,4 +74,5 @@ PRICING: Environment[Instance, State[World]] = Environment(
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     later_texts=optional_texts(RULES),
+    stand_in="learner",
 )

@@ -88,4 +88,6 @@ PROCUREMENT: Environment[Instance, State[World]] = Environment(
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     later_texts=optional_texts(RULES),
+    score_range=(0.0, 1.0),
+    stand_in="climber",
 )

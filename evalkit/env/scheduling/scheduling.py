@@ -83,4 +83,5 @@ SCHEDULING: Environment[Instance, State[World]] = Environment(
     offers=lambda _: len(RULES.tools),
     compiled_saves_s=compiled_saves_s,
     later_texts=optional_texts(RULES),
+    stand_in="knuth",
 )

@@ -11,10 +11,10 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.conform.costbench_costs import costs
 from evalkit.env.costbench.costs import DISTRIBUTIONS, costs_of, hash31, query_seed, reference_costs, show_cost
 from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.world import make_world
+from tests.conform.compare.costbench_costs import costs
 from tests.env.costbench.lines import GRAPH, TRAVEL, bare_instance, catalogue_with_a_graph
 
 WHOLE_RANGE = 0.005  # a cent's half: what rounding adds to a range

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from evalkit.conform.costbench_metrics import MALFORMED, metrics, played
-from evalkit.conform.documented import DOCUMENTED
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.score import score
 from evalkit.report.papers import published_papers
 from evalkit.spec.queries import read_queries, suite_lines
 from evalkit.spec.sweep import find_sweep, read_sweep
 from tests.acting import Episode, make_instance
+from tests.conform.compare.costbench_metrics import MALFORMED, metrics, played
+from tests.conform.compare.documented import DOCUMENTED
 from tests.env.costbench.lines import DINING
 
 DECIDE, SEARCH, FINISH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Finish_from_Step1_3Steps"

@@ -1,0 +1,110 @@
+"""The mistakes that are made in pricing: those of an action that is a price for each product, and those of all periods.
+
+Some are refused; prices that are far too high or below zero are prices all the same, and bring nothing, or a loss.
+"""
+
+import json
+
+from evalkit.dialogue import Reply
+from evalkit.policy.noisy.mistakes import (
+    Mistakes,
+    Moment,
+    arguments_of,
+    bomb,
+    empty,
+    huge,
+    malformed_json,
+    several,
+    unknown_tool,
+    with_last,
+    wrong_type,
+)
+from evalkit.policy.noisy.periods import (
+    after_action,
+    damaged,
+    future_notes,
+    non_ascii,
+    other_value,
+    partial,
+    text_only,
+    unparseable,
+    writes_notes,
+)
+
+_text_only = text_only("I should first think about what people would pay. Let me do that.")
+
+_unparseable = unparseable(
+    [
+        "a little more than yesterday",
+        "```python\n{}\n```",
+        "{Product_1: 9.99}",
+        "{'Product_1': 2 * 5}",
+        "['Product_1', 9.99]",
+        "{['Product_1']: 9.99}",
+    ]
+)
+
+
+def _bare_number(at: Moment) -> Reply:
+    """One price, and no word of what it is the price of."""
+    return with_last(at.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), "19.99")))
+
+
+def _unknown_ids(at: Moment) -> Reply:
+    """A price for a product that does not exist."""
+    return damaged(at.good, lambda value: value.update({"Product_9999": 1.0}))
+
+
+def _negative(at: Moment) -> Reply:
+    """A price that is paid to whoever buys."""
+    return other_value(at, [-0.01, -0.5, -1])
+
+
+def _sky_high(at: Moment) -> Reply:
+    """A price at which nobody buys."""
+    return other_value(at, [1e4, 10**9, 1e300, 10**400])
+
+
+def _not_finite(at: Moment) -> Reply:
+    """A number that is none, or has no end."""
+    return other_value(at, [float("nan"), float("inf"), float("-inf")])
+
+
+def _no_number(at: Moment) -> Reply:
+    """Something that is no price."""
+    return other_value(at, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
+
+
+def _free(at: Moment) -> Reply:
+    """Everything for nothing."""
+    return damaged(at.good, lambda value: value.update(dict.fromkeys(value, 0)))
+
+
+def _bomb(at: Moment) -> Reply:
+    return bomb(at, "{'Product_1': {}}")
+
+
+MISTAKES: Mistakes = (
+    (0.03, _text_only),
+    (0.02, empty),
+    (0.02, unknown_tool),
+    (0.02, malformed_json),
+    (0.03, wrong_type),
+    (0.03, _unparseable),
+    (0.01, _bare_number),
+    (0.03, partial),
+    (0.03, _unknown_ids),
+    (0.02, _negative),
+    (0.02, _sky_high),
+    (0.02, _not_finite),
+    (0.03, _no_number),
+    (0.01, _free),
+    (0.03, several),
+    (0.03, after_action),
+    (0.01, _bomb),
+    (0.002, huge),
+    (0.02, future_notes),
+    (0.02, non_ascii),
+    (0.04, writes_notes),
+)
+"""Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""

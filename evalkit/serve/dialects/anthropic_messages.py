@@ -1,0 +1,304 @@
+"""Anthropic Messages as a server speaks it: their request to ours, our reply to their JSON.
+
+For the simulated provider. Strict where the real server is: turns alternate and begin and end with the user's, every
+call is answered at the start of the next message, nothing is answered that was not called, no text is blank, and no
+field is unknown (a seed is). Calls' ids must differ within a message only, since policies count theirs anew each turn.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
+from evalkit.serve.cache import Piece
+from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date
+from evalkit.serve.limits import Standing
+from evalkit.wire.anthropic_content import read_content, write_content
+from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
+from evalkit.wire.lenient import dumps_any
+
+_FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
+    *("top_k", "output_config", "thinking", "metadata", "stop_sequences", "stream", "cache_control", "service_tier")
+}
+_CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+_MOST_BREAKPOINTS = 4
+
+
+def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
+    """(model, request). Raises ValueError saying what is wrong and where."""
+    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    for name in value.keys() - _FIELDS:
+        raise ValueError(f"{name}: extra inputs are not permitted")
+    model = value.get("model")
+    if not isinstance(model, str) or not model:
+        raise ValueError("model: must be a text")
+    if value.get("stream"):
+        raise ValueError("stream: is not supported")
+    turns, tools = _list(value, "messages"), _list(value, "tools")
+    if _breakpoints(value) > _MOST_BREAKPOINTS:
+        raise ValueError(f"a maximum of {_MOST_BREAKPOINTS} blocks with cache_control may be provided")
+    system = value.get("system") or []
+    messages = [Message(role="system", text=one) for one in _texts(system, "system")]
+    messages += _dialogue(turns)
+    if not tools and (value.get("tool_choice") is not None or any(one.calls for one in messages)):
+        raise ValueError("tools: must be defined where tools are chosen or were used")
+    request = Request(
+        messages=tuple(messages),
+        tools=tuple(_tool(one, place) for place, one in enumerate(tools)),
+        sampling=_sampling(value),
+        seed=0,
+    )
+    return model, request
+
+
+def _sampling(value: Mapping[str, Any]) -> Sampling:
+    most = value.get("max_tokens")
+    if type(most) is not int or most < 1:
+        raise ValueError("max_tokens: is required, an integer of at least 1")
+    for name in ("temperature", "top_p"):
+        number = value.get(name, 0)
+        if type(number) not in (int, float) or not 0 <= number <= 1:
+            raise ValueError(f"{name}: must be a number from 0 to 1")
+    choice, output = value.get("tool_choice", {"type": "auto"}), value.get("output_config", {})
+    if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
+        raise ValueError(f"tool_choice.type: must be one of {', '.join(_CHOICES)}")
+    if not isinstance(output, dict) or not isinstance(output.get("effort", ""), str):
+        raise ValueError("output_config.effort: must be a text")
+    alone = choice.get("disable_parallel_tool_use")
+    return Sampling(
+        temperature=value.get("temperature"),
+        max_tokens=most,
+        tool_choice=_CHOICES[choice["type"]],
+        parallel_calls=None if alone is None else not alone,
+        top_p=value.get("top_p"),
+        effort=output.get("effort", ""),
+    )
+
+
+def _tool(one: Any, place: int) -> Tool:
+    if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
+        raise ValueError(f"tools.{place}.name: must be a text")
+    schema = one.get("input_schema")
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError(f"tools.{place}.input_schema.type: must be 'object'")
+    return Tool(name=one["name"], description=one.get("description") or "", parameters=schema)
+
+
+def _dialogue(turns: Sequence[Any]) -> list[Message]:
+    """All turns as messages; the calls of one turn are owed to the next."""
+    found: list[Message] = []
+    owed: list[str] = []
+    for place, turn in enumerate(turns):
+        where, role = f"messages.{place}", ("user", "assistant")[place % 2]
+        if not isinstance(turn, dict) or turn.get("role") != role:
+            raise ValueError(f"{where}.role: must be {role!r}: turns alternate, and the first is the user's")
+        content = turn.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(blocks, list) or not blocks:
+            raise ValueError(f"{where}.content: must be a text or a list of blocks, and not empty")
+        if role == "user":
+            found += _answers(blocks, owed, where)
+        else:
+            found.append(_said(blocks, where))
+            owed = [call.id for call in found[-1].calls]
+    if len(turns) % 2 == 0:
+        raise ValueError("messages: must not be empty, and the last must be the user's")
+    return found
+
+
+def _answers(blocks: Sequence[Any], owed: Sequence[str], where: str) -> list[Message]:
+    """A user's turn: a result for each call that is owed, then texts."""
+    found: list[Message] = []
+    missing = list(owed)
+    for i, one in enumerate(blocks):
+        at = f"{where}.content.{i}"
+        if not isinstance(one, dict) or one.get("type") != "tool_result":
+            found += [Message(role="user", text=text) for text in _texts([one], at)]
+        elif one.get("tool_use_id") not in missing:
+            raise ValueError(f"{at}: unexpected `tool_use_id` found in `tool_result` blocks: {one.get('tool_use_id')}")
+        elif found and found[-1].role == "user":
+            raise ValueError(f"{at}: `tool_result` blocks must come before any text")
+        else:
+            missing.remove(one["tool_use_id"])
+            text = "".join(_texts(one.get("content") or [], f"{at}.content"))
+            found.append(Message(role="tool", text=text, call_id=one["tool_use_id"]))
+    if missing:
+        raise ValueError(f"{where}: `tool_use` ids were found without `tool_result` blocks: {', '.join(missing)}")
+    return found
+
+
+def _said(blocks: Sequence[Any], where: str) -> Message:
+    taken: set[str] = set()
+    for i, one in enumerate(blocks):
+        at, kind = f"{where}.content.{i}", one.get("type") if isinstance(one, dict) else None
+        if kind == "text":
+            _texts([one], at)
+        elif kind == "tool_use":
+            if not all(isinstance(one.get(name), str) and one[name] for name in ("id", "name")):
+                raise ValueError(f"{at}: id and name must be texts")
+            if one["id"] in taken:
+                raise ValueError(f"{at}.id: `tool_use` ids must be unique")
+            taken.add(one["id"])
+            if not isinstance(one.get("input"), dict):
+                raise ValueError(f"{at}.input: must be an object")
+        elif kind not in ("thinking", "redacted_thinking"):
+            raise ValueError(f"{at}.type: {kind!r} is not known")
+    text, calls, opaque = read_content(blocks)
+    return Message(role="assistant", text=text, calls=tuple(as_written(call) for call in calls), opaque=opaque)
+
+
+def _texts(content: Any, where: str) -> list[str]:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(blocks, list):
+        raise ValueError(f"{where}: must be a text or a list of blocks")
+    for one in blocks:
+        if not isinstance(one, dict) or one.get("type") != "text" or not isinstance(one.get("text"), str):
+            raise ValueError(f"{where}: must be a text block")
+        if not one["text"].strip():
+            raise ValueError(f"{where}: text content blocks must contain non-whitespace text")
+    return [one["text"] for one in blocks]
+
+
+def _breakpoints(value: Mapping[str, Any]) -> int:
+    blocks = [*_list(value, "tools"), *(value["system"] if isinstance(value.get("system"), list) else ())]
+    for turn in _list(value, "messages"):
+        content = turn.get("content") if isinstance(turn, dict) else None
+        blocks += content if isinstance(content, list) else []
+    return sum(isinstance(one, dict) and "cache_control" in one for one in [value, *blocks])
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
+    found = value.get(name)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{name}: must be a list")
+    return found or []
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A 200 body."""
+    usage = reply.usage
+    return b'{"id":%b,"type":"message","role":"assistant","model":%b,"content":[%b],%b}' % (
+        dumps_any(reply.response_id),
+        dumps_any(reply.model),
+        write_content(reply.text, reply.calls, reply.opaque),
+        orjson.dumps(
+            {
+                "stop_reason": _REASONS.get(reply.finish, reply.finish),
+                "stop_sequence": None,
+                "usage": {
+                    "input_tokens": usage.input - usage.cached_read - usage.cached_write,
+                    "cache_creation_input_tokens": usage.cached_write,
+                    "cache_read_input_tokens": usage.cached_read,
+                    "output_tokens": usage.output,
+                    "output_tokens_details": {"thinking_tokens": usage.reasoning},
+                },
+            }
+        )[1:-1],
+    )
+
+
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+def encode_error(status: int, _code: str, message: str) -> bytes:
+    """The body of an error. The API has no codes: a type stands for each status."""
+    kind = _ERROR_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    return dumps_any({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def _limit_headers(standings: Mapping[str, Standing], wall_s: float) -> dict[str, str]:
+    """`anthropic-ratelimit-*`: moments as RFC 3339 has them, rounded up to whole seconds, beside a date that is rounded
+    down.
+
+    Where input and output are limited apart, `tokens` stands for both together, as at the real provider.
+    """
+    if not standings:
+        return {}
+    known = dict(standings)
+    if "tokens" not in known and {"input_tokens", "output_tokens"} <= known.keys():
+        both = (known["input_tokens"], known["output_tokens"])
+        known["tokens"] = Standing(
+            limit=sum(one.limit for one in both),
+            remaining=sum(one.remaining for one in both),
+            full_in_s=max(one.full_in_s for one in both),
+        )
+    found = {"date": http_date(math.floor(wall_s))}
+    for kind, one in known.items():
+        start = f"anthropic-ratelimit-{kind.replace('_', '-')}"
+        found[f"{start}-limit"] = str(one.limit)
+        found[f"{start}-remaining"] = str(one.remaining)
+        full = datetime.fromtimestamp(math.ceil(wall_s + one.full_in_s), UTC)
+        found[f"{start}-reset"] = full.strftime(MOMENT)
+    return found
+
+
+_VERSIONS = ("2023-06-01", "2026-10-21")
+
+
+def _objection(headers: Mapping[str, str], request: Request) -> str:
+    """Every request names a version of the API, and the newest has no sampling fields any more."""
+    version, sampling = headers.get("anthropic-version", ""), request.sampling
+    if version not in _VERSIONS:
+        return f"anthropic-version: is required: one of {', '.join(_VERSIONS)}"
+    if version == _VERSIONS[-1] and (sampling.temperature is not None or sampling.top_p is not None):
+        return f"temperature, top_p: are not supported in version {version}"
+    return ""
+
+
+def _models(models: Sequence[str]) -> object:
+    cards = [_model(model) for model in models]
+    return {"data": cards, "has_more": False, "first_id": models[0], "last_id": models[-1]}
+
+
+def _model(model: str) -> dict[str, object]:
+    created = datetime.fromtimestamp(CREATED_S, UTC).strftime(MOMENT)
+    return {"type": "model", "id": model, "display_name": model, "created_at": created, "lifecycle": "active"}
+
+
+def _prompt_pieces(value: Mapping[str, Any]) -> Iterator[Piece]:
+    blocks = [("tools", one) for one in value.get("tools") or []]
+    blocks += [("system", one) for one in _blocks(value.get("system") or [])]
+    blocks += [(turn["role"], one) for turn in value["messages"] for one in _blocks(turn["content"])]
+    for place, (where, one) in enumerate(blocks):
+        plain = {name: field for name, field in one.items() if name != "cache_control"}
+        whole = place == len(blocks) - 1 and bool(value.get("cache_control"))
+        yield where, plain, whole or bool(one.get("cache_control"))
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+SERVED_ANTHROPIC_MESSAGES = ServedDialect(
+    dialect=ANTHROPIC_MESSAGES,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+    base_path="/v1",
+    sdk_path="",
+    id_header="request-id",
+    reply_id=lambda name: f"msg_01{name[:22]}",
+    limit_headers=_limit_headers,
+    # Its SDK sends the second since version 2.
+    keys=lambda key: [("x-api-key", key), bearer(key)],
+    objection=_objection,
+    models=_models,
+    model=_model,
+    prompt_pieces=_prompt_pieces,
+    caches_by_marks=True,
+    limits_cached_input=False,
+)

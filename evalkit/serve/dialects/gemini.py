@@ -1,0 +1,274 @@
+"""Gemini's generateContent as a server speaks it: their request to ours, our reply to their JSON.
+
+For the simulated provider. Strict where the real server is: no field is unknown, the user's turns and the model's
+alternate and begin and end with the user's, no part is empty, and a turn with calls is followed by as many results,
+each for one of them. A result without an id belongs to the first call of its name that is still open.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.serve.cache import pieces_of
+from evalkit.serve.dialects.served import ServedDialect, as_written
+from evalkit.wire.fields import object_of
+from evalkit.wire.gemini import GEMINI
+from evalkit.wire.gemini_content import read_parts, write_parts
+from evalkit.wire.lenient import dumps_any
+
+_FIELDS = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}) | frozenset(
+    {"safetySettings", "cachedContent", "serviceTier", "store"}
+)
+_CONFIG = frozenset({"maxOutputTokens", "temperature", "topP", "topK", "seed", "candidateCount", "stopSequences"}) | {
+    *("thinkingConfig", "presencePenalty", "frequencyPenalty", "responseMimeType", "responseSchema", "mediaResolution"),
+    *("responseJsonSchema", "responseLogprobs", "logprobs", "responseModalities"),
+}
+_CHOICES: Mapping[str, ToolChoice] = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
+_REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_RESULTS = ("output", "error", "result")
+_MOST_SEED = 2**31
+
+
+def decode_request(body: bytes, model: str) -> tuple[str, Request]:
+    """(model, request). Raises ValueError saying what is wrong and where."""
+    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    _check_names(value, _FIELDS, "")
+    config = _object(value, "generationConfig")
+    _check_names(config, _CONFIG, "generation_config.")
+    system = _parts(value["systemInstruction"], "system_instruction") if "systemInstruction" in value else []
+    messages = [Message(role="system", text=_text(one, "system_instruction")) for one in system]
+    messages += _dialogue(_list(value, "contents"))
+    seed = config.get("seed", 0)
+    if type(seed) is not int or not -_MOST_SEED <= seed < _MOST_SEED:
+        raise ValueError("generation_config.seed: must be a whole number of 32 bits")
+    tools = [one for group in _list(value, "tools") for one in _declarations(group)]
+    request = Request(
+        messages=tuple(messages),
+        tools=tuple(_tool(one, place) for place, one in enumerate(tools)),
+        sampling=_sampling(config, _object(value, "toolConfig")),
+        seed=seed,
+    )
+    return model, request
+
+
+def _check_names(value: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    for name in value:
+        if name not in known:
+            raise ValueError(f'Invalid JSON payload received. Unknown name "{where}{name}": Cannot find field.')
+
+
+def _sampling(config: Mapping[str, Any], tool_config: Mapping[str, Any]) -> Sampling:
+    most = config.get("maxOutputTokens", Sampling().max_tokens)
+    if type(most) is not int or most < 1:
+        raise ValueError("generation_config.max_output_tokens: must be a whole number of at least 1")
+    for name, highest in (("temperature", 2), ("topP", 1)):
+        number = config.get(name, 0)
+        if type(number) not in (int, float) or not 0 <= number <= highest:
+            raise ValueError(f"generation_config.{name}: must be a number from 0 to {highest}")
+    mode = object_of(tool_config, "functionCallingConfig").get("mode", "AUTO")
+    if mode not in _CHOICES:
+        raise ValueError(f"tool_config.function_calling_config.mode: {mode!r} is none of {', '.join(_CHOICES)}")
+    thinking = _object(config, "thinkingConfig")
+    level, budget = thinking.get("thinkingLevel"), thinking.get("thinkingBudget")
+    if level is not None and budget is not None:
+        raise ValueError("thinking_config: only one of thinking_level and thinking_budget may be set")
+    effort = level if budget is None else str(budget)
+    if not isinstance(effort, str | None):
+        raise ValueError("thinking_config.thinking_level: must be a text")
+    return Sampling(
+        temperature=config.get("temperature"),
+        max_tokens=most,
+        tool_choice=_CHOICES[mode],
+        top_p=config.get("topP"),
+        effort=effort or "",
+    )
+
+
+def _declarations(group: Any) -> list[Any]:
+    if not isinstance(group, dict) or group.keys() != {"functionDeclarations"}:
+        raise ValueError("tools: only function_declarations are served")
+    return _list(group, "functionDeclarations")
+
+
+def _tool(one: Any, place: int) -> Tool:
+    where = f"tools[0].function_declarations[{place}]"
+    if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
+        raise ValueError(f"{where}.name: must be a text")
+    if "parameters" in one and "parametersJsonSchema" in one:
+        raise ValueError(f"{where}: only one of parameters and parameters_json_schema may be set")
+    # Google's own SDK writes this one name with underscores; the API takes either.
+    schema = one.get("parametersJsonSchema", one.get("parameters_json_schema", one.get("parameters", {})))
+    if not isinstance(schema, dict):
+        raise ValueError(f"{where}.parameters: must be an object")
+    return Tool(name=one["name"], description=one.get("description") or "", parameters=schema)
+
+
+def _dialogue(turns: Sequence[Any]) -> list[Message]:
+    """All turns as messages; the calls of one turn are owed to the next."""
+    if len(turns) % 2 == 0:
+        raise ValueError("contents: must not be empty, and the last turn must be the user's")
+    found: list[Message] = []
+    owed: Sequence[ToolCall] = ()
+    for place, turn in enumerate(turns):
+        where, role = f"contents[{place}]", ("user", "model")[place % 2]
+        if not isinstance(turn, dict) or turn.get("role", "user") != role:
+            raise ValueError(f"{where}.role: must be {role!r}: turns alternate, and the first is the user's")
+        parts = _parts(turn, where)
+        if role == "user":
+            found += _answers(parts, owed, where)
+        else:
+            found.append(_said(parts, where))
+            owed = found[-1].calls
+    return found
+
+
+def _answers(parts: Sequence[dict[str, Any]], owed: Sequence[ToolCall], where: str) -> list[Message]:
+    """A user's turn: a result for each call that is owed, and texts."""
+    found: list[Message] = []
+    missing = list(owed)
+    for i, part in enumerate(parts):
+        result = part.get("functionResponse")
+        if result is None:
+            found.append(Message(role="user", text=_text(part, f"{where}.parts[{i}]")))
+            continue
+        if not isinstance(result, dict) or not isinstance(result.get("name"), str) or not result["name"]:
+            raise ValueError(f"{where}.parts[{i}].function_response.name: Name cannot be empty.")
+        call = next((one for one in missing if _answers_call(result, one)), None)
+        if call is None:
+            raise ValueError(f"{where}.parts[{i}]: no function call is open that function_response answers")
+        missing.remove(call)
+        text = _result(_object(result, "response"))
+        found.append(Message(role="tool", text=text, call_id=call.id, name=call.name))
+    if missing:
+        raise ValueError(
+            f"{where}: Please ensure that the number of function response parts is equal to the number of function "
+            "call parts of the function call turn."
+        )
+    return found
+
+
+def _answers_call(result: Mapping[str, Any], call: ToolCall) -> bool:
+    return (result.get("id", call.id), result["name"]) == (call.id, call.name)
+
+
+def _result(response: Mapping[str, Any]) -> str:
+    """A result's text: that of its one member by a usual name, else the object as JSON."""
+    for name in _RESULTS:
+        if response.keys() == {name} and isinstance(response[name], str):
+            text: str = response[name]
+            return text
+    return dumps_any(response).decode()
+
+
+def _said(parts: Sequence[dict[str, Any]], where: str) -> Message:
+    for i, part in enumerate(parts):
+        call = part.get("functionCall")
+        if "functionCall" in part:
+            if not isinstance(call, dict) or not isinstance(call.get("name"), str) or not call["name"]:
+                raise ValueError(f"{where}.parts[{i}].function_call.name: Name cannot be empty.")
+            if not isinstance(call.get("args", {}), dict):
+                raise ValueError(f"{where}.parts[{i}].function_call.args: must be an object")
+        elif not part.get("thought"):
+            _text(part, f"{where}.parts[{i}]")
+    text, calls, opaque = read_parts(parts)
+    return Message(role="assistant", text=text, calls=tuple(as_written(call) for call in calls), opaque=opaque)
+
+
+def _parts(turn: Any, where: str) -> list[dict[str, Any]]:
+    parts = turn.get("parts") if isinstance(turn, dict) else None
+    if not isinstance(parts, list) or not parts:
+        raise ValueError(f"{where}.parts: contents.parts must not be empty.")
+    for i, part in enumerate(parts):
+        if not isinstance(part, dict) or not part:
+            raise ValueError(f"{where}.parts[{i}]: must be an object with one initialized field")
+    return parts
+
+
+def _text(part: Mapping[str, Any], where: str) -> str:
+    """A part's text; blank only where a signature came with it."""
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise ValueError(f"{where}: only texts, function calls and their responses are served")
+    if not text and "thoughtSignature" not in part:
+        raise ValueError(f"{where}: must have a text, which is not empty")
+    return text
+
+
+def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{name}: must be an object")
+    return found
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
+    found = value.get(name, [])
+    if not isinstance(found, list):
+        raise ValueError(f"{name}: must be a list")
+    return found
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A 200 body."""
+    usage = reply.usage
+    counted = {
+        "promptTokenCount": usage.input,
+        "cachedContentTokenCount": usage.cached_read,
+        "candidatesTokenCount": usage.output - usage.reasoning,
+        "thoughtsTokenCount": usage.reasoning,
+        "totalTokenCount": usage.input + usage.output,
+    }
+    return b'{"candidates":[{"content":{"role":"model","parts":[%b]},"finishReason":%b,"index":0}],%b}' % (
+        write_parts(reply.text, reply.calls, reply.opaque),
+        dumps_any(_REASONS.get(reply.finish, reply.finish)),
+        dumps_any({"usageMetadata": counted, "modelVersion": reply.model, "responseId": reply.response_id})[1:-1],
+    )
+
+
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def encode_error(status: int, code: str, message: str) -> bytes:
+    """The body of an error; the code is the reason among its details."""
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.upper()}] if code else []
+    name = _STATUSES.get(status, "UNKNOWN")
+    return dumps_any({"error": {"code": status, "message": message, "status": name, "details": details}})
+
+
+def _model(model: str) -> dict[str, object]:
+    return {"name": f"models/{model}", "displayName": model, "supportedGenerationMethods": ["generateContent"]}
+
+
+SERVED_GEMINI = ServedDialect(
+    dialect=GEMINI,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+    base_path="/v1beta",
+    sdk_path="",
+    # The stable version of the API: the same requests.
+    other_paths=("/v1",),
+    reply_id=lambda name: name[:22],
+    limit_headers=lambda _standings, _wall_s: {},
+    wait_in_body=True,
+    keys=lambda key: [("x-goog-api-key", key)],
+    bad_key_status=400,
+    bad_key_code="api_key_invalid",
+    models=lambda models: {"models": [_model(model) for model in models]},
+    model=_model,
+    prompt_pieces=pieces_of("tools", "systemInstruction", "contents"),
+)
+"""Google sends no headers of limits; the wait that an error asks for stands among its details (`RetryInfo`)."""

@@ -1,0 +1,204 @@
+"""OpenAI Chat Completions as a server speaks it: their request to ours, our reply to their JSON.
+
+For the simulated provider. Strict where a real server is: a request it would refuse is a ValueError with the reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.serve.cache import pieces_of
+from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer
+from evalkit.serve.limits import Standing, show_span
+from evalkit.wire.lenient import dumps_any
+from evalkit.wire.openai_chat import OPENAI_CHAT
+
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+_CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "none": "none"}
+
+
+def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
+    """(model, request). Raises ValueError saying what is wrong and where."""
+    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    model = value.get("model")
+    if not isinstance(model, str) or not model:
+        raise ValueError("model: must be a text")
+    messages = _list(value, "messages")
+    if not messages:
+        raise ValueError("messages: must not be empty")
+    if value.get("stream"):
+        raise ValueError("stream: is not supported")
+    tools = tuple(_tool(one, place) for place, one in enumerate(_list(value, "tools")))
+    if value.get("tool_choice") is not None and not tools:
+        raise ValueError("tool_choice: is only allowed when tools are specified")
+    seed = value.get("seed")
+    if seed is not None and type(seed) is not int:
+        raise ValueError("seed: must be an integer")
+    request = Request(
+        messages=tuple(_message(one, place) for place, one in enumerate(messages)),
+        tools=tools,
+        sampling=_sampling(value),
+        seed=seed or 0,
+    )
+    return model, request
+
+
+def _sampling(value: Mapping[str, Any]) -> Sampling:
+    most = value.get("max_completion_tokens", value.get("max_tokens", Sampling().max_tokens))
+    if type(most) is not int or most < 1:
+        raise ValueError("max_tokens: must be an integer of at least 1")
+    for name in ("temperature", "top_p"):
+        if not isinstance(value.get(name), int | float | None):
+            raise ValueError(f"{name}: must be a number")
+    choice = value.get("tool_choice", "auto")
+    if isinstance(choice, dict):
+        choice = "required"  # one named function: the policies know no finer wish
+    if choice not in _CHOICES:
+        raise ValueError(f"tool_choice: {choice!r} is none of auto, required, none")
+    return Sampling(
+        temperature=value.get("temperature"),
+        max_tokens=most,
+        tool_choice=_CHOICES[choice],
+        parallel_calls=value.get("parallel_tool_calls"),
+        top_p=value.get("top_p"),
+        effort=value.get("reasoning_effort") or "",
+    )
+
+
+def _tool(one: Any, place: int) -> Tool:
+    function = one.get("function") if isinstance(one, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise ValueError(f"tools[{place}].function.name: must be a text")
+    parameters = function.get("parameters")
+    if parameters is not None and not isinstance(parameters, dict):
+        raise ValueError(f"tools[{place}].function.parameters: must be an object")
+    return Tool(name=function["name"], description=function.get("description") or "", parameters=parameters or {})
+
+
+def _message(one: Any, place: int) -> Message:
+    where = f"messages[{place}]"
+    if not isinstance(one, dict) or one.get("role") not in _ROLES:
+        raise ValueError(f"{where}.role: must be one of {', '.join(_ROLES)}")
+    role = _ROLES[one["role"]]
+    text = _content(one.get("content"), where)
+    if role == "tool":
+        if not isinstance(one.get("tool_call_id"), str):
+            raise ValueError(f"{where}.tool_call_id: must be a text")
+        return Message(role=role, text=text, call_id=one["tool_call_id"])
+    calls = tuple(_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(_list(one, "tool_calls")))
+    return Message(role=role, text=text, calls=calls)
+
+
+def _content(content: Any, where: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):
+        return "".join(part["text"] for part in content)
+    raise ValueError(f"{where}.content: must be a text, or a list of text parts")
+
+
+def _call(one: Any, where: str) -> ToolCall:
+    function = one.get("function") if isinstance(one, dict) else None
+    if not isinstance(function, dict) or not isinstance(one.get("id"), str):
+        raise ValueError(f"{where}: must have an id and a function")
+    name, arguments = function.get("name"), function.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, str):
+        raise ValueError(f"{where}.function: name and arguments must be texts")
+    return ToolCall(id=one["id"], name=name, arguments=arguments)
+
+
+def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = value.get(name)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{name}: must be a list")
+    return found or []
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A 200 body. `created` is 0: the wire knows no clock, and nobody reads it."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
+    if reply.finish == "refusal":
+        message |= {"content": None, "refusal": reply.text}
+    if reply.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in reply.calls
+        ]
+    usage = reply.usage
+    return dumps_any(
+        {
+            "id": reply.response_id,
+            "object": "chat.completion",
+            "created": 0,
+            "model": reply.model,
+            "system_fingerprint": reply.fingerprint or None,
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": "stop" if reply.finish == "refusal" else reply.finish}
+            ],
+            "usage": {
+                "prompt_tokens": usage.input,
+                "completion_tokens": usage.output,
+                "total_tokens": usage.input + usage.output,
+                "prompt_tokens_details": {
+                    "cached_tokens": usage.cached_read,
+                    "cache_write_tokens": usage.cached_write,
+                },
+                "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+            },
+        }
+    )
+
+
+def encode_error(status: int, code: str, message: str) -> bytes:
+    """The body of an error."""
+    kind = "requests" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
+    return dumps_any({"error": {"message": message, "type": kind, "param": None, "code": code}})
+
+
+def _limit_headers(standings: Mapping[str, Standing], _wall_s: float) -> dict[str, str]:
+    """Where the limits stand, as OpenAI says it: `x-ratelimit-*`, with spans until they are whole again."""
+    found: dict[str, str] = {}
+    for kind in ("requests", "tokens"):
+        if kind in standings:
+            one = standings[kind]
+            found[f"x-ratelimit-limit-{kind}"] = str(one.limit)
+            found[f"x-ratelimit-remaining-{kind}"] = str(one.remaining)
+            found[f"x-ratelimit-reset-{kind}"] = show_span(one.full_in_s)
+    return found
+
+
+def _models(models: Sequence[str]) -> object:
+    return {"object": "list", "data": [_model(model) for model in models]}
+
+
+def _model(model: str) -> dict[str, object]:
+    return {"id": model, "object": "model", "created": CREATED_S, "owned_by": "evalkit"}
+
+
+SERVED_OPENAI_CHAT = ServedDialect(
+    dialect=OPENAI_CHAT,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    encode_error=encode_error,
+    base_path="/v1",
+    sdk_path="/v1",
+    id_header="x-request-id",
+    reply_id=lambda name: f"chatcmpl-{name[:24]}",
+    limit_headers=_limit_headers,
+    keys=lambda key: [bearer(key)],
+    models=_models,
+    model=_model,
+    prompt_pieces=pieces_of("tools", "messages"),
+)

@@ -1,0 +1,263 @@
+"""OpenAI Responses as a server speaks it: their request to ours, our reply to their JSON.
+
+For the simulated provider, which stores nothing. Strict where the real server is: fields it does not know, calls and
+outputs without each other, and reasoning that could only be found in a store are a ValueError with the reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.serve.cache import pieces_of
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.wire.fields import object_of
+from evalkit.wire.lenient import dumps_any
+from evalkit.wire.openai_responses import LEAST_TOKENS, OPENAI_RESPONSES
+
+_KNOWN = (
+    frozenset({"model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice"})
+    | frozenset(
+        {
+            "parallel_tool_calls",
+            "max_tool_calls",
+            "reasoning",
+            "text",
+            "truncation",
+            "include",
+            "store",
+            "metadata",
+            "user",
+        }
+    )
+    | frozenset(
+        {"stream", "background", "previous_response_id", "conversation", "prompt", "service_tier", "top_logprobs"}
+    )
+    | frozenset({"prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
+)
+
+_UNSERVED = ("stream", "background", "previous_response_id", "conversation", "prompt")
+"""Fields of the API that the simulated provider cannot honour."""
+
+_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "none": "none"}
+_INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
+    """(model, request); the request has no seed, as the API has none. Raises ValueError saying what is wrong."""
+    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    for name in value:
+        if name not in _KNOWN:
+            raise ValueError(f"{name}: unknown parameter")
+    for name in _UNSERVED:
+        if value.get(name):
+            raise ValueError(f"{name}: is not supported")
+    model = value.get("model")
+    if not isinstance(model, str) or not model:
+        raise ValueError("model: must be a text")
+    tools = tuple(_tool(one, place) for place, one in enumerate(_list(value, "tools")))
+    if value.get("tool_choice", "auto") not in ("auto", "none") and not tools:
+        raise ValueError("tool_choice: must be specified with tools")
+    request = Request(messages=_messages(value), tools=tools, sampling=_sampling(value), seed=0)
+    return model, request
+
+
+def _sampling(value: Mapping[str, Any]) -> Sampling:
+    most = value.get("max_output_tokens", Sampling().max_tokens)
+    if type(most) is not int or most < LEAST_TOKENS:
+        raise ValueError(f"max_output_tokens: must be an integer of at least {LEAST_TOKENS}")
+    for name in ("temperature", "top_p"):
+        if not isinstance(value.get(name), int | float | None):
+            raise ValueError(f"{name}: must be a number")
+    choice = value.get("tool_choice", "auto")
+    if isinstance(choice, dict):
+        choice = "required"  # one named function: the policies know no finer wish
+    if choice not in _CHOICES:
+        raise ValueError(f"tool_choice: {choice!r} is none of auto, required, none")
+    return Sampling(
+        temperature=value.get("temperature"),
+        max_tokens=most,
+        tool_choice=_CHOICES[choice],
+        parallel_calls=value.get("parallel_tool_calls"),
+        top_p=value.get("top_p"),
+        effort=object_of(value, "reasoning").get("effort") or "",
+    )
+
+
+def _tool(one: Any, place: int) -> Tool:
+    if not isinstance(one, dict) or one.get("type") != "function":
+        raise ValueError(f"tools[{place}].type: only functions are served")
+    name, parameters = one.get("name"), one.get("parameters")
+    if not isinstance(name, str):
+        raise ValueError(f"tools[{place}].name: must be a text")
+    if parameters is not None and not isinstance(parameters, dict):
+        raise ValueError(f"tools[{place}].parameters: must be an object")
+    return Tool(name=name, description=one.get("description") or "", parameters=parameters or {})
+
+
+def _messages(value: Mapping[str, Any]) -> tuple[Message, ...]:
+    """The chat: what the assistant said without a pause between is one message, in how many items it may have come."""
+    messages: list[Message] = []
+    if value.get("instructions"):
+        messages.append(Message(role="system", text=_content(value["instructions"], "instructions")))
+    given = value.get("input")
+    if isinstance(given, str) and given:
+        return (*messages, Message(role="user", text=given))
+    items = _list(value, "input")
+    if not items:
+        raise ValueError("input: must not be empty")
+    _check_pairs(items)
+    said: list[tuple[str, Any]] = []
+    for place, item in enumerate(items):
+        where = f"input[{place}]"
+        part = _part(item, where)
+        if isinstance(part, Message):
+            if said:
+                messages.append(_assistant(said))
+            said = []
+            messages.append(part)
+        else:
+            said.append(part)
+    if said:
+        messages.append(_assistant(said))
+    return tuple(messages)
+
+
+def _assistant(said: Sequence[tuple[str, Any]]) -> Message:
+    texts, calls = (tuple(one for kind, one in said if kind == wanted) for wanted in ("text", "call"))
+    return Message(role="assistant", text="".join(texts), calls=calls)
+
+
+def _part(item: Mapping[str, Any], where: str) -> Message | tuple[str, Any]:
+    """An item as a message of its own, or as a part (kind, value) of what the assistant said."""
+    kind = item.get("type", "message")
+    if kind == "message":
+        if item.get("role") not in _ROLES:
+            raise ValueError(f"{where}.role: must be one of {', '.join(_ROLES)}")
+        role, text = _ROLES[item["role"]], _content(item.get("content"), where)
+        return ("text", text) if role == "assistant" else Message(role=role, text=text)
+    if kind == "function_call_output":
+        return Message(role="tool", text=_content(item.get("output"), where), call_id=item["call_id"])
+    if kind == "function_call":
+        name, arguments = item.get("name"), item.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, str):
+            raise ValueError(f"{where}: name and arguments must be texts")
+        return "call", ToolCall(id=item["call_id"], name=name, arguments=arguments)
+    if kind == "reasoning":
+        _check_reasoning(item, where)
+        return "reasoning", None
+    raise ValueError(f"{where}.type: {kind!r} is not supported")
+
+
+def _check_pairs(items: Sequence[Any]) -> None:
+    """Every output has its call before it, every call its output behind it, every reasoning something behind it."""
+    open_calls: dict[str, str] = {}
+    for place, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise ValueError(f"input[{place}]: must be an object")
+        kind, call_id = item.get("type"), item.get("call_id")
+        if kind not in ("function_call", "function_call_output"):
+            continue
+        if not isinstance(call_id, str) or not call_id:
+            raise ValueError(f"input[{place}].call_id: must be a text")
+        if kind == "function_call":
+            open_calls[call_id] = call_id
+        elif open_calls.pop(call_id, None) is None:
+            raise ValueError(f"input: no tool call found for function call output with call_id {call_id}")
+    for call_id in open_calls:
+        raise ValueError(f"input: no tool output found for function call {call_id}")
+    for item, after in zip(items, [*items[1:], {}], strict=True):
+        if item.get("type") == "reasoning" and not _is_said(after):
+            raise ValueError(f"input: item {item.get('id')!r} of type 'reasoning' is without its following item")
+
+
+def _is_said(item: Mapping[str, Any]) -> bool:
+    """Whether the assistant said the item."""
+    return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
+
+
+def _check_reasoning(item: Mapping[str, Any], where: str) -> None:
+    if not isinstance(item.get("summary"), list):
+        raise ValueError(f"{where}.summary: must be a list")
+    if "status" in item:
+        raise ValueError(f"{where}.status: unknown parameter")
+    if not item.get("encrypted_content"):
+        raise ValueError(f"{where}: item {item.get('id')!r} not found: nothing is stored, and it has no content")
+
+
+def _content(content: Any, where: str) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise ValueError(f"{where}: must be a text, or a list of parts with texts")
+    texts = [part.get("text", part.get("refusal")) for part in content]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where}: every part must have a text")
+    return "".join(texts)
+
+
+def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = value.get(name)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{name}: must be a list")
+    return found or []
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A 200 body. `created_at` is 0: the wire knows no clock. The API has no fingerprint: that of a reply is lost."""
+    reason = _INCOMPLETE.get(reply.finish)
+    usage = reply.usage
+    return dumps_any(
+        {
+            "id": reply.response_id,
+            "object": "response",
+            "created_at": 0,
+            "status": "incomplete" if reason else "completed",
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "model": reply.model,
+            "output": _output(reply, "incomplete" if reason else "completed"),
+            "usage": {
+                "input_tokens": usage.input,
+                "input_tokens_details": {
+                    "cached_tokens": usage.cached_read,
+                    "cache_write_tokens": usage.cached_write,
+                },
+                "output_tokens": usage.output,
+                "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+                "total_tokens": usage.input + usage.output,
+            },
+        }
+    )
+
+
+def _output(reply: Reply, status: str) -> list[dict[str, Any]]:
+    """The items of a reply: its text, then its calls; only the last can have been cut off."""
+    items: list[dict[str, Any]] = []
+    if reply.text or not reply.calls:
+        part: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": []}
+        if reply.finish == "refusal":
+            part = {"type": "refusal", "refusal": reply.text}
+        items.append({"type": "message", "id": f"msg_{reply.response_id}", "role": "assistant", "content": [part]})
+    for call in reply.calls:
+        given = {"id": f"fc_{call.id}", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        items.append({"type": "function_call", **given})
+    for place, item in enumerate(items):
+        item["status"] = status if place == len(items) - 1 else "completed"
+    return items
+
+
+SERVED_OPENAI_RESPONSES = replace(
+    SERVED_OPENAI_CHAT,
+    dialect=OPENAI_RESPONSES,
+    decode_request=decode_request,
+    encode_reply=encode_reply,
+    reply_id=lambda name: f"resp_{name[:48]}",
+    prompt_pieces=pieces_of("tools", "instructions", "input"),
+)
+"""Errors, keys, limits and models are those of Chat Completions."""

@@ -1,0 +1,39 @@
+"""The commands of the command line, called within this process."""
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+QUERY = "select agent, count(*) from steps group by agent"
+
+
+def called(line: Sequence[str], where: Path = Path()) -> tuple[int, str]:
+    """(exit code, what it printed; of one that failed also what it said on standard error)."""
+    from evalkit.cli.main import main
+
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.chdir(where), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        code = main(list(line))
+    return code, out.getvalue() + (errors.getvalue() if code else "")
+
+
+def lines_for(run: Path, folder: Path, spec: Path, *, every: bool) -> Iterator[list[str]]:
+    """Command lines that read a run; those that take longest only where `every` one is asked for. `folder`: where an
+    export may go."""
+    name = str(run)
+    yield ["status", name]
+    yield ["budget", name]
+    if not every:
+        return
+    yield ["report", name]
+    yield ["sql", name, QUERY]
+    yield ["plan", str(spec)]
+    from evalkit.store.reader import read_index
+
+    episodes = read_index(run).episodes
+    if episodes:
+        yield ["show", name, min(episodes)]
+    if any(one.ending for one in episodes.values()):
+        yield ["plan", str(spec), "--from", name]
+        yield ["export", name, "--format", "jsonl", "--out", str(folder / f"export-{len(list(folder.iterdir()))}")]

@@ -1,0 +1,96 @@
+"""A disk that loses what had lasted: the last files of a folder are gone, or one bit of a file is another.
+
+No log can promise much then. What it does promise: no command breaks off, `verify` names the damage unless nobody
+could have noticed it, where it names none every command works, and a repaired run goes on to the steps that it would
+have had.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalkit.errors import CorruptLogError
+from evalkit.seeds import Stream
+from evalkit.store.reader import read_index, read_through
+from tests.sim.scenario import Harm
+
+LOG = ("tail", "steps", "ledger", "log", "ends")
+"""Folders of the log."""
+KEPT = ("lock", "live.json")
+"""Files that are of no run that has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done to which files."""
+
+    words: str
+    before: Mapping[Path, bytes]
+    """What they held."""
+
+    @property
+    def in_log(self) -> bool:
+        """Whether a repair may mend it: only files of rows."""
+        return all(path.suffix == ".parquet" for path in self.before)
+
+    @property
+    def money(self) -> bool:
+        """Whether rows of money may be among what is lost."""
+        return any(path.parent.name not in ("tail", "steps") for path in self.before)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        for path, held in self.before.items():
+            path.write_bytes(held)
+
+
+def readable(run: Path) -> bool:
+    """Whether a run's writer finds nothing wrong with its log."""
+    try:
+        read_through(run)
+        read_index(run)
+    except CorruptLogError:
+        return False
+    return True
+
+
+def do(run: Path, harm: Harm) -> Done | None:
+    """Carry it out; None where there is nothing to harm."""
+    draws = Stream(harm.place[0], "harm", harm.place[1])
+    return _lose(run, harm.gone, draws) if harm.gone else _flip(run, draws)
+
+
+def _lose(run: Path, most: int, draws: Stream) -> Done | None:
+    folders = sorted(_folders(run))
+    if not folders:
+        return None
+    folder = folders[draws.below(len(folders))]
+    gone = sorted(folder.glob("*.parquet"))[-most:]
+    before = {path: path.read_bytes() for path in gone}
+    for path in gone:
+        path.unlink()
+    names = ", ".join(path.name for path in gone)
+    return Done(words=f"the last files of {folder.relative_to(run)} are gone: {names}", before=before)
+
+
+def _folders(run: Path) -> Iterator[Path]:
+    for name in LOG:
+        for folder in (run / name, *(run / name).glob("*/")):
+            if any(folder.glob("*.parquet")):
+                yield folder
+
+
+def _flip(run: Path, draws: Stream) -> Done | None:
+    files = sorted(path for path in run.rglob("*") if path.is_file() and path.name not in KEPT and path.stat().st_size)
+    log = [path for path in files if path.suffix == ".parquet"]
+    some = log if log and draws.uniform() < 0.7 else files
+    if not some:
+        return None
+    path = some[draws.below(len(some))]
+    held = path.read_bytes()
+    # A footer is small beside the pages: half of the flips lie in the last 2,000 bytes.
+    least = max(0, len(held) - 2000) if draws.uniform() < 0.5 else 0
+    place, bit = least + draws.below(len(held) - least), draws.below(8)
+    path.write_bytes(held[:place] + bytes([held[place] ^ 1 << bit]) + held[place + 1 :])
+    name = path.relative_to(run)
+    return Done(words=f"bit {bit} of byte {place} of {name} ({len(held)} bytes) is another", before={path: held})

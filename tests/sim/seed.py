@@ -1,0 +1,141 @@
+"""One seed from beginning to end: disturbed lives, then undisturbed ones until the run is complete."""
+
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from evalkit.run.outcome import Outcome
+from evalkit.store.manifest import FILE as MANIFEST
+from tests.sim import harm
+from tests.sim.checks import Broken
+from tests.sim.commands import called
+from tests.sim.loop import Hung
+from tests.sim.scenario import Life, Scenario, undisturbed
+from tests.sim.sweeps import resolved
+from tests.sim.world import World
+
+MOST_CALM = 12
+"""Undisturbed lives after which a run must be complete, or out of money."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """What became of a seed."""
+
+    story: tuple[str, ...]
+    broken: str
+    """The promise that did not hold; empty: all held."""
+    lives: int
+    requests: int
+    counts: Mapping[str, int]
+    """What has happened, by name of the disturbance, and what was looked at."""
+
+
+def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
+    """Everything that happens in a seed, and the first promise that did not hold."""
+    story: list[str] = []
+    counts = Counter[str]()
+    lives = requests = 0
+    broken = ""
+    try:
+        usual, found = baseline(scenario.sweep), resolved(scenario.sweep)
+        budget = None if scenario.budget_share is None else round(scenario.budget_share * usual.cost)
+        found = replace(found, sweep=replace(found.sweep, width=scenario.width, budget=budget))
+        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
+            world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story, detailed=detailed)
+            world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")
+            try:
+                damaged = False
+                for life in scenario.lives:
+                    outcome = world.live(life, lives, repair=damaged)
+                    lives += 1
+                    damaged = (damaged and not isinstance(outcome, Outcome)) or _harmed(world, life)
+                lives = _calmly(world, lives, repair=damaged) + 1
+                world.checks.at_the_end(usual.steps)
+            finally:
+                requests = world.requests
+                counts = world.counts + world.network.counts + world.disk.counts
+    except (Broken, Hung) as flaw:
+        broken = f"{type(flaw).__name__}: {flaw}"
+    except Exception as flaw:  # noqa: BLE001 - whatever leaves the engine is a finding
+        broken = f"{type(flaw).__name__}: {flaw}{_where(flaw)}"
+    return Lived(story=tuple(story), broken=broken, lives=lives, requests=requests, counts=counts)
+
+
+def _harmed(world: World, life: Life) -> bool:
+    """Carry out what a life's disk does to its files; returns whether the log wants a repair then."""
+    if life.harm is None or not (world.run / MANIFEST).exists() or world.checks.suspended:
+        return False
+    code, said = called(["verify", str(world.run)])
+    if code:
+        raise Broken(f"before anything is harmed verify ends with {code}: {said[-300:]}")
+    knew = world.checks.knows_its_money()
+    done = harm.do(world.run, life.harm)
+    if done is None:
+        return False
+    world.say(done.words)
+    world.counts["files_gone" if life.harm.gone else "flips"] += 1
+    code, said = called(["verify", str(world.run)])
+    if code not in (0, 1, 2):
+        raise Broken(f"verify of a harmed log ends with {code}: {said[-300:]}")
+    if not code:
+        world.counts["unnoticed"] += 1
+        world.checks.commands(every=True)
+    # A flipped footer may leave readers with all they need: a run goes on then, though `verify` is stricter.
+    if life.harm.undone or not done.in_log or (code and harm.readable(world.run)):
+        world.counts["undone"] += 1
+        done.undo()
+        world.say("it is put back")
+        return False
+    for path in done.before:
+        world.disk.changed(path)
+    world.say("verify names it" if code else "verify cannot know")
+    world.checks.harmed(knew=knew and bool(code) and not done.money)
+    if not code:
+        world.checks.accept()
+        return False
+    if not isinstance(world.live(undisturbed(), -1), str):
+        raise Broken(f"a run goes on with a log that cannot be read: {said[-300:]}")
+    return True
+
+
+def _calmly(world: World, first: int, *, repair: bool = False) -> int:
+    """Undisturbed lives until the run is as complete as its money allows; the number of the last."""
+    for number in range(first, first + MOST_CALM):
+        outcome = world.live(undisturbed(), number, repair=repair and number == first)
+        if isinstance(outcome, Outcome) and outcome.reason in ("complete", "budget"):
+            return number
+    raise Broken(f"after {MOST_CALM} undisturbed lives the run is neither complete nor out of money: {outcome}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """A sweep played without any disturbance."""
+
+    steps: Mapping[tuple[str, int], bytes]
+    """Digests by episode and step."""
+    cost: int
+
+
+@cache
+def baseline(number: int) -> Baseline:
+    """The sweep's steps, and what they cost."""
+    calm = Scenario(seed=0, sweep=number, budget_share=None, width=4, lives=())
+    with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
+        world = World(scenario=calm, folder=Path(folder), resolved=resolved(number))
+        _calmly(world, 0)
+        return Baseline(steps=world.checks.steps(), cost=world.network.bill)
+
+
+def _quick() -> str | None:
+    """Where files cost least: in memory, if the system has a place for that."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def _where(flaw: BaseException) -> str:
+    frames = traceback.extract_tb(flaw.__traceback__)[-3:]
+    return " at " + " < ".join(f"{Path(one.filename).name}:{one.lineno}" for one in reversed(frames))
