@@ -29,7 +29,7 @@ def lines_for(run: Path, folder: Path, spec: Path, *, every: bool) -> Iterator[l
     yield ["report", name]
     yield ["sql", name, QUERY]
     yield ["plan", str(spec)]
-    from evalkit.store.reader import read_index
+    from evalkit.store.index import read_index
 
     episodes = read_index(run).episodes
     if episodes:

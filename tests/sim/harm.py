@@ -11,7 +11,8 @@ from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
-from evalkit.store.reader import read_index, read_through
+from evalkit.store.index import read_index
+from evalkit.store.opening import refuse_damage
 from tests.sim.scenario import Harm
 
 LOG = ("tail", "steps", "ledger", "log", "ends")
@@ -47,7 +48,7 @@ class Done:
 def readable(run: Path) -> bool:
     """Whether a run's writer finds nothing wrong with its log."""
     try:
-        read_through(run)
+        refuse_damage(run)
         read_index(run)
     except CorruptLogError:
         return False
