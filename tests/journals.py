@@ -9,9 +9,10 @@ import pyarrow as pa
 from evalkit.store import disk
 from evalkit.store.index import read_index
 from evalkit.store.journal import Appender, new_writer, open_journal
-from evalkit.store.layout import FOLDERS, compacted, journal_object, journals
+from evalkit.store.layout import FOLDERS, compacted, journal_object, journals, lay_out
 from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import ENDS, LEDGER, STEPS, conform, steps_table
+from evalkit.store.recount import ends_anew, parts_of
+from evalkit.store.schema import LEDGER, STEPS, conform, steps_table
 from evalkit.store.segment import KINDS, Kind, digest_of, encode_compacted, read_claim, read_segment
 from evalkit.store.totals import Tally
 
@@ -69,7 +70,9 @@ def compact(journal: Appender, first: int, last: int, ends: pa.Table | None = No
 
 def _held(run: Path, writer: str, kind: Kind, first: int, last: int, ends: pa.Table | None) -> pa.Table:
     if kind == "ends":
-        return ENDS.empty_table() if ends is None else ends
+        wanted = compacted(run, kind, writer, first, last)
+        made = ends_anew(parts_of(run), [one for one in lay_out(run, kind).segments if not one.is_commit] + [wanted])
+        return dict(made)[wanted] if ends is None else ends
     schema = {"steps": STEPS, "ledger": LEDGER}[kind]
     objects = [journal_object(run, writer, number, kind) for number in range(first, last + 1)]
     return pa.concat_tables([conform(read_segment(one), schema) for one in objects])

@@ -43,6 +43,8 @@ class Chain:
     """By file: digests of what repairs have put there."""
     ends: dict[str, int] = field(default_factory=dict)
     """By writer: the highest number of an object of its journal that is named."""
+    changed: set[str] = field(default_factory=set)
+    """Files that are there and say something else than was written, or than others stand on."""
     missing: list[str] = field(default_factory=list)
     """Files that are named and gone, and whose rows no other file has."""
     unread: bool = False
@@ -62,14 +64,19 @@ class Chain:
         found = self.digests[name] = digest_of_file(segment.path)
         by = next((by for by, digest in self.named.get(name, {}).items() if digest != found), None)
         if by is not None and found not in self.repaired.get(name, ()):
-            self.flaws.append((name, f"is not as it was written: {by} tells another digest of it"))
+            self.accuse(name, f"is not as it was written: {by} tells another digest of it")
             return {}
         try:
             says = self.claims[name] = read_claim(segment)
         except CorruptLogError as flaw:
-            self.flaws.append((name, problem_of(segment, flaw)))
+            self.accuse(name, problem_of(segment, flaw))
             return {}
         return says
+
+    def accuse(self, name: str, problem: str) -> None:
+        """Note what is wrong with a file's content."""
+        self.flaws.append((name, problem))
+        self.changed.add(name)
 
 
 def digest_of_file(path: Path) -> str:
@@ -166,17 +173,16 @@ def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> 
     if not says:
         return
     if says["kind"] in (CLOSE, SEAL) and not newest:
-        chain.flaws.append((segment.name, f"ends its journal ({says['kind']}), yet objects follow"))
+        chain.accuse(segment.name, f"ends its journal ({says['kind']}), yet objects follow")
     before = segment.first - 1
     if before >= 0 and (before in files.there or not files.is_compacted(before)):
         chain.name(journal_object(run, files.writer, before).name, says.get("before", ""), segment.name)
-    if newest:
-        carried = carried_of(says, segment.name)
-        for kinds in carried.compacted.values():
-            for name, digest in kinds.values():
-                chain.name(name, digest, segment.name)
-        for name, digest in carried.repaired.items():
-            chain.repaired.setdefault(name, set()).add(digest)
+    carried = carried_of(says, segment.name)
+    for kinds in carried.compacted.values() if newest else ():
+        for name, digest in kinds.values():
+            chain.name(name, digest, segment.name)
+    for name, digest in carried.repaired.items():
+        chain.repaired.setdefault(name, set()).add(digest)
 
 
 def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
@@ -208,7 +214,7 @@ def _check_joint(chain: Chain, files: _Files) -> None:
         elif segment.first == newest.last + 1 and says:
             found = says.get("before", "")
         if says and found != last and newest.last in (segment.first, segment.first - 1):
-            chain.flaws.append((newest.name, f"does not hold what {segment.name} stands on"))
+            chain.accuse(newest.name, f"does not hold what {segment.name} stands on")
 
 
 def _first(files: _Files) -> Segment | None:

@@ -8,13 +8,27 @@ lost rows. `events.jsonl` holds what all sessions together had spent whenever on
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalkit.money import PicoUsd
-from evalkit.store.accounts import LEASES_LOST, UNACCOUNTED, Account, accounts, spent, unaccounted
+from evalkit.store.accounts import (
+    APART,
+    BUDGETED,
+    CRASHED,
+    LEASES_LOST,
+    PARTLY,
+    UNACCOUNTED,
+    UNBUDGETED,
+    Account,
+    accounts,
+    closing_word,
+    spent,
+    unaccounted,
+)
 from evalkit.store.events import read_events
 from evalkit.store.record import LedgerRecord
+from evalkit.store.totals import Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +50,8 @@ class Remains:
     ledger: Sequence[LedgerRecord]
     """The rows that can be read, and the charges for rows that are given up."""
     ledger_whole: bool
+    said: Totals = field(default_factory=Totals)
+    """Running totals of the journals, which outlive files."""
 
 
 def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[str, ...]]:
@@ -43,8 +59,10 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
     settled = Counter[str]()
     for file in remains.files:
         settled.update(file.settled)
-    books = accounts(remains.ledger, settled)
-    found = list(unaccounted(books))
+    known = list(_told(remains, settled))
+    ledger = [*remains.ledger, *known]
+    books = accounts(ledger, settled)
+    found = [*known, *unaccounted(books)]
     uncounted: list[str] = []
     now = time.time()
     for account in _suspects(remains, books):
@@ -57,7 +75,7 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
         if amount > 0:
             account.charged += amount
             found.append(_charge(account.session, amount, now))
-    short = _seen_spent(run, remains.ledger) - spent(settled.total(), books.values())
+    short = _seen_spent(run, ledger) - spent(settled.total(), books.values())
     if short > 0:
         session = f"repair:{time.time_ns()}"
         found.append(_charge(session, short, now))
@@ -65,6 +83,35 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
     if not remains.ledger_whole:
         found += _unbounded(books, settled, now)
     return found, tuple(uncounted)
+
+
+def _told(remains: Remains, settled: Mapping[str, int]) -> Iterator[LedgerRecord]:
+    """Rows that make up for lost ones, so that each session's account is what running totals say it was: how it began
+    and ended, what it leased, and what it spent."""
+    books = accounts(remains.ledger, settled)
+    opened = {row.session for row in remains.ledger if row.kind == "open" and row.reason != LEASES_LOST}
+    now = time.time()
+    for session in dict.fromkeys((*remains.said.accounts, *remains.said.workers)):
+        said = remains.said.accounts.get(session, Account(session=session))
+        mine = books.get(session, Account(session=session, settled=settled.get(session, 0)))
+        begun = said.width or said.had_budget
+        if begun and session not in opened:
+            reason = (BUDGETED if said.had_budget else UNBUDGETED) + (APART if said.apart else "")
+            yield _row("open", session, 0, reason + (PARTLY if said.partial else ""), now, attempt=said.width)
+        if said.leased > mine.leased:
+            yield _row("lease", session, said.leased - mine.leased, "", now)
+        spent_once = remains.said.workers.get(session, 0) + said.charged - mine.settled - mine.charged
+        if spent_once > 0:
+            yield _row("charge", session, spent_once, UNACCOUNTED, now)
+        if said.crashed > mine.crashed:
+            yield _row("crash", session, said.crashed - mine.crashed, "", now)
+        if said.closed and not mine.closed:
+            word = CRASHED if said.crashed_close else closing_word(said.said) if said.said else ""
+            yield _row("close", session, max(0, said.returned - mine.returned), word, now)
+
+
+def _row(kind: str, session: str, amount: int, reason: str, at: float, attempt: int = -1) -> LedgerRecord:
+    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=reason, at=at, attempt=attempt)
 
 
 def _unbounded(books: Mapping[str, Account], settled: Mapping[str, int], at: float) -> Iterator[LedgerRecord]:

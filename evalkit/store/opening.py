@@ -51,7 +51,7 @@ def take_over(run: Path, session: str) -> Opened:
             raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
     refuse_damage(run)
     _tidy(run)
-    _mark(run, layouts["steps"], layouts["ledger"])
+    mark(run, layouts["steps"], layouts["ledger"])
     others = [one.writer for one in journals(run)]
     fits = WRITER.fullmatch(session) and all(began(one) < began(session) for one in others)
     journal = open_journal(run, session if fits else new_writer(others))
@@ -104,7 +104,7 @@ def _tidy(run: Path) -> None:
             disk.sync_directory(folder)
 
 
-def _mark(run: Path, steps: Layout, ledger: Layout) -> None:
+def mark(run: Path, steps: Layout, ledger: Layout) -> None:
     """Of a run that began in format 1: an evalkit that knows no other must refuse it from now on."""
     path = run / MARK
     held = disk.read_whole(path)

@@ -1,73 +1,54 @@
 """Make a damaged log valid again: say what is given up, then give up exactly that.
 
 Each episode that has lost a step is cut off at its first lost step; it will be played on from there. What is given up
-was paid for, so its cost goes into the ledger first: where no row tells it any more, by what the sessions of the lost
-rows had leased and had not given back (`lost_money.py`). Damaged files are kept in `quarantine/`.
+was paid for, so its cost goes into the ledger first: where no row tells it any more, by what running totals say, or
+what the sessions of the lost rows had leased and had not given back (`lost_money.py`). Damaged files are kept in
+`quarantine/`. A repair is a writer with a journal of its own, which names the files that it replaces by their digests.
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from evalkit.money import PicoUsd, show_usd
+from evalkit.money import show_usd
 from evalkit.store import disk
-from evalkit.store.check import KnownRows, known_rows, ledger_flaws, missing_steps
-from evalkit.store.commit import Load, commit
-from evalkit.store.effect import Flags, rows_in_effect
-from evalkit.store.examine import Examined, Flaw, examine, rows_of
+from evalkit.store.chain import follow
+from evalkit.store.check import check_log, file_flaws, known_rows
+from evalkit.store.examine import Flaw, examine
+from evalkit.store.in_order import in_order
+from evalkit.store.journal import Appender, Carried, new_writer
+from evalkit.store.layout import Layout, began, journals, lay_out
 from evalkit.store.lock import hold_run
 from evalkit.store.lost_money import Remains, Remnant, lost_money
+from evalkit.store.opening import mark
 from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import LEDGER, conform, ledger_records, ledger_table, steps_table
-from evalkit.store.segment import (
-    LEDGER_FOLDER,
-    STEPS_FOLDER,
-    Layout,
-    Segment,
-    encode_segment,
-    lay_out,
-    read_segment,
-    segment_name,
-)
+from evalkit.store.remake import Remade, Sources, remake
+from evalkit.store.salvage import GIVEN_UP, GivenUp, Kept, not_yet, read_money, salvage
+from evalkit.store.schema import steps_table
+from evalkit.store.segment import KINDS, Kind, Segment, digest_of
+from evalkit.store.sums import COLUMNS, totals_of
+from evalkit.store.totals import Totals, difference, read, text_of, together
+
+__all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
 
 QUARANTINE = "quarantine"
-GIVEN_UP = "given up by repair"
-_FACTS = ("episode", "agent", "suite", "instance", "replicate", "worker", "cost")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
-    """One episode that is cut off."""
-
-    episode: str
-    place: str
-    """`agent:suite:instance:replicate`; empty where no row that is given up can be read."""
-    step: int
-    """Its first lost step: where it will be played on."""
-    rows: int
-    """Rows that are given up with it, as far as they are known."""
-    cost: int
-    """Of these rows, in pico-dollars; charged in the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """What a repair gives up and changes; all empty if the log is whole."""
 
-    flaws: tuple[Flaw, ...]
-    given_up: tuple[GivenUp, ...]
-    quarantined: tuple[str, ...]
+    flaws: tuple[Flaw, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
+    quarantined: tuple[str, ...] = ()
     """Damaged files, kept in `quarantine/`."""
-    unreadable: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
     """Files of steps that are lost without anybody knowing whose they were or what they cost: an episode whose last
     rows were there is cut off without being listed."""
-    ledger_lost: tuple[str, ...]
+    ledger_lost: tuple[str, ...] = ()
     """Files of money rows that are lost: what they said counts only as far as other rows still show it."""
     recovered: int = 0
     """What stays charged beside the rows that are given up, since nothing else shows it any more."""
@@ -106,262 +87,175 @@ def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
     Raises RunError if another process writes the run, StorageError where the disk refuses.
     """
     with hold_run(run):
-        work = _inspect(run)
-        announce(work.plan)
-        if work.plan.flaws:
+        flaws = check_log(run)
+        if not flaws:
+            announce(Repair())
+            return Repair()
+        with in_order(run) as (view, aside):
+            work = _inspect(run, view, aside, flaws)
+            announce(work.plan)
             _carry_out(run, work)
-        return work.plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """A file of steps as it shall be."""
-
-    path: Path
-    first: int
-    last: int
-    source: Examined | None
-    """None: nothing is left of it; the file will have no rows."""
-    keep: Flags
+            return work.plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
     plan: Repair
-    targets: tuple[_Target, ...]
-    empty_ledgers: Mapping[Path, tuple[int, int]]
-    """Money files without rows, for those that are lost, with their ranges."""
+    made: Remade
     charges: tuple[LedgerRecord, ...]
-    next_ledger: int
+    totals: Totals
+    """Of the repair's own journal: they make the sums of all right again."""
     quarantine: tuple[Path, ...]
 
 
-def _inspect(run: Path) -> _Work:
-    layout, ledger = lay_out(run, "steps"), lay_out(run, "ledger")
-    files, gaps, aside = _by_claim([examine(segment) for segment in layout.segments], layout.next)
-    rows = known_rows(files)
-    keep, cuts = _kept(rows)
-    masks = [np.zeros(len(file.episodes), np.bool_) for file in files]
-    for number, mask in enumerate(masks):
-        mask[rows.row[keep & (rows.file == number)]] = True
-    targets = [
-        _Target(path=_path(run, layout, file), first=file.first, last=file.last, source=file, keep=mask)
-        for file, mask in zip(files, masks, strict=True)
-        if file.flaws or not mask.all()
-    ]
-    nothing = np.zeros(0, np.bool_)
-    targets += [
-        _Target(path=run / STEPS_FOLDER / segment_name(*gap), first=gap[0], last=gap[1], source=None, keep=nothing)
-        for gap in gaps
-    ]
-    bad_ledgers = [one for one in ledger.segments if ledger_flaws(one)]
-    lost_ledgers = {one.path: (one.first, one.last) for one in bad_ledgers}
-    for gap in _gaps(ledger.segments, ledger.next):
-        lost_ledgers[run / LEDGER_FOLDER / segment_name(*gap)] = gap
-    given_up, charges, told = _given_up(rows, keep, cuts, files)
-    intact = [one for one in ledger.segments if one.path not in lost_ledgers]
-    known = [record for one in intact for record in ledger_records(conform(read_segment(one), LEDGER))]
-    charges = _not_yet(charges, known)
-    remnants = [
-        (file.first, Remnant(settled=_settled(file, mask), whole=one))
-        for file, mask, one in zip(files, masks, told, strict=True)
-    ]
-    remnants += [(gap[0], Remnant(settled={}, whole=False)) for gap in gaps]
+def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]) -> _Work:
+    layouts = {kind: lay_out(view, kind) for kind in KINDS}
+    files = [examine(segment) for segment in layouts["steps"].segments]
+    kept, given_up, charges = salvage(known_rows(files), files)
+    money = read_money(layouts["ledger"].segments)
+    chain = follow(view)
+    bad = {one.segment.name for one in kept if one.file.flaws or not one.mask.all()} | chain.changed
+    bad |= {one.name for one in money.damaged}
+    bad |= {one.name for one in layouts["ends"].segments if not one.is_object and file_flaws(one)}
+    sources = Sources(view=view, layouts=layouts, chain=chain, kept=kept, money=money, bad=bad)
+    made = remake(run, new_writer([one.writer for one in journals(run)]), sources)
+    _put_in_place(run, view, made, layouts)
+    charges = not_yet(charges, money.rows)
+    said = _said(sources)
+    lost = [*money.damaged, *(one for one in made.lost if one.is_object or one.kind == "ledger")]
     recovered, uncounted = lost_money(
         run,
         Remains(
-            files=[one for _, one in sorted(remnants, key=lambda pair: pair[0])],
-            ledger=[*known, *charges],
-            ledger_whole=not lost_ledgers,
+            files=_remnants(sources, made),
+            ledger=[*money.rows, *charges],
+            ledger_whole=all(one.writer and sources.certain(one.writer) for one in lost),
+            said=said,
         ),
     )
-    found = [Flaw(segment=where, problem=what) for where, what in (*layout.flaws, *ledger.flaws)]
-    found += [flaw for one in bad_ledgers for flaw in ledger_flaws(one)]
-    found += [flaw for file in (*files, *aside) for flaw in file.flaws]
-    found += missing_steps(rows, files, set())
-    damaged = [target.source.segment.path for target in targets if target.source is not None]
-    damaged += [file.segment.path for file in aside]
-    damaged += [*(one.path for one in bad_ledgers), *layout.stray, *ledger.stray]
-    unreadable = [target.path.relative_to(run).as_posix() for target in targets if _nobody_knows(target)]
+    charges = [*charges, *recovered]
+    damaged = [run / name for name in made.files if (run / name).exists() or (run / name).is_symlink()]
+    damaged += [*aside, *(run / one.relative_to(view) for layout in layouts.values() for one in layout.stray)]
+    unreadable = [one.segment.name for one in kept if one.segment.name in made.files and one.nobody_knows]
+    unreadable += [one.name for one in made.lost if one.is_object or one.kind == "steps"]
     return _Work(
         plan=Repair(
-            flaws=tuple(found),
+            flaws=tuple(flaws),
             given_up=tuple(given_up),
-            quarantined=tuple(path.relative_to(run).as_posix() for path in damaged),
+            quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in damaged)),
             unreadable=tuple(unreadable),
-            ledger_lost=tuple(path.relative_to(run).as_posix() for path in lost_ledgers),
-            recovered=sum(row.amount for row in recovered),
+            ledger_lost=tuple(dict.fromkeys(one.name for one in lost)),
+            recovered=sum(row.amount for row in recovered if row.kind in ("charge", "crash")),
             uncounted=uncounted,
         ),
-        targets=tuple(targets),
-        empty_ledgers=lost_ledgers,
-        charges=(*charges, *recovered),
-        next_ledger=ledger.next,
-        quarantine=tuple(damaged),
+        made=made,
+        charges=tuple(charges),
+        totals=_correction(sources, made, charges),
+        quarantine=tuple(dict.fromkeys(damaged)),
     )
 
 
-def _by_claim(files: list[Examined], following: int) -> tuple[list[Examined], list[tuple[int, int]], list[Examined]]:
-    """(files that make up the log, ranges that are missing, files that are too many), by what each says it holds.
-
-    Swapped files are thereby put in order instead of being given up; of two that say the same the rightly named counts.
-    """
-    chain: list[Examined] = []
-    aside: list[Examined] = []
-    gaps: list[tuple[int, int]] = []
-    upto = 0
-    for file in sorted(files, key=lambda one: (one.first, -one.last, one.first != one.segment.first)):
-        if file.first < upto:
-            aside.append(file)
-            continue
-        if file.first > upto:
-            gaps.append((upto, file.first - 1))
-        chain.append(file)
-        upto = file.last + 1
-    if upto < following:
-        gaps.append((upto, following - 1))
-    return chain, gaps, aside
+def _put_in_place(run: Path, view: Path, made: Remade, layouts: Mapping[Kind, Layout]) -> None:
+    """Files that were swapped or renamed, and are sound, are written under their own names as they are."""
+    if view == run:
+        return
+    for layout in layouts.values():
+        for one in layout.segments + layout.covered:
+            path = run / one.name
+            if one.name not in made.files and (not path.exists() or path.resolve() != one.path.resolve()):
+                made.files[one.name] = one.path.read_bytes()
 
 
-def _gaps(segments: Sequence[Segment], following: int) -> Iterator[tuple[int, int]]:
-    upto = 0
-    for segment in segments:
-        if segment.first > upto:
-            yield upto, segment.first - 1
-        upto = segment.last + 1
-    if upto < following:
-        yield upto, following - 1
+def _said(sources: Sources) -> Totals:
+    """The sums that journals say: those of the newest object that can be read."""
+    return together(_totals_of(sources, one) for one in _newest(sources))
 
 
-def _path(run: Path, layout: Layout, file: Examined) -> Path:
-    """Where a file belongs by what it says it holds."""
-    for segment in layout.segments:
-        if (segment.first, segment.last) == (file.first, file.last):
-            return segment.path
-    return run / STEPS_FOLDER / segment_name(file.first, file.last)
+def _newest(sources: Sources) -> list[str]:
+    """Of each journal the newest object that can be read."""
+    found: dict[str, str] = {}
+    for one in sources.layouts["steps"].segments + sources.layouts["steps"].covered:
+        if one.is_object and one.name in sources.chain.claims:
+            found[one.writer] = max(found.get(one.writer, ""), one.name)
+    return list(found.values())
 
 
-def _kept(rows: KnownRows) -> tuple[Flags, dict[int, int]]:
-    """(which rows stay, by episode the step at which it is cut off): no row twice, none behind a lost step."""
-    by_key = np.lexsort((~rows.sound, rows.step, rows.take, rows.episode))
-    keys = np.stack([rows.episode, rows.take, rows.step])[:, by_key]
-    once = np.zeros(len(by_key), np.bool_)
-    once[by_key[np.concatenate([[True], (np.diff(keys) != 0).any(axis=0)])[: len(by_key)]]] = True
-    single = np.flatnonzero(once)
-    effect = rows_in_effect(rows.episode[single], rows.take[single], rows.step[single], len(rows.names))
-    order = single[effect.order]
-    place = np.arange(len(order)) - effect.start[rows.episode[order]]
-    lost = (rows.step[order] != place) | ~rows.sound[order]
-    cut = np.full(len(rows.names), np.iinfo(np.int64).max)
-    np.minimum.at(cut, rows.episode[order[lost]], place[lost])
-    keep = once & rows.sound & (rows.step < cut[rows.episode])
-    return keep, {int(number): int(cut[number]) for number in np.unique(rows.episode[order[lost]])}
+def _totals_of(sources: Sources, name: str) -> Totals:
+    return read(sources.chain.claims[name].get("totals") or "{}", name)
 
 
-def _given_up(
-    rows: KnownRows, keep: Flags, cuts: dict[int, int], files: Sequence[Examined]
-) -> tuple[list[GivenUp], list[LedgerRecord], list[bool]]:
-    """(episodes that are cut off, charges for the rows that are given up, of each file whether all its rows' costs are
-    known)."""
-    counts = np.bincount(rows.episode[~keep], minlength=len(rows.names))
-    facts: dict[str, list[dict[str, Any]]] = {}
-    told: list[bool] = []
-    for number, file in enumerate(files):
-        lost = np.zeros(len(file.episodes), np.bool_)
-        lost[rows.row[~keep & (rows.file == number)]] = True
-        found = rows_of(file, lost, _FACTS).to_pylist()
-        kept = int((keep & (rows.file == number)).sum())
-        told.append(not file.short and len(found) + kept == len(file.episodes) and bool(len(file.episodes)))
-        for row in found:
-            facts.setdefault(row["episode"], []).append(row)
-    cut_of = {rows.names[number]: step for number, step in cuts.items()}
-    charges: dict[tuple[str, str, str], int] = {}
-    for episode, lost_rows in facts.items():
-        for row in lost_rows:
-            key = row["worker"], episode, row["agent"]
-            charges[key] = charges.get(key, 0) + row["cost"]
-    given_up = [
-        GivenUp(
-            episode=rows.names[number],
-            place=_place(facts.get(rows.names[number], [])),
-            step=step,
-            rows=int(counts[number]),
-            cost=sum(row["cost"] for row in facts.get(rows.names[number], [])),
-        )
-        for number, step in cuts.items()
+def _remnants(sources: Sources, made: Remade) -> list[Remnant]:
+    """What is left of files of steps, in the log's order. What the writer's sums still tell is known."""
+    found = [(_place(one.segment), Remnant(settled=one.settled(), whole=one.told)) for one in sources.kept]
+    lost = [one for one in made.lost if one.is_object or one.kind == "steps"]
+    found += [(_place(one), Remnant(settled={}, whole=False)) for one in lost]
+    certain = {writer: sources.certain(writer) for _, writer, _ in (place for place, _ in found) if writer}
+    return [
+        Remnant(settled=one.settled, whole=one.whole or certain.get(place[1], False))
+        for place, one in sorted(found, key=lambda pair: pair[0])
     ]
-    now = time.time()
-    return (
-        given_up,
-        [
-            # On the books of the session that paid: what it leased and what it spent still agree.
-            LedgerRecord(
-                kind="charge",
-                session=worker,
-                amount=PicoUsd(amount),
-                agent=agent,
-                episode=episode,
-                step=cut_of.get(episode, -1),
-                reason=GIVEN_UP,
-                at=now,
-            )
-            for (worker, episode, agent), amount in charges.items()
-            if amount
-        ],
-        told,
-    )
 
 
-def _not_yet(charges: Sequence[LedgerRecord], ledger: Sequence[LedgerRecord]) -> list[LedgerRecord]:
-    """Those that no repair that was cut short has written: rows that are played again have another session."""
-    written = {(row.session, row.episode, row.step, row.amount) for row in ledger if row.reason == GIVEN_UP}
-    return [row for row in charges if (row.session, row.episode, row.step, row.amount) not in written]
+def _place(segment: Segment) -> tuple[float, str, int]:
+    return began(segment.writer)[0] if segment.writer else 0.0, segment.writer, segment.first
 
 
-def _settled(file: Examined, mask: Flags) -> dict[str, int]:
-    """Cost of the rows that stay, by session, in their order."""
-    found: dict[str, int] = {}
-    for row in rows_of(file, mask, ("worker", "cost")).to_pylist():
-        found[row["worker"]] = found.get(row["worker"], 0) + row["cost"]
-    return found
+def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord]) -> Totals:
+    """What the repair's journal must say so that the sums over all journals, and over files of format 1, are those of
+    the rows that stay."""
+    money = {name: rows for name, rows in sources.money.by_file.items() if not _lost(made, name)}
+    wanted = totals_of(_rows(sources.kept), [*(row for rows in money.values() for row in rows), *charges])
+    said = [_newest_totals(sources, made, writer) for writer in made.heads]
+    old = [one for one in sources.kept if not one.segment.writer]
+    first = {one.name for one in sources.layouts["ledger"].segments if not one.writer}
+    said.append(totals_of(_rows(old), [row for name in first & set(money) for row in money[name]]))
+    return difference(wanted, together(said))
 
 
-def _place(facts: Sequence[dict[str, Any]]) -> str:
-    return ":".join(str(facts[0][name]) for name in ("agent", "suite", "instance", "replicate")) if facts else ""
+def _lost(made: Remade, name: str) -> bool:
+    return name.startswith("ledger/") and name in made.files
 
 
-def _nobody_knows(target: _Target) -> bool:
-    """Whether rows are lost here of which not even the episode and step are known."""
-    if target.source is None:
-        return True
-    steps = np.concatenate([np.zeros(0, np.int64), *target.source.step])
-    return bool((steps < 0).any()) or (not len(steps) and bool(target.source.flaws))
+def _newest_totals(sources: Sources, made: Remade, writer: str) -> Totals:
+    """The sums that a journal's newest object will say."""
+    number, _ = made.heads[writer]
+    for one in range(number, max(-1, number - 2), -1):
+        name = f"log/{writer}/{one:09d}.parquet"
+        if name in sources.chain.claims:
+            return _totals_of(sources, name)
+    return Totals()
+
+
+def _rows(kept: Sequence[Kept]) -> pa.Table:
+    return pa.concat_tables([steps_table([]).select(COLUMNS), *(one.rows(COLUMNS) for one in kept)])
 
 
 def _carry_out(run: Path, work: _Work) -> None:
     """Charges first, so that a crash in between leaves the budget too careful; then copies, then the new files."""
-    for folder in (run / QUARANTINE, run / STEPS_FOLDER, run / LEDGER_FOLDER):
-        disk.make_directories(folder)
-    if work.charges:
-        load = Load(steps=None, entries=work.charges, lines=(), steps_number=0, ledger_number=work.next_ledger)
-        commit(run, load)
+    made = work.made
+    folders = {QUARANTINE, *(name.rpartition("/")[0] for name in made.files)}
+    for folder in sorted(folders):
+        disk.make_directories(run / folder)
     for path in work.quarantine:
         with disk.storage_errors(path):
             _link(path, run / QUARANTINE)
     disk.sync_directory(run / QUARANTINE)
-    # All are made before the first takes its place: swapped files are read under each other's name.
-    made = [(target.path, _content(target)) for target in work.targets]
-    for path, (first, last) in work.empty_ledgers.items():
-        made.append((path, encode_segment(ledger_table([]), "ledger", first, last, compacted=True)))
-    for path, data in made:
-        disk.write_durably(path, memoryview(data))
-    for path in set(work.quarantine) - {path for path, _ in made}:
+    mark(run, lay_out(run, "steps"), lay_out(run, "ledger"))
+    journal = Appender(
+        run=run,
+        writer=made.by,
+        heads=made.heads,
+        carried=Carried(
+            totals=text_of(work.totals),
+            compacted=made.compacted,
+            repaired={name: digest_of(data) for name, data in made.files.items()},
+        ),
+    )
+    journal.commit(None, work.charges)
+    for name, data in made.files.items():
+        disk.write_durably(run / name, data)
+    for path in set(work.quarantine) - {run / name for name in made.files}:
         disk.remove(path)
-
-
-def _content(target: _Target) -> pa.Buffer:
-    rows = steps_table([]) if target.source is None else rows_of(target.source, target.keep)
-    return encode_segment(rows, "steps", target.first, target.last, compacted=True)
+    journal.close()
 
 
 def _link(path: Path, folder: Path) -> None:

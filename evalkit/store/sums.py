@@ -24,7 +24,8 @@ from evalkit.store.states import ROW, SUMS, States
 from evalkit.store.totals import PAUSE_S, Cell, Totals, far, joined, read, together
 
 _MORE = ("worker", "attempts", "started_at")
-_COLUMNS = (*ROW, *_MORE)
+COLUMNS = (*ROW, *_MORE)
+"""Columns of STEPS that sums are made of."""
 
 
 def read_totals(run: Path) -> Totals:
@@ -43,7 +44,7 @@ def totals_at(run: Path, files: Mapping[Kind, Sequence[Segment]], upto: Mapping[
     said = [read(read_claim(one).get("totals") or "{}", one.name) for one in newest]
     old = {kind: [one for one in files[kind] if not one.writer] for kind in files}
     if old["steps"] or old["ledger"]:
-        rows = tables_of("steps", old["steps"], _COLUMNS)
+        rows = tables_of("steps", old["steps"], COLUMNS)
         money = ledger_records(tables_of("ledger", old["ledger"], LEDGER.names))
         said.insert(0, totals_of(rows, money, apart=not newest))
     return together(said)

@@ -10,6 +10,7 @@ import pytest
 from evalkit.store.chain import check_chain
 from evalkit.store.journal import Appender, carried_of, open_journal, seal
 from evalkit.store.layout import newest_object
+from evalkit.store.schema import steps_table
 from evalkit.store.segment import digest_of, read_claim
 from tests.journals import append, begin, compact, contents, discard
 from tests.rows import a_charge, a_step, rounds
@@ -139,8 +140,7 @@ def test_what_follows_the_end_of_a_journal_is_told(run: Path) -> None:
 
 
 def test_a_journal_that_the_newest_does_not_know_is_told(run: Path) -> None:
-    other = Appender(run=run, writer="eeeeeeee-host-1-50.000", heads={})
-    append(other, [a_step("e", 0)])
+    Appender(run=run, writer="eeeeeeee-host-1-50.000", heads={}).commit(steps_table([a_step("e", 0)]))
     assert [name for name, _ in check_chain(run)] == ["log/eeeeeeee-host-1-50.000/000000000.parquet"]
 
 
