@@ -83,6 +83,7 @@ def main() -> int:
     """All benchmarks, throughput first."""
     import episodes
     import kernels
+    import log
     import planning
     import pricing
     import procurement
@@ -91,7 +92,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         kept = [throughput(Path(folder))]
-    for part in (kernels, procurement, pricing, planning, episodes, turns, results):
+    for part in (log, kernels, procurement, pricing, planning, episodes, turns, results):
         print()
         kept.append(part.main())
     return 0 if all(kept) else 1
