@@ -1,11 +1,14 @@
 """Nothing is sent before what it depends on is on the disk: the trace of a run, and of runs that cheat."""
 
+import io
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
 from io import FileIO
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from evalkit.client import retry
@@ -13,8 +16,12 @@ from evalkit.client.budget import Budget
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.run.outcome import Outcome
 from evalkit.store import disk
+from evalkit.store.compactor import Compactor
 from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import ledger_table, steps_table
+from evalkit.store.segment import encode_compacted, encode_object, money_text
 from evalkit.store.writer import Store
+from tests.logs import a_step
 from tests.run.running import go_served, served, with_budget
 from tests.run.snapshot import snapshot_at
 from tests.run.sweeps import resolved
@@ -84,27 +91,29 @@ def nothing(*_: object) -> None:
 
 
 class Late:
-    """A write or a rename that happens only when the second one after it comes, so after the wait has returned."""
+    """A write or a naming that happens only when the second one after it comes, so after the wait has returned."""
 
     def __init__(self) -> None:
         self._due: list[Callable[[], None]] = []
-        self.write_now, self.rename_now = disk.write, disk.rename
+        self.write_now, self.link_now = disk.write, disk.link
 
     def write(self, path: Path, data: bytes | memoryview) -> FileIO:
         file = FileIO(path, "w")
-        if _is_log(path):
-            final = path.with_name(path.name.removeprefix(".").removesuffix(disk.ASIDE))
+        if _is_commit(bytes(data)):
+            final = path.with_name(path.name.removeprefix(".").split(".parquet")[0] + ".parquet")
             self._later(partial(self._fill, final, bytes(data)))
         else:
             file.close()
             file = self.write_now(path, data)
         return file
 
-    def rename(self, source: Path, target: Path) -> None:
-        if _is_log(target):
-            self._later(partial(self.rename_now, source, target))
+    def link(self, source: Path, target: Path) -> None:
+        if _is_commit(source.read_bytes()):
+            kept = target.with_name(f".{target.name}.kept")
+            os.link(source, kept)
+            self._later(partial(os.rename, kept, target))
         else:
-            self.rename_now(source, target)
+            self.link_now(source, target)
 
     def catch_up(self, behind: int = 0) -> None:
         while len(self._due) > behind:
@@ -118,11 +127,12 @@ class Late:
         self.catch_up(2)
 
 
-def _is_log(path: Path) -> bool:
-    return path.parent.name in ("tail", "ledger")
+def _is_commit(data: bytes) -> bool:
+    """Whether a file is a commit of a journal, and no seal or close of one."""
+    return data.startswith(b"PAR1") and pq.read_metadata(io.BytesIO(data)).metadata[b"evalkit.kind"] == b"commit"
 
 
-@pytest.mark.parametrize("removed", ["write", "sync_file", "rename", "sync_directory"])
+@pytest.mark.parametrize("removed", ["write", "sync_file", "link", "sync_directory"])
 def test_without_any_one_of_the_four_operations_the_rules_are_broken(
     tmp_path: Path, crashed: Path, removed: str
 ) -> None:
@@ -141,6 +151,14 @@ def cheating(work: Path, run: Path, removed: str) -> list[Event]:
     with recording(PRICE_IN, PRICE_OUT, MAX_TOKENS) as trace, pytest.MonkeyPatch.context() as patch:
         late = Late()
         patch.setattr(disk, removed, nothing if removed.startswith("sync") else getattr(late, removed))
+        # Leaving reads back what was written.
+        finish = Compactor.finish
+
+        def caught_up(compactor: Compactor) -> None:
+            late.catch_up()
+            finish(compactor)
+
+        patch.setattr(Compactor, "finish", caught_up)
         outcome, _ = go_served(sweep, run, FAULTY)
         late.catch_up()
     assert outcome.exit_code == 0
@@ -167,9 +185,9 @@ def test_the_rules_take_nothing_but_the_whole_order_for_durable() -> None:
         {"kind": "open", "session": "w", "amount": 0, "episode": "", "step": -1, "attempt": 8},
         {"kind": "lease", "session": "w", "amount": 100, "episode": "", "step": -1, "attempt": -1},
     ]
-    files = [("r/run.json", ()), ("r/ledger/0", tuple(money))]
+    files = [("r/run.json", ()), ("r/log/w/0", tuple(money))]
     base = [event for name, rows in files for event in _durable(name, rows)]
-    segment = _durable("r/tail/0", (row,))
+    segment = _durable("r/log/w/1", (row,))
     base.append(Event(what="session", path="w"))
     send = Event(what="send", request=("e", 1, 0), amount=97)
     assert violations([*base, *segment, send]) == []
@@ -188,17 +206,17 @@ def _durable(name: str, rows: tuple[dict[str, object], ...]) -> list[Event]:
     return [
         Event(what="write", path=f"{name}.tmp", rows=rows),
         Event(what="sync_file", path=f"{name}.tmp"),
-        Event(what="rename", path=f"{name}.tmp", target=name),
+        Event(what="name", path=f"{name}.tmp", target=name),
         Event(what="sync_directory", path=name.rsplit("/", 1)[0]),
     ]
 
 
 def test_the_shim_reads_from_the_bytes_what_a_segment_holds(tmp_path: Path) -> None:
-    from evalkit.store.schema import ledger_table
-    from evalkit.store.segment import encode_segment
-
     row = LedgerRecord(kind="lease", session="s", amount=7)  # type: ignore[arg-type]
-    data = encode_segment(ledger_table([row]), "ledger", 0, 0, compacted=False)
-    (seen,) = rows_in(bytes(data))
-    assert (seen["kind"], seen["session"], seen["amount"]) == ("lease", "s", 7)
+    data = encode_object(steps_table([a_step("e", 3)]), {"kind": "commit", "money": money_text([row])})
+    compacted = encode_compacted(ledger_table([row]), "ledger", 0, 0, writer="w")
+    step, money = rows_in(bytes(data))
+    assert (step["episode"], step["step"], step["cost"]) == ("e", 3, 1003)
+    assert (money["kind"], money["session"], money["amount"]) == ("lease", "s", 7)
+    assert rows_in(bytes(compacted)) == (money,)
     assert rows_in(b"{}") == ()

@@ -2,7 +2,7 @@
 
 `recording` wraps the functions of `store/disk.py` and `Endpoint.send`; an operation is noted once it is over, a
 request before it is sent. `violations` is a pure function over such a trace: it believes a row to be durable only after
-write, fsync of the file, rename and fsync of the directory, in this order.
+write, fsync of the file, naming (by a link or by renaming) and fsync of the directory, in this order.
 """
 
 import io
@@ -21,12 +21,14 @@ import pytest
 from evalkit.client.transport import Endpoint
 from evalkit.run import sweep
 from evalkit.store import disk, writer
+from evalkit.store.schema import LEDGER
 from evalkit.store.writer import Store
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
 
 Rows = tuple[dict[str, Any], ...]
 
+MONEY = ("kind", "session", "amount", "episode", "step", "attempt", "at")
 FAILURES_THAT_COST = {"reset", "truncated", "timeout", "oversize"}
 
 
@@ -35,7 +37,7 @@ class Event:
     """One operation that was carried out, or one request."""
 
     what: str
-    """`write`, `sync_file`, `rename`, `sync_directory`; `send` and `back` of a request; `session`: one begins."""
+    """`write`, `sync_file`, `name`, `sync_directory`; `send` and `back` of a request; `session`: one begins."""
     path: str = ""
     """A file or directory; of `session` its name."""
     target: str = ""
@@ -55,7 +57,7 @@ class _Books:
 
     written: dict[str, Rows] = field(default_factory=dict)
     synced: set[str] = field(default_factory=set)
-    renamed: dict[str, tuple[str, Rows]] = field(default_factory=dict)
+    named: dict[str, tuple[str, Rows]] = field(default_factory=dict)
     """Files with their final name whose directory is not synced yet: (directory, rows)."""
     files: set[str] = field(default_factory=set)
     steps: set[tuple[str, int]] = field(default_factory=set)
@@ -71,11 +73,11 @@ class _Books:
             self.synced.discard(event.path)
         elif event.what == "sync_file":
             self.synced.add(event.path)
-        elif event.what == "rename" and event.path in self.synced and event.path in self.written:
-            self.renamed[event.target] = str(Path(event.target).parent), self.written.pop(event.path)
+        elif event.what == "name" and event.path in self.synced and event.path in self.written:
+            self.named[event.target] = str(Path(event.target).parent), self.written.pop(event.path)
         elif event.what == "sync_directory":
-            for name in [name for name, (folder, _) in self.renamed.items() if folder == event.path]:
-                self._keep(name, self.renamed.pop(name)[1])
+            for name in [name for name, (folder, _) in self.named.items() if folder == event.path]:
+                self._keep(name, self.named.pop(name)[1])
 
     def _keep(self, name: str, rows: Rows) -> None:
         if name in self.files:
@@ -83,8 +85,9 @@ class _Books:
         self.files.add(name)
         for row in rows:
             if "kind" in row:
-                self.money.append(row)
-            elif (row["episode"], row["step"]) not in self.steps:  # compaction writes rows a second time
+                if row not in self.money:  # compaction writes rows a second time
+                    self.money.append(row)
+            elif (row["episode"], row["step"]) not in self.steps:  # likewise
                 self.steps.add((row["episode"], row["step"]))
                 self.cost[row["worker"]] = self.cost.get(row["worker"], 0) + row["cost"]
 
@@ -155,12 +158,13 @@ def recording(price_in: int, price_out: int, max_tokens: int) -> Iterator[list[E
         with lock:
             trace.append(Event(**values))
 
-    plain = {name: getattr(disk, name) for name in ("write", "sync_file", "rename", "sync_directory")}
+    plain = {name: getattr(disk, name) for name in ("write", "sync_file", "rename", "link", "sync_directory")}
     plain_send = Endpoint.send
 
     def write(path: Path, data: bytes | memoryview) -> FileIO:
+        rows = rows_in(bytes(data))
         file: FileIO = plain["write"](path, data)
-        note(what="write", path=str(path), rows=rows_in(bytes(data)))
+        note(what="write", path=str(path), rows=rows)
         return file
 
     def sync_file(file: FileIO) -> None:
@@ -169,7 +173,11 @@ def recording(price_in: int, price_out: int, max_tokens: int) -> Iterator[list[E
 
     def rename(source: Path, target: Path) -> None:
         plain["rename"](source, target)
-        note(what="rename", path=str(source), target=str(target))
+        note(what="name", path=str(source), target=str(target))
+
+    def link(source: Path, target: Path) -> None:
+        plain["link"](source, target)
+        note(what="name", path=str(source), target=str(target))
 
     def sync_directory(path: Path) -> None:
         plain["sync_directory"](path)
@@ -191,7 +199,7 @@ def recording(price_in: int, price_out: int, max_tokens: int) -> Iterator[list[E
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "open_store", open_store)
-        for wrapper in (write, sync_file, rename, sync_directory):
+        for wrapper in (write, sync_file, rename, link, sync_directory):
             patch.setattr(disk, wrapper.__name__, wrapper)
         patch.setattr(Endpoint, "send", send)
         yield trace
@@ -208,12 +216,19 @@ def _cost(response: HttpResponse, bound: int, price_in: int, price_out: int) -> 
 
 
 def rows_in(data: bytes) -> Rows:
-    """The rows of a Parquet file; none for any other file."""
+    """The rows of a file of the log, steps and money; none of any other file."""
     if not data.startswith(b"PAR1"):
         return ()
     table = pq.read_table(io.BytesIO(data))
-    steps, money = ("episode", "step", "worker", "cost"), ("kind", "session", "amount", "episode", "step", "attempt")
-    return tuple(table.select(money if "kind" in table.schema.names else steps).to_pylist())
+    says = table.schema.metadata or pq.read_metadata(io.BytesIO(data)).metadata
+    kind = says[b"evalkit.kind"].decode()
+    if kind == "ends":
+        return ()
+    if kind == "ledger":
+        return tuple(table.select(MONEY).to_pylist())
+    money = [dict(zip(LEDGER.names, row, strict=True)) for row in orjson.loads(says.get(b"evalkit.money", b"[]"))]
+    steps = table.select(("episode", "step", "worker", "cost")).to_pylist()
+    return (*steps, *({name: row[name] for name in MONEY} for row in money))
 
 
 def surviving(run: Path) -> list[Event]:
@@ -224,7 +239,7 @@ def surviving(run: Path) -> list[Event]:
         events += [
             Event(what="write", path=aside, rows=rows_in(path.read_bytes())),
             Event(what="sync_file", path=aside),
-            Event(what="rename", path=aside, target=name),
+            Event(what="name", path=aside, target=name),
             Event(what="sync_directory", path=str(path.parent)),
         ]
     return events

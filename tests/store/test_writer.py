@@ -12,6 +12,7 @@ import pytest
 from evalkit.errors import CorruptLogError, FencedError, RunError, StorageError
 from evalkit.store import compactor, disk, writer
 from evalkit.store.chain import check_chain
+from evalkit.store.compact import Tail
 from evalkit.store.index import read_index
 from evalkit.store.journal import new_writer, seal
 from evalkit.store.layout import journals
@@ -394,9 +395,9 @@ def test_under_virtual_time_commits_happen_inline_and_repeat_exactly(tmp_path: P
     assert read_index(tmp_path / "a").rows == 200
 
 
-def _tail(size: int) -> compactor.Tail:
+def _tail(size: int) -> Tail:
     segment = Segment(kind="steps", path=Path("x"), first=0, last=0)
-    return compactor.Tail(segment=segment, digest="", table=None, entries=(), bytes=size)
+    return Tail(segment=segment, digest="", table=None, entries=(), bytes=size)
 
 
 def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
