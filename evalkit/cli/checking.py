@@ -22,7 +22,7 @@ from evalkit.spec.model import Model, Provider
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evalkit.client.check import Finding
+    from evalkit.client.check import CheckResult
 
 NOT_ALL_WORK = 3
 
@@ -142,7 +142,7 @@ async def _ask(case: _Case) -> _Line:
     return _line(case, finding)
 
 
-def _line(case: _Case, finding: "Finding") -> _Line:
+def _line(case: _Case, finding: "CheckResult") -> _Line:
     from evalkit.client.transport import is_loopback
 
     name, model = case.provider.name, case.model.name

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from evalkit.client.budget import Budget
-from evalkit.client.client import ModelAsker, Voice
+from evalkit.client.client import ModelAsker, RequestTemplate
 from evalkit.client.keys import read_key, url_of
 from evalkit.client.lane import Lane
 from evalkit.client.transport import HttpTransport, Transport
@@ -51,7 +51,7 @@ def open_asker(
     `price` is the run's frozen one, FREE where it is unknown; lane and budget are shared with others, and `transport`
     is the model's endpoint (`endpoint_of`).
     """
-    voice = Voice(
+    template = RequestTemplate(
         agent=agent,
         provider=provider.name,
         model=model.name,
@@ -65,4 +65,4 @@ def open_asker(
         billed=provider.billed,
         estimates=provider.estimates_usage,
     )
-    return ModelAsker(voice, lane=lane, budget=budget, transport=transport)
+    return ModelAsker(template, lane=lane, budget=budget, transport=transport)

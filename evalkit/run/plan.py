@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from evalkit.client.purse import in_flight_bound
+from evalkit.client.budget_state import in_flight_bound
 from evalkit.run.basis import NOTHING, Basis, Figures
 from evalkit.run.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
 from evalkit.run.freeze import Resolved, lane_limits, lane_shares

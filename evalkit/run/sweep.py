@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.client.budget import Budget
-from evalkit.client.purse import Ceiling
+from evalkit.client.budget_state import Ceiling
 from evalkit.env.compiled import LOADED, load_for, pays
 from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS

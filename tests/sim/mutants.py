@@ -87,11 +87,11 @@ MUTANTS = (
         file="client/budget.py",
         old=(
             "        try:\n"
-            "            await till.ledger.durable()\n"
+            "            await shared.ledger.durable()\n"
             "        finally:\n"
-            "            till.refilling = False\n"
+            "            shared.refilling = False\n"
         ),
-        new="        till.refilling = False\n",
+        new="        shared.refilling = False\n",
     ),
     Mutant(
         name="leases are not written",
@@ -102,13 +102,13 @@ MUTANTS = (
     Mutant(
         name="a charge is not booked",
         file="client/budget.py",
-        old=("            self._till.purse.charged += amount\n        self.settle(amount, amount)\n"),
-        new=("            self._till.purse.charged += amount\n        self.settle(amount, 0)\n"),
+        old=("            self._shared.state.charged += amount\n        self.settle(amount, amount)\n"),
+        new=("            self._shared.state.charged += amount\n        self.settle(amount, 0)\n"),
     ),
     Mutant(
         name="a charge is not written",
         file="client/budget.py",
-        old=('            self._till.write(\n                "charge"'),
+        old=('            self._shared.write(\n                "charge"'),
         new=('            (lambda *a, **k: None)(\n                "charge"'),
     ),
     Mutant(
@@ -123,14 +123,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a crash is charged at half",
-        file="client/purse.py",
+        file="client/budget_state.py",
         old="    bound = sum(worst_cases)\n",
         new="    bound = sum(worst_cases) // 8\n",
     ),
     Mutant(
         name="a request is bounded by an eighth of its body",
         file="client/client.py",
-        old=("        input_tokens = body_bytes + voice.dialect.overhead_tokens\n        return"),
+        old=("        input_tokens = body_bytes + template.dialect.overhead_tokens\n        return"),
         new=("        input_tokens = body_bytes // 8\n        return"),
     ),
     Mutant(
