@@ -22,7 +22,7 @@ from evalkit.client.open import endpoint_of, open_asker, open_transport
 from evalkit.dialogue import Tool
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import Stop, Table
+from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.money import open_row
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
@@ -89,7 +89,7 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
     )
     nothing = Holdings(episodes={}, rows={})
-    table = Table(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
     return LaneJob(
         name="stub/model",
         width=min(CONC, EPISODES),
@@ -98,7 +98,7 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
         sit=nothing.seat,
         asker=lambda _: asker,
-        table=table,
+        context=context,
         lane=lane,
     )
 
@@ -129,7 +129,7 @@ async def main() -> None:
             pacing.cancel()
             budget.close()
             await store.durable()
-            report(job.table.ended.get("answered", 0), left=job.table.ended, turns=TURNS, at=time.time())
+            report(job.context.ended.get("answered", 0), left=job.context.ended, turns=TURNS, at=time.time())
 
 
 async def _pace(store: Store, lane: Lane) -> None:

@@ -24,7 +24,7 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
-from evalkit.run.episode import Stop, Table
+from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
@@ -122,7 +122,7 @@ async def _play(resolved: Resolved, todo: list[Episode], replies: Mapping[str, l
             budget=Budget(budget=PRICE, spent=PicoUsd(0), ledger=store, session="bench"),
             transport=_Memory(replies),
         )
-        table = Table(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+        context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
         nothing = Holdings(episodes={}, rows={})
         job = LaneJob(
             name="bench",
@@ -132,11 +132,11 @@ async def _play(resolved: Resolved, todo: list[Episode], replies: Mapping[str, l
             todo=iter(todo),
             sit=nothing.seat,
             asker=lambda _: asker,
-            table=table,
+            context=context,
             lane=lane,
         )
         await play_lanes([job])
-        assert sum(table.ended.values()) == len(todo), table.ended
+        assert sum(context.ended.values()) == len(todo), context.ended
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from evalkit.client.lane import Lane
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import Stop, Table, play
+from evalkit.run.episode import LaneContext, Stop, play
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
 from evalkit.serve.dialects.table import SERVED_DIALECTS
@@ -163,10 +163,10 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         budget=Budget(budget=None, spent=PicoUsd(0), ledger=nothing, session="bench"),
         transport=wire,
     )
-    table = Table(log=nothing, worker="bench", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=nothing, worker="bench", stop=Stop(), lane_stop=Stop())
     seats = Holdings(episodes={}, rows={})
     for number in range(EPISODES):
-        assert await play(_episode(number), seats.seat, asker, table) == "answered"
+        assert await play(_episode(number), seats.seat, asker, context) == "answered"
 
 
 def _episode(number: int) -> Episode:

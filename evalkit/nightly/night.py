@@ -16,7 +16,7 @@ from evalkit.nightly.journal import JournalEntry, last_end, note, read_journal
 from evalkit.nightly.rotation import rotated
 from evalkit.report.cells import planned_cells
 from evalkit.report.history import NightRecord, Rule
-from evalkit.run.askers import Launch
+from evalkit.run.endpoints import Launch
 from evalkit.run.freeze import Resolved, merge
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions

@@ -22,8 +22,8 @@ from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import LaneClosed, RunError
 from evalkit.money import PicoUsd
-from evalkit.run.askers import Desk, check_keys, open_desk
 from evalkit.run.ending import outcome_of
+from evalkit.run.endpoints import Endpoints, check_keys, open_endpoints
 from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved, merge, worker_name
 from evalkit.run.jobs import make_jobs
@@ -173,11 +173,11 @@ def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str
 
 
 @asynccontextmanager
-async def _desk(session: Session) -> AsyncIterator[Desk]:
+async def _desk(session: Session) -> AsyncIterator[Endpoints]:
     """Everything that asks, with the money of earlier sessions settled and this session's on the books."""
     options, store = session.options, session.store
     async with AsyncExitStack() as stack:
-        desk = await open_desk(
+        desk = await open_endpoints(
             session.resolved,
             session.manifest,
             options.choice,
@@ -221,7 +221,7 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
         _close(desk)
 
 
-def _close(desk: Desk) -> None:
+def _close(desk: Endpoints) -> None:
     if desk.budget is not None:
         desk.budget.close()
 
@@ -238,7 +238,7 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 
-def _wake(session: Session, desk: Desk) -> None:
+def _wake(session: Session, desk: Endpoints) -> None:
     """The run stops: whoever waits for a limit or for money leaves; what is in flight comes back."""
     error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
     for lane in desk.lanes.values():
@@ -249,7 +249,7 @@ def _wake(session: Session, desk: Desk) -> None:
         desk.budget.end(error)
 
 
-def _worst_cases(session: Session, desk: Desk) -> Iterator[WorstCase]:
+def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
     """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
 
     Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order; of

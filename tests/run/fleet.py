@@ -14,7 +14,7 @@ from evalkit.client.shared import Pool
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.env.environment import Environment, Kit, Observation, Opening, Pack, Score
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import Seat, Stop, Table
+from evalkit.run.episode import LaneContext, Seat, Stop
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Cell, Episode
@@ -120,7 +120,7 @@ class Fleet:
     built: int = 0
     most_at_once: int = 0
     """Episodes that were taken from the list and had not ended, at the worst moment."""
-    table: Table | None = None
+    context: LaneContext | None = None
     lane: Lane | None = None
 
     @property
@@ -179,8 +179,8 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         budget=budget,
         transport=fleet,
     )
-    table = Table(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop(), lane=lane)
-    fleet.table = table
+    context = LaneContext(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop(), lane=lane)
+    fleet.context = context
     nothing = Holdings(episodes={}, rows={})
 
     def sit(episode: Episode) -> Seat:
@@ -195,7 +195,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         todo=_episodes(fleet),
         sit=sit,
         asker=lambda _: asker,
-        table=table,
+        context=context,
         lane=lane,
     )
 
@@ -210,6 +210,6 @@ def _episodes(fleet: Fleet) -> Iterator[Episode]:
     for number in range(fleet.episodes):
         target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"length": fleet.length})
         fleet.built += 1
-        gone = sum(fleet.table.ended.values()) if fleet.table is not None else 0
+        gone = sum(fleet.context.ended.values()) if fleet.context is not None else 0
         fleet.most_at_once = max(fleet.most_at_once, fleet.built - gone)
         yield _Given(id=episode_id(cell.key, target.digest, 0), cell=cell, suite=suite, target=target, replicate=0)

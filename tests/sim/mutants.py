@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         name="an episode goes on without waiting for its step",
         file="run/episode.py",
-        old=("        else:\n            await table.log.durable()\n        if position"),
+        old=("        else:\n            await context.log.durable()\n        if position"),
         new="        if position",
     ),
     Mutant(

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.errors import EvalkitError
-from evalkit.run import askers, scheduler, sweep
-from evalkit.run.episode import Seat, Table, play
+from evalkit.run import endpoints, scheduler, sweep
+from evalkit.run.episode import LaneContext, Seat, play
 from evalkit.run.freeze import Resolved
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
@@ -135,7 +135,7 @@ class World:
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
-    async def _play(self, episode: Episode, sit: Sit, asker: Asker, table: Table) -> str:
+    async def _play(self, episode: Episode, sit: Sit, asker: Asker, table: LaneContext) -> str:
         """Stands in for `play`: counts who plays."""
         lane = episode.cell.agent.lane
         self.playing[lane] += 1
@@ -187,7 +187,7 @@ class World:
             stack.enter_context(self.disk.in_force())
             stack.enter_context(mock.patch("time.time", self._wall_time))
             stack.enter_context(mock.patch("time.sleep", loop.skip))
-            stack.enter_context(mock.patch.object(askers, "open_transport", self.network.open))
+            stack.enter_context(mock.patch.object(endpoints, "open_transport", self.network.open))
             stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
             stack.enter_context(mock.patch.object(scheduler, "play", self._play))
             stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))

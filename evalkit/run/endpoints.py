@@ -46,7 +46,7 @@ class _Nowhere:
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class Endpoints:
     """What answers."""
 
     resolved: Resolved
@@ -108,7 +108,7 @@ class Desk:
         )
 
 
-async def open_desk(
+async def open_endpoints(
     resolved: Resolved,
     manifest: Manifest,
     choice: Choice,
@@ -116,30 +116,30 @@ async def open_desk(
     *,
     launch: Launch | None,
     directory: Path,
-) -> Desk:
+) -> Endpoints:
     """Open an endpoint for each provider and a lane for each model that the chosen agents use; `stack` closes them.
 
     Raises UsageError where a key is missing, EvalkitError where a simulated provider does not start.
     """
-    desk = Desk(resolved=resolved, manifest=manifest)
+    endpoints = Endpoints(resolved=resolved, manifest=manifest)
     pools: dict[str, Pool] = {}
     chosen = {name: one for name, one in resolved.endpoints.items() if not choice.agents or name in choice.agents}
     keys = {read_key(endpoint.provider) for endpoint in chosen.values()}
     for name, endpoint in chosen.items():
         provider, agent = endpoint.provider, resolved.manifest.agents[name]
-        if provider.name not in desk.transports:
+        if provider.name not in endpoints.transports:
             url = ""
             if provider.simulate is not None:
                 if launch is None:
                     raise UsageError(f"provider {provider.name!r} is started by `evalkit run`; here it needs a url.")
                 # Starting takes a moment of waiting for its first line: not on the loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
-            desk.transports[provider.name] = await stack.enter_async_context(
+            endpoints.transports[provider.name] = await stack.enter_async_context(
                 open_transport(provider, url=url, others=keys)
             )
-        if agent.lane not in desk.lanes:
-            desk.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
-    return desk
+        if agent.lane not in endpoints.lanes:
+            endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
+    return endpoints
 
 
 def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool]) -> Lane:
