@@ -17,8 +17,10 @@ from lookup import LOOKUP, Instance
 
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import endpoint_of, open_asker, open_transport
+from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
@@ -110,12 +112,8 @@ async def main() -> None:
             lane = Lane("stub/model", limits=WIDE, width=CONC)
             budget = Budget(budget=BUDGET, spent=PicoUsd(0), ledger=store, session="bench")
             model = Model(name=MODEL, price=PRICE, limits=WIDE)
-            asker = open_asker(
-                "stub",
-                provider=PROVIDER,
-                model=model,
-                sampling=LOOKUP.defaults,
-                price=PRICE,
+            asker = ModelAsker(
+                request_template("stub", provider=PROVIDER, model=model, sampling=LOOKUP.defaults, price=PRICE),
                 lane=lane,
                 budget=budget,
                 transport=endpoint_of(transport, PROVIDER, MODEL),

@@ -16,8 +16,9 @@ from pathlib import Path
 import orjson
 
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import open_asker
+from evalkit.client.request import request_template
 from evalkit.dialogue import Request, Usage
 from evalkit.env.replay import advance, begin
 from evalkit.env.table import ENVIRONMENTS
@@ -112,12 +113,14 @@ async def _play(resolved: Resolved, todo: list[Episode], replies: Mapping[str, l
         endpoint = resolved.endpoints["model"]
         cell = next(iter(cells(resolved.manifest).values()))
         assert endpoint.model.price is not None
-        asker = open_asker(
-            "model",
-            provider=endpoint.provider,
-            model=endpoint.model,
-            sampling=cell.sampling,
-            price=endpoint.model.price,
+        asker = ModelAsker(
+            request_template(
+                "model",
+                provider=endpoint.provider,
+                model=endpoint.model,
+                sampling=cell.sampling,
+                price=endpoint.model.price,
+            ),
             lane=lane,
             budget=Budget(budget=PRICE, spent=PicoUsd(0), ledger=store, session="bench"),
             transport=_Memory(replies),

@@ -18,8 +18,9 @@ from lookup import LOOKUP, Instance
 
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
-from evalkit.client.client import ModelAsker, RequestTemplate
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
+from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price

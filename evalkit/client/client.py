@@ -7,8 +7,8 @@ the caller, who records it, nothing is awaited.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from evalkit.client.aside import aside
@@ -17,15 +17,15 @@ from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane
 from evalkit.client.pauses import too_long, why_ended
 from evalkit.client.remedies import with_remedy
+from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.ticket import Ticket
 from evalkit.client.transport import Transport
-from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
+from evalkit.dialogue import Message, Reply, Tool
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
-from evalkit.money import PicoUsd, Price, show_usd
+from evalkit.money import PicoUsd, show_usd
 from evalkit.store.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
-from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
 from evalkit.wire.verdicts import UNREADABLE
@@ -34,34 +34,6 @@ MOST_UNREAD = 8
 """Answers of a lane in a row that are no reply, before it ends: each is charged at its bound."""
 MOST_UNREAD_OF_ONE = 4
 """The same of one request, before its episode is left."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestTemplate:
-    """How one agent speaks: everything of its requests that does not change."""
-
-    agent: str
-    provider: str
-    model: str
-    dialect: Dialect
-    quirks: Quirks
-    sampling: Sampling
-    price: Price
-    seeded: bool
-    """Whether requests carry a seed."""
-    cache_key: bool = False
-    """Whether they name their episode, so that those of one find the same prompt cache."""
-    key_env: str
-    """The variable that holds the key: for messages."""
-    billed: Mapping[str, bool] = field(default_factory=dict)
-    """By outcome without a reply: whether the provider bills it, where that is not as for all (`wire/billed.py`)."""
-    estimates: bool = False
-    """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
-
-    def head(self, choice: ToolChoice | None = None) -> bytes:
-        """The part that all its bodies share; with `choice`, those that say otherwise whether a call is wanted."""
-        sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
-        return self.dialect.head(self.model, sampling, self.quirks)
 
 
 class _Asking:
@@ -92,33 +64,24 @@ class ModelAsker:
         self._lane = lane
         self._budget = budget
         self._transport = transport
-        self._heads: dict[ToolChoice | None, bytes] = {None: template.head()}
-        self._body = template.dialect.body
         self._understand = template.dialect.understand
         self._allowances = template.dialect.allowances
         self._max_tokens = template.sampling.max_tokens
-        self._seed = template.sampling.seed
-        self._seeded = template.seeded and "seed" not in template.quirks.refuses and self._seed is not False
-        self._cache_key = template.dialect.cache_key.encode() if template.cache_key else b""
         self._clock = asyncio.get_running_loop().time
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
         """Have messages join the encoded parts of their chat."""
-        self._template.dialect.join(parts, messages)
+        self._template.join(parts, messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
         """A tool list."""
-        return self._template.dialect.encode_tools(tools)
-
-    def worst_case(self, question: Question) -> PicoUsd:
-        """The most that one attempt at this question can cost."""
-        return self._bound(len(self._encode(question)))
+        return self._template.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
         """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused, LaneClosed, StorageError, or what the
         lane or the budget was ended with."""
-        body = self._encode(question)
-        asking = _Asking(question, body, self._bound(len(body)))
+        body = self._template.body(question)
+        asking = _Asking(question, body, self._template.bound(len(body)))
         outcome = await self._attempt(asking)
         if type(outcome) is Answer:
             return outcome
@@ -286,23 +249,6 @@ class ModelAsker:
         error = LaneClosed(why)
         self._lane.end(error)
         raise error
-
-    def _encode(self, question: Question) -> bytes:
-        seed = None
-        if self._seeded:
-            seed = question.seed if self._seed is None else self._seed
-        if question.choice not in self._heads:
-            self._heads[question.choice] = self._template.head(question.choice)
-        head = self._heads[question.choice]
-        if self._cache_key:
-            # An episode's id is hexadecimal digits: nothing in it needs escaping.
-            head = b'{"%b":"%b",%b' % (self._cache_key, question.episode.encode(), head[1:])
-        return self._body(head, question.tools, question.messages, seed)
-
-    def _bound(self, body_bytes: int) -> PicoUsd:
-        template = self._template
-        input_tokens = body_bytes + template.dialect.overhead_tokens
-        return template.price.worst(input_tokens=input_tokens, output_tokens=self._max_tokens)
 
     def _book_failure(self, asking: _Asking, attempt: int, outcome: str, reason: str) -> bool:
         """Charge an attempt whose outcome counts as billed, and return True; for any other give the money back."""

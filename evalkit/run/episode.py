@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evalkit import __version__
-from evalkit.client.ask import Answer, Asker, Question
+from evalkit.client.ask import Answer, Asker, Encoder, Question
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.env.replay import Position, Turn, advance
@@ -229,11 +229,11 @@ def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
     )
 
 
-def first_question(seat: Seat, asker: Asker) -> Question:
+def next_question(seat: Seat, encoder: Encoder) -> Question:
     """The next request of an episode as it stands: what a crash may have left in flight."""
     parts: list[Any] = []
-    asker.join(parts, seat.position.messages)
-    return _question(seat, asker.encode_tools(seat.position.tools), parts)
+    encoder.join(parts, seat.position.messages)
+    return _question(seat, encoder.encode_tools(seat.position.tools), parts)
 
 
 def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from evalkit.client.budget import Budget
 from evalkit.client.file_limit import make_room
 from evalkit.client.lane import Lane
-from evalkit.money import PicoUsd
 from evalkit.run.admission import Admission
 from evalkit.run.admission_queue import AdmissionQueue
 from evalkit.run.ceilings import Ceilings
@@ -113,10 +112,9 @@ async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[L
     held, directory = session.holdings, session.options.directory
     began = clock()
     forecast = await forecast_run(session.manifest, held.episodes, directory, session.options.choice)
-    unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
 
     def first_bound(episode: Episode) -> int:
-        return desk.worst_case(held.seat(episode), unfunded)
+        return desk.worst_case(held.seat(episode))
 
     for line in lines:
         line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)

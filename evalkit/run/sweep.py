@@ -21,7 +21,6 @@ from evalkit.env.compiled import LOADED, load_for, pays
 from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import LaneClosed, RunError
-from evalkit.money import PicoUsd
 from evalkit.run.ending import outcome_of
 from evalkit.run.endpoints import Endpoints, check_keys, open_endpoints
 from evalkit.run.episode import Stop
@@ -259,7 +258,6 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
     crashed = [one for one in session.accounts.values() if not one.closed]
     usual = session.resolved.sweep.width * len(desk.lanes)  # of one whose ledger is lost
     width, apart = max((one.width or usual for one in crashed), default=0), any(one.apart for one in crashed)
-    unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
     manifest, everything = session.manifest, Choice()
     for agents in lanes(manifest, everything).values():
         known = [agent for agent in agents if agent.name in session.resolved.endpoints]
@@ -267,7 +265,7 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
             for started in (True, False):
                 some = order(episodes(manifest, group, everything), session.holdings, frozenset(), started=started)
                 for episode in some if started else islice(some, width):
-                    amount = desk.worst_case(session.holdings.seat(episode), unfunded)
+                    amount = desk.worst_case(session.holdings.seat(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 

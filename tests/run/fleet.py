@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import open_asker
+from evalkit.client.request import request_template
 from evalkit.client.shared import Pool
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.env.environment import Environment, Kit, Observation, Opening, Pack, Score
@@ -169,12 +170,14 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
     shared = [pools[one.name] for one in fleet.shared]
     lane = Lane(fleet.name, limits=fleet.limits, width=fleet.width, shared=shared, canary=fleet.canary)
     fleet.lane = lane
-    asker = open_asker(
-        fleet.name,
-        provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
-        model=Model(name="m", price=PRICE, limits=fleet.limits),
-        sampling=SAMPLING,
-        price=PRICE,
+    asker = ModelAsker(
+        request_template(
+            fleet.name,
+            provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
+            model=Model(name="m", price=PRICE, limits=fleet.limits),
+            sampling=SAMPLING,
+            price=PRICE,
+        ),
         lane=lane,
         budget=budget,
         transport=fleet,

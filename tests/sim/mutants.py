@@ -129,8 +129,8 @@ MUTANTS = (
     ),
     Mutant(
         name="a request is bounded by an eighth of its body",
-        file="client/client.py",
-        old=("        input_tokens = body_bytes + template.dialect.overhead_tokens\n        return"),
+        file="client/request.py",
+        old=("        input_tokens = body_bytes + self.dialect.overhead_tokens\n        return"),
         new=("        input_tokens = body_bytes // 8\n        return"),
     ),
     Mutant(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Question
-from evalkit.client.client import RequestTemplate
+from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Sampling
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.score import score
