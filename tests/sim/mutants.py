@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         name="who goes home wakes nobody",
-        file="run/gate.py",
+        file="run/admission_queue.py",
         old="            self.admission.close(lane)\n        self._tell()\n",
         new="            self.admission.close(lane)\n            self._tell()\n",
     ),
@@ -263,13 +263,13 @@ MUTANTS = (
     Mutant(
         name="a reply without usage costs what it says",
         file="client/client.py",
-        old="        cost = voice.price.most(usage, input_tokens=most_input, output_tokens=bound)\n",
-        new="        cost = voice.price.of(usage)\n",
+        old="        cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)\n",
+        new="        cost = template.price.of(usage)\n",
     ),
     Mutant(
         name="money that comes back wakes nobody",
         file="client/budget.py",
-        old="        if self._till.waiting:\n            self._till.serve()\n        return cost <= reserved\n",
+        old="        if self._shared.waiting:\n            self._shared.serve()\n        return cost <= reserved\n",
         new="        return cost <= reserved\n",
     ),
     Mutant(
