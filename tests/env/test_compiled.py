@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Request
 from evalkit.env import compiled
 from evalkit.env.costbench import solve
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.world import Terms, World, make_world
 from evalkit.env.environment import Kit
 from evalkit.env.replay import advance, begin
