@@ -70,6 +70,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.run = self.folder / "run"
+        self._flaws: list[BaseException] = []
+        """What was found, or left the engine, where nobody waits for it."""
         models = tuple(sorted({agent.model for agent in self.resolved.manifest.agents.values()}))
         self.spec = spec(self.scenario.sweep)
         self.network = Network(self.scenario.seed, models, self.say)
@@ -157,7 +159,7 @@ class World:
         self.network.begin(life.weather)
         self.playing.clear()
         self.reading = Reading()
-        end: list[BaseException] = []
+        self._flaws.clear()
         loop = self.loop = SimLoop(self.now, partial(self._turn, life))
         self.progress = self.network.progress = self.now
         self.say(
@@ -167,12 +169,12 @@ class World:
         )
         try:
             with self._simulated(loop):
-                outcome = run_life(loop, self._main(life, end, repair=repair))
+                outcome = run_life(loop, self._main(life, repair=repair))
         finally:
             self.now = loop.time() + 1.0
             self.loop = None
-        if end:
-            raise _first(end[0])
+        if self._flaws:
+            raise _first(self._flaws[0])
         self.closed = isinstance(outcome, Outcome)
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
@@ -204,13 +206,13 @@ class World:
         else:
             self.disk.forget_nothing()
 
-    async def _main(self, life: Life, end: list[BaseException], *, repair: bool) -> Outcome | str:
+    async def _main(self, life: Life, *, repair: bool) -> Outcome | str:
         loop = asyncio.get_running_loop()
 
         def failed(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             flaw = context.get("exception")
             if isinstance(flaw, BaseException) and not self.disk.dead:
-                end.append(flaw)
+                self._flaws.append(flaw)
 
         loop.set_exception_handler(failed)
         options = RunOptions(directory=self.run, repair=repair)
@@ -221,7 +223,7 @@ class World:
         try:
             return await first
         except Broken as flaw:
-            end.append(flaw)
+            self._flaws.append(flaw)
             raise Died from flaw
         finally:
             if second is not None:
@@ -258,6 +260,8 @@ class World:
     def _turn(self, life: Life) -> None:
         """Once each time round the loop."""
         self.turn += 1
+        if self._flaws:
+            self.disk.dead = self.network.dead = True  # what was found in a callback is told at once
         if self.disk.dead:
             raise Died
         if self.turn == life.die_turn:
