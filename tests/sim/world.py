@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-import pyarrow.parquet as pq
-
 from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.errors import EvalkitError
@@ -27,7 +25,7 @@ from evalkit.run.session import RunOptions
 from evalkit.run.universe import Episode
 from evalkit.seeds import Stream
 from evalkit.store.writer import open_store
-from tests.sim.checks import Broken, Checks
+from tests.sim.checks import Broken, Checks, columns
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
@@ -106,7 +104,7 @@ class World:
                 continue
             if self.checks.suspended:
                 continue  # what a repair leaves counts once it has ended
-            table = pq.read_table(path, columns=["episode", "step"], use_threads=False)
+            table = columns(path, "episode", "step")
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
 
