@@ -17,12 +17,14 @@ from lookup import LOOKUP, Instance
 
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import endpoint_of, open_asker, open_transport
+from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import Stop, Table
+from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.money import open_row
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
@@ -89,7 +91,7 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
     )
     nothing = Holdings(episodes={}, rows={})
-    table = Table(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
     return LaneJob(
         name="stub/model",
         width=min(CONC, EPISODES),
@@ -98,7 +100,7 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
         sit=nothing.seat,
         asker=lambda _: asker,
-        table=table,
+        context=context,
         lane=lane,
     )
 
@@ -110,12 +112,8 @@ async def main() -> None:
             lane = Lane("stub/model", limits=WIDE, width=CONC)
             budget = Budget(budget=BUDGET, spent=PicoUsd(0), ledger=store, session="bench")
             model = Model(name=MODEL, price=PRICE, limits=WIDE)
-            asker = open_asker(
-                "stub",
-                provider=PROVIDER,
-                model=model,
-                sampling=LOOKUP.defaults,
-                price=PRICE,
+            asker = ModelAsker(
+                request_template("stub", provider=PROVIDER, model=model, sampling=LOOKUP.defaults, price=PRICE),
                 lane=lane,
                 budget=budget,
                 transport=endpoint_of(transport, PROVIDER, MODEL),
@@ -129,7 +127,7 @@ async def main() -> None:
             pacing.cancel()
             budget.close()
             await store.durable()
-            report(job.table.ended.get("answered", 0), left=job.table.ended, turns=TURNS, at=time.time())
+            report(job.context.ended.get("answered", 0), left=job.context.ended, turns=TURNS, at=time.time())
 
 
 async def _pace(store: Store, lane: Lane) -> None:

@@ -16,15 +16,16 @@ from pathlib import Path
 import orjson
 
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import open_asker
+from evalkit.client.request import request_template
 from evalkit.dialogue import Request, Usage
 from evalkit.env.replay import advance, begin
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
-from evalkit.run.episode import Stop, Table
+from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
@@ -112,17 +113,19 @@ async def _play(resolved: Resolved, todo: list[Episode], replies: Mapping[str, l
         endpoint = resolved.endpoints["model"]
         cell = next(iter(cells(resolved.manifest).values()))
         assert endpoint.model.price is not None
-        asker = open_asker(
-            "model",
-            provider=endpoint.provider,
-            model=endpoint.model,
-            sampling=cell.sampling,
-            price=endpoint.model.price,
+        asker = ModelAsker(
+            request_template(
+                "model",
+                provider=endpoint.provider,
+                model=endpoint.model,
+                sampling=cell.sampling,
+                price=endpoint.model.price,
+            ),
             lane=lane,
             budget=Budget(budget=PRICE, spent=PicoUsd(0), ledger=store, session="bench"),
             transport=_Memory(replies),
         )
-        table = Table(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+        context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
         nothing = Holdings(episodes={}, rows={})
         job = LaneJob(
             name="bench",
@@ -132,11 +135,11 @@ async def _play(resolved: Resolved, todo: list[Episode], replies: Mapping[str, l
             todo=iter(todo),
             sit=nothing.seat,
             asker=lambda _: asker,
-            table=table,
+            context=context,
             lane=lane,
         )
         await play_lanes([job])
-        assert sum(table.ended.values()) == len(todo), table.ended
+        assert sum(context.ended.values()) == len(todo), context.ended
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from measuring import best, span
 
 from evalkit.env.scheduling.batch import blocking_counts, repair_runs
 from evalkit.env.scheduling.generate import FAMILIES, Gaps, reference_market
-from evalkit.env.scheduling.market import Market, expected_numerator
+from evalkit.env.scheduling.market import SchedulingMarket, expected_numerator
 
 SIZES = {10: 0.15, 20: 0.35, 50: 0.9}
 """Microseconds a matching that batches of this size may cost."""
@@ -22,7 +22,7 @@ def main() -> bool:
     return all([*kept, _expected(), _heuristic()])
 
 
-def _market(n: int) -> Market:
+def _market(n: int) -> SchedulingMarket:
     family = FAMILIES["uniform"]
     return reference_market(n, 0, Gaps(worker=family.worker, task=family.task))[0]
 

@@ -5,8 +5,9 @@ import sys
 import numpy as np
 from measuring import best, span
 
-from evalkit.env.costbench.batch import UNAVAILABLE, cheapest, greedy
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.batch import cheapest, greedy
+from evalkit.env.costbench.catalogue_files import shipped
+from evalkit.env.costbench.chain_loops import UNAVAILABLE
 from evalkit.env.costbench.distance import normalised
 from evalkit.env.costbench.solve import greedy_path, optimal_path
 from evalkit.env.costbench.world import Terms, World, make_world

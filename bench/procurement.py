@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from measuring import span
 
 from evalkit.env.procurement.generate import DIFFICULTIES, Shape, reference_market
-from evalkit.env.procurement.market import Market
+from evalkit.env.procurement.market import ProcurementMarket
 from evalkit.env.procurement.optimum import solve
 
 HARD = DIFFICULTIES["hard"]
@@ -67,7 +67,7 @@ def _line(line: Line) -> bool:
     return kept
 
 
-def _measured(markets: Iterable[Market], line: Line) -> tuple[list[float], int]:
+def _measured(markets: Iterable[ProcurementMarket], line: Line) -> tuple[list[float], int]:
     times, proven = [], 0
     for market in markets:
         began = time.process_time_ns()

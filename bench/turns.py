@@ -18,12 +18,13 @@ from lookup import LOOKUP, Instance
 
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
-from evalkit.client.client import ModelAsker, Voice
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
+from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
 from evalkit.env.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import Stop, Table, play
+from evalkit.run.episode import LaneContext, Stop, play
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
 from evalkit.serve.dialects.table import SERVED_DIALECTS
@@ -106,8 +107,8 @@ class _Wire:
 class _Watched(ModelAsker):
     """Shows the transport of what parts a body was spliced."""
 
-    def __init__(self, voice: Voice, *, lane: Lane, budget: Budget, transport: _Wire) -> None:
-        super().__init__(voice, lane=lane, budget=budget, transport=transport)
+    def __init__(self, template: RequestTemplate, *, lane: Lane, budget: Budget, transport: _Wire) -> None:
+        super().__init__(template, lane=lane, budget=budget, transport=transport)
         self._wire = transport
 
     async def ask(self, question: Question) -> Answer:
@@ -146,7 +147,7 @@ class _Given(Episode):
 
 async def _play(dialect: Dialect, wire: _Wire) -> None:
     nothing = _Nothing()
-    voice = Voice(
+    template = RequestTemplate(
         agent="model",
         provider="null",
         model="m",
@@ -158,15 +159,15 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         key_env="",
     )
     asker = _Watched(
-        voice,
+        template,
         lane=Lane("null/m", limits=WIDE, width=1),
         budget=Budget(budget=None, spent=PicoUsd(0), ledger=nothing, session="bench"),
         transport=wire,
     )
-    table = Table(log=nothing, worker="bench", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=nothing, worker="bench", stop=Stop(), lane_stop=Stop())
     seats = Holdings(episodes={}, rows={})
     for number in range(EPISODES):
-        assert await play(_episode(number), seats.seat, asker, table) == "answered"
+        assert await play(_episode(number), seats.seat, asker, context) == "answered"
 
 
 def _episode(number: int) -> Episode:

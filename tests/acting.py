@@ -8,7 +8,8 @@ import msgspec
 
 from evalkit.dialogue import Message, Reply
 from evalkit.env.costbench import step
-from evalkit.env.costbench.catalogue import Catalogue, Graph, GraphTool, Task, shipped
+from evalkit.env.costbench.catalogue import Catalogue, Graph, GraphTool, Task
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.ids import has_context, preference_number, preferences_at, show_id
 from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.query import Query

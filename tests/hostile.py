@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.calls import RESTARTING
 from evalkit.env.environment import Kit, Observation
-from evalkit.env.rules import STYLES, State
+from evalkit.env.rules import STYLES, PeriodsState
 from tests.periods import Game
 from tests.play import kit as standard_kit
 
@@ -64,7 +64,7 @@ def styled(game: type[Game], style: str) -> Kit:
     return Kit(pack=replace(pack, texts={**pack.texts, "results.style": style}))
 
 
-def withstood(play: Game, said: Sequence[Reply]) -> Iterator[tuple[State[Any], Observation, dict[str, Any]]]:
+def withstood(play: Game, said: Sequence[Reply]) -> Iterator[tuple[PeriodsState[Any], Observation, dict[str, Any]]]:
     """Say these replies. Of each: the state before, what was seen, and its facts as a log keeps them.
 
     Asserts of each that every call has a known outcome, that the episode moves, and that texts are of bounded length.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.env.environment import Environment, Facts, Kit, Observation
-from evalkit.env.rules import State
+from evalkit.env.rules import PeriodsState
 from tests.play import kit as standard_kit
 
 
@@ -38,7 +38,7 @@ class Game:
     kit: Kit | None = None
     """Without one: evalkit's own wording."""
     facts: list[Facts] = field(default_factory=list)
-    state: State[Any] = field(init=False)
+    state: PeriodsState[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.instance = self.environment.load(self.line)

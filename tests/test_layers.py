@@ -1,4 +1,4 @@
-"""Which module may import which: imports point down, and each library has its places."""
+"""Which module may import which: imports point down and in no circle, and each library has its places."""
 
 import ast
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -102,6 +103,80 @@ def broken_rule(path: str, name: str) -> str:
     return ""
 
 
+def module_name(path: str) -> str:
+    """The dotted name of a file below evalkit/."""
+    return ".".join(["evalkit", *path.removesuffix(".py").split("/")]).removesuffix(".__init__")
+
+
+def edges(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(importer, imported) by dotted name, wherever an import stands: in a function, or for types alone."""
+    modules = {module_name(path) for path in sources}
+    for path, text in sources.items():
+        for _, name in imported(ast.parse(text)):
+            target = name if name in modules else name.rpartition(".")[0]
+            # `from evalkit import __version__` takes a constant of the package, not what the package offers.
+            if target in modules and not name.startswith("evalkit.__"):
+                yield module_name(path), target
+
+
+def circles(sources: Mapping[str, str]) -> list[str]:
+    """Modules that reach each other by imports, in words."""
+    graph = nx.DiGraph(edges(sources))
+    alone = (f"{name} imports itself" for name, other in graph.edges if name == other)
+    found = (sorted(one) for one in nx.strongly_connected_components(graph) if len(one) > 1)
+    return sorted([*alone, *(f"{', '.join(one)} import each other" for one in found)])
+
+
+# Where an import stands in a function only if what it loads is heavy. Commands load what their call needs, and the rest
+# of the package has such imports still.
+EAGER = (
+    *("client/", "env/costbench/", "env/pricing/", "env/scheduling/", "policy/noisy/", "serve/", "store/", "view/"),
+    "wire/",
+)
+
+
+def top_imports(tree: ast.AST) -> Iterator[str]:
+    """Names that loading a module imports: those outside functions that are not for types alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (name for _, name in imported(ast.Module([node], [])))
+        yield from top_imports(node)
+
+
+def late_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, name) of every import within a function."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return iter(dict.fromkeys(found for node in functions for found in imported(ast.Module(node.body, []))))
+
+
+def idle_delays(sources: Mapping[str, str]) -> list[str]:
+    """Imports within functions of `EAGER` that put off nothing heavy, in words."""
+    trees = {module_name(path): ast.parse(text) for path, text in sources.items()}
+    loads = nx.DiGraph()
+    for module, tree in trees.items():
+        loads.add_node(module)
+        for name in top_imports(tree):
+            inside = name if name in trees else name.rpartition(".")[0]
+            loads.add_edge(module, inside if inside in trees else name.split(".")[0])
+
+    def heavy(module: str) -> frozenset[str]:
+        return HEAVY & nx.descendants(loads, module)
+
+    found = []
+    for path in sources:
+        here = module_name(path)
+        for line, name in late_imports(trees[here]) if path.startswith(EAGER) else ():
+            target = name if name in trees else name.rpartition(".")[0]
+            weight = heavy(target) if target in trees else HEAVY & {name.split(".")[0]}
+            if not weight - heavy(here):
+                found.append(f"{path}:{line} imports {name} within a function, and nothing heavy with it")
+    return found
+
+
 def package() -> dict[str, str]:
     root = PROJECT / "evalkit"
     return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(root.rglob("*.py"))}
@@ -135,6 +210,45 @@ def test_a_planted_offender_is_named(path: str, line: str, words: str) -> None:
     assert len(found) == 1
     assert words in found[0]
     assert found[0].startswith(path)
+
+
+def test_no_import_leads_in_a_circle() -> None:
+    assert circles(package()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from evalkit.env.market import price",
+        "def late():\n    from evalkit.env import market",
+        "if TYPE_CHECKING:\n    import evalkit.env.market",
+    ],
+)
+def test_a_planted_circle_is_named(line: str) -> None:
+    sources = {
+        "env/market.py": "from evalkit.env.goods import GOODS",
+        "env/goods.py": "from evalkit.env.names import NAMES",
+        "env/names.py": line,
+        "env/table.py": "import evalkit.env.market",
+    }
+    assert circles(sources) == ["evalkit.env.goods, evalkit.env.market, evalkit.env.names import each other"]
+    assert circles({**sources, "env/names.py": "NAMES = ()"}) == []
+
+
+def test_only_what_is_heavy_is_imported_within_functions() -> None:
+    assert idle_delays(package()) == []
+
+
+def test_a_planted_delay_is_named() -> None:
+    sources = {
+        "wire/light.py": "import json",
+        "wire/dear.py": "from evalkit.wire.dearer import solve",
+        "wire/dearer.py": "import scipy",
+        "wire/user.py": "def a():\n    import evalkit.wire.light\ndef b():\n    from evalkit.wire import dear",
+    }
+    assert [one.split()[0] for one in idle_delays(sources)] == ["wire/user.py:2"]
+    sources["wire/user.py"] += "\nfrom evalkit.wire.dearer import solve"
+    assert [one.split()[0] for one in idle_delays(sources)] == ["wire/user.py:2", "wire/user.py:4"]
 
 
 def test_what_is_allowed_is_not_named() -> None:

@@ -22,7 +22,7 @@ from evalkit.spec.model import Model, Provider
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evalkit.client.check import Finding
+    from evalkit.client.check import CheckResult
 
 NOT_ALL_WORK = 3
 
@@ -33,7 +33,7 @@ _MESSAGE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _ProviderCheck:
     """One provider that is asked."""
 
     provider: Provider
@@ -45,7 +45,7 @@ class _Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
+class _ProviderLine:
     """What is said of one provider."""
 
     provider: str
@@ -61,11 +61,11 @@ def check(names: Sequence[str], model: str | None) -> int:
     if model and len(names) != 1:
         raise UsageError("providers check: --model goes with the name of one provider.")
     console = console_of()
-    cases: list[_Case] = []
-    lines: list[_Line] = []
+    cases: list[_ProviderCheck] = []
+    lines: list[_ProviderLine] = []
     for name in names or provider_names():
         found = _case(name, model, named=bool(names))
-        if isinstance(found, _Case):
+        if isinstance(found, _ProviderCheck):
             cases.append(found)
         else:
             lines.append(found)
@@ -76,18 +76,20 @@ def check(names: Sequence[str], model: str | None) -> int:
     return NOT_ALL_WORK if any(line.failed for line in lines) else 0
 
 
-def _case(name: str, model: str | None, *, named: bool) -> _Case | _Line:
+def _case(name: str, model: str | None, *, named: bool) -> _ProviderCheck | _ProviderLine:
     """What to ask, or why nobody is asked."""
     provider = read_provider(name)
     try:
         missing = bool(provider.key_env) and key_place(provider) == "not set"
         if missing and not named:
-            return _Line(provider=name, model="", text=f"passed over: {provider.key_env} is not set", failed=False)
+            return _ProviderLine(
+                provider=name, model="", text=f"passed over: {provider.key_env} is not set", failed=False
+            )
         url_of(provider)
     except UsageError as flaw:
-        return _Line(provider=name, model="", text=str(flaw), failed=named)
+        return _ProviderLine(provider=name, model="", text=str(flaw), failed=named)
     chosen, guessed = _choose(provider, model)
-    return _Case(provider=provider, model=chosen, named=named, guessed=guessed)
+    return _ProviderCheck(provider=provider, model=chosen, named=named, guessed=guessed)
 
 
 def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
@@ -106,7 +108,7 @@ def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
     return find_model(provider, name), provider.simulate is None
 
 
-def _announcement(cases: Sequence[_Case]) -> str:
+def _announcement(cases: Sequence[_ProviderCheck]) -> str:
     from evalkit.client.check import WITHIN_S, most
 
     bounds = [most(case.provider, case.model) for case in cases if case.provider.simulate is None]
@@ -118,13 +120,13 @@ def _announcement(cases: Sequence[_Case]) -> str:
     return f"One request each to {who}, within {WITHIN_S:g} s: {cost}."
 
 
-async def _ask_all(cases: Sequence[_Case]) -> list[_Line]:
+async def _ask_all(cases: Sequence[_ProviderCheck]) -> list[_ProviderLine]:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_ask(case)) for case in cases]
     return [task.result() for task in tasks]
 
 
-async def _ask(case: _Case) -> _Line:
+async def _ask(case: _ProviderCheck) -> _ProviderLine:
     from evalkit.client.check import check as ask
 
     name, model = case.provider.name, case.model.name
@@ -138,22 +140,22 @@ async def _ask(case: _Case) -> _Line:
                 url = await asyncio.to_thread(stack.enter_context, simulated(case.provider.simulate, where=where))
             finding = await ask(case.provider, case.model, url=url)
     except EvalkitError as flaw:
-        return _Line(provider=name, model=model, text=str(flaw), failed=True)
+        return _ProviderLine(provider=name, model=model, text=str(flaw), failed=True)
     return _line(case, finding)
 
 
-def _line(case: _Case, finding: "Finding") -> _Line:
+def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
     from evalkit.client.transport import is_loopback
 
     name, model = case.provider.name, case.model.name
     if finding.kind == "connect" and is_loopback(urlsplit(case.provider.url).hostname or ""):
         text = f"not running at {case.provider.url}"
-        return _Line(provider=name, model="", text=text, failed=case.named)
+        return _ProviderLine(provider=name, model="", text=text, failed=case.named)
     if finding.kind == "unknown_model" and case.guessed:
         text = f"it runs; name one of its models: evalkit providers check {name} --model MODEL"
-        return _Line(provider=name, model="", text=text, failed=False)
+        return _ProviderLine(provider=name, model="", text=text, failed=False)
     if finding.kind != "ok":
-        return _Line(provider=name, model=model, text=finding.message, failed=True)
+        return _ProviderLine(provider=name, model=model, text=finding.message, failed=True)
     usage = finding.usage
     cost = "cost unknown" if finding.cost is None else show_usd(finding.cost)
     if case.provider.simulate is not None:
@@ -165,10 +167,10 @@ def _line(case: _Case, finding: "Finding") -> _Line:
         counted = f"came without {what}: a run charges the worst case"
         cost = cost if finding.cost is None else f"{cost} here"
     text = f"ok in {finding.latency_s:.2f} s: {finding.served or 'no model named'}, {counted}, {cost}"
-    return _Line(provider=name, model=model, text=text, failed=False)
+    return _ProviderLine(provider=name, model=model, text=text, failed=False)
 
 
-def _print(lines: Sequence[_Line], console: "Console") -> None:
+def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.money import show_usd
-from evalkit.nightly.books import FOLDER, derive, nights, read_history, rebuild
 from evalkit.nightly.dates import parse_date
+from evalkit.nightly.history_files import FOLDER, derive, nights, read_history, rebuild
 from evalkit.nightly.journal import accepted, note, read_journal, told
 from evalkit.report.history import NightRecord, Rule, taken
 from evalkit.run.freeze import Resolved, resolve

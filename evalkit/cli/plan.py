@@ -15,7 +15,7 @@ from evalkit.run.plan import Known, plan_sweep
 from evalkit.store.manifest import FILE
 
 if TYPE_CHECKING:
-    from evalkit.run.basis import Basis
+    from evalkit.run.pilot import Basis
 
 SECONDS = 8.0
 """CPU time to spend on playing; a small sweep is played whole long before."""
@@ -68,7 +68,7 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
     reply_s = simulated_reply_s(resolved)
     if args.basis is None and not (own / FILE).exists():
         return Known(reply_s=reply_s)
-    from evalkit.run.basis import NOTHING
+    from evalkit.run.pilot import NOTHING
     from evalkit.store.accounts import accounts, spent
     from evalkit.store.index import read_index
 
@@ -85,8 +85,8 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
 def _basis(directory: Path) -> "Basis":
     """A run's ended episodes, beside the play of its stand-ins."""
     from evalkit.report.derived import read_run
-    from evalkit.run.basis import basis_of
     from evalkit.run.forecast import make_priors, read_priors
+    from evalkit.run.pilot import basis_of
 
     manifest, _, results = read_run(directory)
     priors = {(one.agent, one.suite): one for one in read_priors(directory)}

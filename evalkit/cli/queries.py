@@ -53,7 +53,7 @@ def raw(args: argparse.Namespace) -> int:
     """Write the reference's raw queries, in its form: what a validator and a writer would then be asked about."""
     import json
 
-    from evalkit.env.costbench.catalogue import shipped
+    from evalkit.env.costbench.catalogue_files import shipped
     from evalkit.env.costbench.queries import reference_queries
     from evalkit.spec.queries import CATALOGUE, RAW_TOTALS
 

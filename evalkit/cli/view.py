@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evalkit.cli.choosing import run_directory
 from evalkit.errors import RunError, UsageError
-from evalkit.nightly.books import FOLDER as NIGHTS
+from evalkit.nightly.history_files import FOLDER as NIGHTS
 from evalkit.store.manifest import FILE as MANIFEST
 from evalkit.store.manifest import read_manifest
 
@@ -17,17 +17,17 @@ FOLDER = Path("runs")
 
 def view(args: argparse.Namespace) -> int:
     """Serve, and say where."""
+    from evalkit.view.run_cache import RunCache
     from evalkit.view.server import serve_until_signal
-    from evalkit.view.shelf import Shelf
 
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port: must be 0 to 65535, not {args.port}.")
     runs, sweeps = _named(args.runs)
     if not args.runs and not FOLDER.is_dir():
         raise RunError("There is no folder runs/ here. Say which: evalkit view RUN")
-    shelf = Shelf(runs, None if args.runs else FOLDER, sweeps)
-    asyncio.run(serve_until_signal(shelf, port=args.port, ready=_tell))
-    if shelf.busy:
+    cache = RunCache(runs, None if args.runs else FOLDER, sweeps)
+    asyncio.run(serve_until_signal(cache, port=args.port, ready=_tell))
+    if cache.busy:
         # The interpreter would wait for the thread that reads, for seconds where a run is long. It only reads, and what
         # it derives is written whole or not at all.
         os._exit(0)

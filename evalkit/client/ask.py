@@ -47,18 +47,22 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The body as it came, only where strict JSON refused it."""
 
 
-class Asker(Protocol):
-    """Whoever answers for one agent."""
-
-    @property
-    def free(self) -> bool:
-        """Whether asking again gives the same reply and costs nothing: then nobody waits for the log."""
+class Encoder(Protocol):
+    """Whoever puts messages and tools in the form that questions carry."""
 
     def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
         """Have messages join those that questions of their chat carry, in place; `parts` is empty before the first."""
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> Any:
         """A tool list in the form questions carry; called once for each list."""
+
+
+class Asker(Encoder, Protocol):
+    """Whoever answers for one agent."""
+
+    @property
+    def free(self) -> bool:
+        """Whether asking again gives the same reply and costs nothing: then nobody waits for the log."""
 
     async def ask(self, question: Question) -> Answer:
         """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused or LaneClosed."""

@@ -1,4 +1,4 @@
-"""The run's hard ceiling, shared by all lanes: `purse.py` decides, this waits and writes.
+"""The run's hard ceiling, shared by all lanes: `budget_state.py` decides, this waits and writes.
 
 A provider that bills more than it reports cannot be noticed: where a reply states its usage, that is believed.
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evalkit.client.purse import Ceiling, Purse
+from evalkit.client.budget_state import BudgetState, Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.accounts import closing_word
@@ -53,7 +53,7 @@ class BudgetStats:
     """This session's replies without usage."""
 
 
-class _Waiter:
+class _Reservation:
     """A request that did not fit at once."""
 
     __slots__ = ("amount", "ceilings", "granted", "look", "number")
@@ -86,18 +86,18 @@ class _Waiter:
         return next((scope for scope, one in self.ceilings.items() if one.hopeless(self.amount)), "")
 
 
-class _Line:
-    """One lane before the till."""
+class _LaneQueue:
+    """One lane: its requests that wait for money, and its money in flight."""
 
     __slots__ = ("largest", "queue", "reserved")
 
     def __init__(self) -> None:
-        self.queue: deque[_Waiter] = deque()
+        self.queue: deque[_Reservation] = deque()
         self.reserved = 0
         self.largest = 0
         """The most that a single request was bounded by."""
 
-    def head(self) -> _Waiter | None:
+    def head(self) -> _Reservation | None:
         """Who is next: the first that its own ceilings do not hold back. Others hear of a ceiling that is used up."""
         for waiter in self.queue:
             if waiter.fits:
@@ -107,14 +107,14 @@ class _Line:
         return None
 
 
-class _Till:
+class _SharedBudget:
     """What all lanes and agents of a session share."""
 
-    def __init__(self, purse: Purse, ledger: Ledger, session: str) -> None:
-        self.purse = purse
+    def __init__(self, state: BudgetState, ledger: Ledger, session: str) -> None:
+        self.state = state
         self.ledger = ledger
         self.session = session
-        self.lines: dict[str, _Line] = {}
+        self.lines: dict[str, _LaneQueue] = {}
         self.ceilings: dict[tuple[str, str], Ceiling] = {}
         """By scope (`lane`, `agent`) and name."""
         self.waiting = 0
@@ -126,14 +126,14 @@ class _Till:
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
 
-    def waiters(self) -> Iterator[_Waiter]:
+    def waiters(self) -> Iterator[_Reservation]:
         """All who wait, lane by lane."""
         for line in self.lines.values():
             yield from line.queue
 
-    def next(self) -> tuple[_Line, _Waiter] | None:
+    def next(self) -> tuple[_LaneQueue, _Reservation] | None:
         """Whose turn it is: of the lane with the least in flight; of several such, who came first."""
-        found: tuple[_Line, _Waiter] | None = None
+        found: tuple[_LaneQueue, _Reservation] | None = None
         for line in self.lines.values():
             head = line.head() if line.queue else None
             if head is not None and (
@@ -150,7 +150,7 @@ class _Till:
                 return
             line, head = turn
             head.wake()
-            if self.end is not None or not self.purse.take(head.amount):
+            if self.end is not None or not self.state.take(head.amount):
                 return
             book(line, head.ceilings, head.amount)
             head.granted = True
@@ -164,8 +164,8 @@ class _Till:
         )
 
 
-def book(line: _Line, ceilings: Mapping[str, Ceiling], amount: int) -> None:
-    """What the purse has given is in flight."""
+def book(line: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -> None:
+    """What was taken from the budget is in flight."""
     line.reserved += amount
     line.largest = max(line.largest, amount)
     for one in ceilings.values():
@@ -188,29 +188,29 @@ class Budget:
 
         `ceilings`: by (`lane` or `agent`, its name): what one of them may spend of the whole.
         """
-        self._till = _Till(Purse(budget=budget, before=spent), ledger, session)
-        self._till.ceilings = dict(ceilings or {})
+        self._shared = _SharedBudget(BudgetState(budget=budget, before=spent), ledger, session)
+        self._shared.ceilings = dict(ceilings or {})
         self._lane = self._agent = ""
-        self._line = self._till.lines.setdefault("", _Line())
+        self._line = self._shared.lines.setdefault("", _LaneQueue())
         self._ceilings: dict[str, Ceiling] = {}
 
     def of(self, lane: str, agent: str) -> "Budget":
         """The same money, as one agent in one lane draws upon it."""
         mine = copy.copy(self)
         mine._lane, mine._agent = lane, agent
-        mine._line = self._till.lines.setdefault(lane, _Line())
+        mine._line = self._shared.lines.setdefault(lane, _LaneQueue())
         places = (("lane", lane), ("agent", agent))
-        mine._ceilings = {place[0]: self._till.ceilings[place] for place in places if place in self._till.ceilings}
+        mine._ceilings = {place[0]: self._shared.ceilings[place] for place in places if place in self._shared.ceilings}
         return mine
 
     def take(self, amount: int) -> bool:
         """Reserve without waiting, if that is possible now. The fast path: no await, nothing allocated."""
-        till, ceilings = self._till, self._ceilings
-        if till.waiting or till.end is not None:
+        shared, ceilings = self._shared, self._ceilings
+        if shared.waiting or shared.end is not None:
             return False
         if ceilings and not all(one.fits(amount) for one in ceilings.values()):
             return False
-        if not till.purse.take(amount):
+        if not shared.state.take(amount):
             return False
         book(self._line, ceilings, amount)
         return True
@@ -223,20 +223,20 @@ class Budget:
         """
         if self.take(amount):
             return
-        till = self._till
-        till.came += 1
-        waiter = _Waiter(amount, self._ceilings, till.came)
+        shared = self._shared
+        shared.came += 1
+        waiter = _Reservation(amount, self._ceilings, shared.came)
         self._line.queue.append(waiter)
-        till.waiting += 1
+        shared.waiting += 1
         reserved = False
         try:
             while not waiter.granted:
-                if till.end is not None:
-                    raise copy.copy(till.end)  # one for each: a shared one would gather everybody's traceback
+                if shared.end is not None:
+                    raise copy.copy(shared.end)  # one for each: a shared one would gather everybody's traceback
                 if waiter.hopeless:
                     raise self._ceiling_reached(waiter)
-                turn = till.next()
-                if turn is not None and turn[1] is waiter and not till.refilling:
+                turn = shared.next()
+                if turn is not None and turn[1] is waiter and not shared.refilling:
                     await self._advance(waiter)
                 else:
                     await waiter.woken()
@@ -245,61 +245,61 @@ class Budget:
             if not reserved:
                 self._withdraw(waiter)
 
-    def _withdraw(self, waiter: _Waiter) -> None:
+    def _withdraw(self, waiter: _Reservation) -> None:
         """A waiter that failed or was cancelled leaves nothing behind, be it in the queue or served already."""
         if waiter.granted:
             self._give_back(waiter.amount, 0)
         else:
             self._line.queue.remove(waiter)
-            self._till.waiting -= 1
-        self._till.serve()
+            self._shared.waiting -= 1
+        self._shared.serve()
 
-    async def _advance(self, head: _Waiter) -> None:
+    async def _advance(self, head: _Reservation) -> None:
         """The next step of whose turn it is: leases for itself and for those who wait too, a wait, or the end."""
-        till = self._till
-        step = till.purse.next(head.amount)
-        if till.entered or step.action == "lease":
+        shared = self._shared
+        step = shared.state.next(head.amount)
+        if shared.entered or step.action == "lease":
             # A lease whose writer was cancelled is made sure of first: it may be on disk already.
             await self._refill(head)
         elif step.action == "go":
-            till.serve()
+            shared.serve()
         elif step.action == "wait":
             await head.woken()
         else:
             raise BudgetReached(self._why(head.amount))
 
-    async def _refill(self, head: _Waiter) -> None:
-        till = self._till
-        if not till.entered:
-            others = (waiter.amount for waiter in till.waiters() if waiter is not head and waiter.fits)
-            for lease in till.purse.leases([head.amount, *others]):
-                till.write("lease", lease, lane=self._lane, agent=self._agent)
-                till.entered += lease
-        till.refilling = True
+    async def _refill(self, head: _Reservation) -> None:
+        shared = self._shared
+        if not shared.entered:
+            others = (waiter.amount for waiter in shared.waiters() if waiter is not head and waiter.fits)
+            for lease in shared.state.leases([head.amount, *others]):
+                shared.write("lease", lease, lane=self._lane, agent=self._agent)
+                shared.entered += lease
+        shared.refilling = True
         try:
-            await till.ledger.durable()
+            await shared.ledger.durable()
         finally:
-            till.refilling = False
-        till.purse.lease(till.entered)
-        till.entered = 0
-        till.serve()
+            shared.refilling = False
+        shared.state.lease(shared.entered)
+        shared.entered = 0
+        shared.serve()
 
     def settle(self, reserved: int, cost: int) -> bool:
         """A request came back. Returns whether its cost kept within what was reserved for it."""
         self._give_back(reserved, cost)
-        if self._till.waiting:
-            self._till.serve()
+        if self._shared.waiting:
+            self._shared.serve()
         return cost <= reserved
 
     def _give_back(self, reserved: int, cost: int) -> None:
-        self._till.purse.settle(reserved, cost)
+        self._shared.state.settle(reserved, cost)
         self._line.reserved -= reserved
         for one in self._ceilings.values():
             one.settle(reserved, cost)
 
     def note_unmetered(self, cost: int, guess: int | None) -> None:
         """Count a reply without usage that costs so much at worst; `guess`: by an estimate of its tokens."""
-        self._till.unmetered += Unmetered(
+        self._shared.unmetered += Unmetered(
             replies=1, cost=cost, estimated=int(guess is not None), guess=0 if guess is None else guess
         )
 
@@ -308,20 +308,20 @@ class Budget:
     ) -> None:
         """An attempt whose usage nobody knows: its whole reservation is spent. Written, not waited for."""
         if amount:
-            self._till.write(
+            self._shared.write(
                 "charge", amount, lane=lane, agent=agent, episode=episode, step=step, attempt=attempt, reason=reason
             )
-            self._till.purse.charged += amount
+            self._shared.state.charged += amount
         self.settle(amount, amount)
 
     async def durable(self) -> None:
         """Return when every charge booked so far is on disk: before the retry that follows it is sent."""
-        await self._till.ledger.durable()
+        await self._shared.ledger.durable()
 
     def end(self, error: EvalkitError) -> None:
         """No reservation is made any more; all that wait raise `error`. What is in flight still settles."""
-        self._till.end = error
-        for waiter in self._till.waiters():
+        self._shared.end = error
+        for waiter in self._shared.waiters():
             waiter.wake()
 
     def close(self) -> None:
@@ -329,45 +329,45 @@ class Budget:
 
         Written also where there is nothing to give back: a session without a `close` has crashed.
         """
-        till, purse = self._till, self._till.purse
-        unused = 0 if purse.budget is None else max(0, purse.room) + till.entered
-        till.write("close", unused, reason=closing_word(purse.spent))
-        if purse.budget is not None:
-            purse.leased, purse.room, till.entered = purse.leased - unused, 0, 0
+        shared, state = self._shared, self._shared.state
+        unused = 0 if state.budget is None else max(0, state.room) + shared.entered
+        shared.write("close", unused, reason=closing_word(state.spent))
+        if state.budget is not None:
+            state.leased, state.room, shared.entered = state.leased - unused, 0, 0
 
     def stats(self) -> BudgetStats:
         """Where the money of all lanes stands."""
-        till, purse = self._till, self._till.purse
+        shared, state = self._shared, self._shared.state
         return BudgetStats(
-            budget=purse.budget,
-            spent=purse.before + purse.spent,
-            session=purse.spent,
-            charged=purse.charged,
-            reserved=purse.reserved,
-            left=purse.left,
-            waiting=till.waiting,
-            unmetered=till.unmetered,
+            budget=state.budget,
+            spent=state.before + state.spent,
+            session=state.spent,
+            charged=state.charged,
+            reserved=state.reserved,
+            left=state.left,
+            waiting=shared.waiting,
+            unmetered=shared.unmetered,
         )
 
     def ceilings(self) -> Mapping[tuple[str, str], Ceiling]:
         """What single lanes and agents may spend."""
-        return self._till.ceilings
+        return self._shared.ceilings
 
     def largest(self, lane: str) -> int:
         """The most that a single request of a lane was bounded by so far."""
-        line = self._till.lines.get(lane)
+        line = self._shared.lines.get(lane)
         return 0 if line is None else line.largest
 
     def _why(self, amount: int) -> str:
-        purse = self._till.purse
-        assert purse.budget is not None
-        left = purse.budget - purse.before - purse.spent
+        state = self._shared.state
+        assert state.budget is not None
+        left = state.budget - state.before - state.spent
         return (
-            f"The budget of {show_usd(purse.budget)} is reached: {show_usd(max(0, left))} are left, and the next "
+            f"The budget of {show_usd(state.budget)} is reached: {show_usd(max(0, left))} are left, and the next "
             f"request may cost up to {show_usd(amount)}. Raise `budget_usd` in the sweep and run again to go on."
         )
 
-    def _ceiling_reached(self, waiter: _Waiter) -> EvalkitError:
+    def _ceiling_reached(self, waiter: _Reservation) -> EvalkitError:
         scope = waiter.hopeless
         one, name = waiter.ceilings[scope], self._lane if scope == "lane" else self._agent
         words = (

@@ -28,7 +28,7 @@ _MESSAGE = Message(role="user", text="Call the tool, and say nothing else.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """What came of a check."""
 
     kind: str
@@ -51,7 +51,7 @@ def most(provider: Provider, model: Model) -> PicoUsd | None:
     return model.price.worst(input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
 
 
-async def check(provider: Provider, model: Model, *, url: str = "", within_s: float = WITHIN_S) -> Finding:
+async def check(provider: Provider, model: Model, *, url: str = "", within_s: float = WITHIN_S) -> CheckResult:
     """Ask once. `url` stands in for the file's. Raises UsageError where a key or a variable is missing."""
     dialect = DIALECTS[provider.dialect]
     clock = asyncio.get_running_loop().time
@@ -65,17 +65,17 @@ async def check(provider: Provider, model: Model, *, url: str = "", within_s: fl
     return _failed(verdict, provider, model) if reply is None else _answered(reply, latency_s, provider, model)
 
 
-def _answered(reply: Reply, latency_s: float, provider: Provider, model: Model) -> Finding:
+def _answered(reply: Reply, latency_s: float, provider: Provider, model: Model) -> CheckResult:
     cost = None
     if model.price is not None:
         tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
         cost = model.price.most(reply.usage, input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
-    return Finding(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost)
+    return CheckResult(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost)
 
 
-def _failed(verdict: Verdict, provider: Provider, model: Model) -> Finding:
+def _failed(verdict: Verdict, provider: Provider, model: Model) -> CheckResult:
     message = with_remedy(verdict, provider=provider.name, model=model.name, key_env=provider.key_env)
-    return Finding(kind=verdict.kind, message=message)
+    return CheckResult(kind=verdict.kind, message=message)
 
 
 def _body(provider: Provider, model: Model) -> bytes:

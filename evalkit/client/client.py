@@ -7,8 +7,8 @@ the caller, who records it, nothing is awaited.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from evalkit.client.aside import aside
@@ -17,15 +17,15 @@ from evalkit.client.budget import Budget
 from evalkit.client.lane import Lane
 from evalkit.client.pauses import too_long, why_ended
 from evalkit.client.remedies import with_remedy
+from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.ticket import Ticket
 from evalkit.client.transport import Transport
-from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
+from evalkit.dialogue import Message, Reply, Tool
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
-from evalkit.money import PicoUsd, Price, show_usd
+from evalkit.money import PicoUsd, show_usd
 from evalkit.store.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
-from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
 from evalkit.wire.verdicts import UNREADABLE
@@ -34,34 +34,6 @@ MOST_UNREAD = 8
 """Answers of a lane in a row that are no reply, before it ends: each is charged at its bound."""
 MOST_UNREAD_OF_ONE = 4
 """The same of one request, before its episode is left."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
-    """How one agent speaks: everything of its requests that does not change."""
-
-    agent: str
-    provider: str
-    model: str
-    dialect: Dialect
-    quirks: Quirks
-    sampling: Sampling
-    price: Price
-    seeded: bool
-    """Whether requests carry a seed."""
-    cache_key: bool = False
-    """Whether they name their episode, so that those of one find the same prompt cache."""
-    key_env: str
-    """The variable that holds the key: for messages."""
-    billed: Mapping[str, bool] = field(default_factory=dict)
-    """By outcome without a reply: whether the provider bills it, where that is not as for all (`wire/billed.py`)."""
-    estimates: bool = False
-    """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
-
-    def head(self, choice: ToolChoice | None = None) -> bytes:
-        """The part that all its bodies share; with `choice`, those that say otherwise whether a call is wanted."""
-        sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
-        return self.dialect.head(self.model, sampling, self.quirks)
 
 
 class _Asking:
@@ -87,38 +59,29 @@ class ModelAsker:
 
     free = False
 
-    def __init__(self, voice: Voice, *, lane: Lane, budget: Budget, transport: Transport) -> None:
-        self._voice = voice
+    def __init__(self, template: RequestTemplate, *, lane: Lane, budget: Budget, transport: Transport) -> None:
+        self._template = template
         self._lane = lane
         self._budget = budget
         self._transport = transport
-        self._heads: dict[ToolChoice | None, bytes] = {None: voice.head()}
-        self._body = voice.dialect.body
-        self._understand = voice.dialect.understand
-        self._allowances = voice.dialect.allowances
-        self._max_tokens = voice.sampling.max_tokens
-        self._seed = voice.sampling.seed
-        self._seeded = voice.seeded and "seed" not in voice.quirks.refuses and self._seed is not False
-        self._cache_key = voice.dialect.cache_key.encode() if voice.cache_key else b""
+        self._understand = template.dialect.understand
+        self._allowances = template.dialect.allowances
+        self._max_tokens = template.sampling.max_tokens
         self._clock = asyncio.get_running_loop().time
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
         """Have messages join the encoded parts of their chat."""
-        self._voice.dialect.join(parts, messages)
+        self._template.join(parts, messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
         """A tool list."""
-        return self._voice.dialect.encode_tools(tools)
-
-    def worst_case(self, question: Question) -> PicoUsd:
-        """The most that one attempt at this question can cost."""
-        return self._bound(len(self._encode(question)))
+        return self._template.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
         """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused, LaneClosed, StorageError, or what the
         lane or the budget was ended with."""
-        body = self._encode(question)
-        asking = _Asking(question, body, self._bound(len(body)))
+        body = self._template.body(question)
+        asking = _Asking(question, body, self._template.bound(len(body)))
         outcome = await self._attempt(asking)
         if type(outcome) is Answer:
             return outcome
@@ -202,7 +165,7 @@ class ModelAsker:
     ) -> Answer:
         """The reply as an answer, settled."""
         usage, outcome = reply.usage, OK
-        cost = self._voice.price.of(usage)
+        cost = self._template.price.of(usage)
         if usage.unknown:
             reply, cost, outcome = self._without_usage(asking, reply)
             usage = reply.usage
@@ -227,23 +190,23 @@ class ModelAsker:
     def _without_usage(self, asking: _Asking, reply: Reply) -> tuple[Reply, PicoUsd, str]:
         """A reply some of whose figures its provider did not state: (the reply, with estimates in their place where the
         provider's file asks for them; what to charge; the last word of its attempts)."""
-        voice, usage, bound = self._voice, reply.usage, self._max_tokens
+        template, usage, bound = self._template, reply.usage, self._max_tokens
         counted = "input" not in usage.unknown and "output" not in usage.unknown
-        if counted and not voice.price.caching_may_cost:
-            return reply, voice.price.of(usage), OK  # what is missing has no price of its own
-        if not voice.quirks.unseen_tokens and (voice.dialect.verbatim_calls or not reply.calls):
+        if counted and not template.price.caching_may_cost:
+            return reply, template.price.of(usage), OK  # what is missing has no price of its own
+        if not template.quirks.unseen_tokens and (template.dialect.verbatim_calls or not reply.calls):
             shown = most_output_tokens(reply)
             bound = bound if shown is None else min(bound, shown)
-        most_input = len(asking.body) + voice.dialect.overhead_tokens
-        cost = voice.price.most(usage, input_tokens=most_input, output_tokens=bound)
-        if counted and cost == voice.price.of(usage):
+        most_input = len(asking.body) + template.dialect.overhead_tokens
+        cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)
+        if counted and cost == template.price.of(usage):
             return reply, cost, OK
         guess: PicoUsd | None = None
-        if voice.estimates:
+        if template.estimates:
             read = input_tokens(len(asking.body)) if "input" in usage.unknown else usage.input
             written = min(output_tokens(reply), bound) if "output" in usage.unknown else usage.output
             usage = replace(usage, input=read, output=written, unknown=())
-            reply, guess = replace(reply, usage=usage), voice.price.of(usage)
+            reply, guess = replace(reply, usage=usage), template.price.of(usage)
         self._budget.note_unmetered(cost, guess)
         return reply, cost, UNMETERED if guess is None else ESTIMATED
 
@@ -272,7 +235,7 @@ class ModelAsker:
             self._close(
                 f"{self._lane.name}: {MOST_UNREAD} answers in a row could not be read; the last one: "
                 f"{verdict.message or verdict.kind}. What they may have cost is charged. Check the url and the dialect "
-                f"of provider {self._voice.provider!r}, and what stands between here and there."
+                f"of provider {self._template.provider!r}, and what stands between here and there."
             )
         asking.unread += 1
         if asking.unread >= MOST_UNREAD_OF_ONE:
@@ -287,32 +250,15 @@ class ModelAsker:
         self._lane.end(error)
         raise error
 
-    def _encode(self, question: Question) -> bytes:
-        seed = None
-        if self._seeded:
-            seed = question.seed if self._seed is None else self._seed
-        if question.choice not in self._heads:
-            self._heads[question.choice] = self._voice.head(question.choice)
-        head = self._heads[question.choice]
-        if self._cache_key:
-            # An episode's id is hexadecimal digits: nothing in it needs escaping.
-            head = b'{"%b":"%b",%b' % (self._cache_key, question.episode.encode(), head[1:])
-        return self._body(head, question.tools, question.messages, seed)
-
-    def _bound(self, body_bytes: int) -> PicoUsd:
-        voice = self._voice
-        input_tokens = body_bytes + voice.dialect.overhead_tokens
-        return voice.price.worst(input_tokens=input_tokens, output_tokens=self._max_tokens)
-
     def _book_failure(self, asking: _Asking, attempt: int, outcome: str, reason: str) -> bool:
         """Charge an attempt whose outcome counts as billed, and return True; for any other give the money back."""
-        if not counts_as_billed(outcome, self._voice.billed):
+        if not counts_as_billed(outcome, self._template.billed):
             self._budget.settle(asking.bound, 0)
             return False
         self._budget.book_charge(
             asking.bound,
             lane=self._lane.name,
-            agent=self._voice.agent,
+            agent=self._template.agent,
             episode=asking.question.episode,
             step=asking.question.step,
             attempt=attempt,
@@ -321,8 +267,8 @@ class ModelAsker:
         return True
 
     def _why_closed(self, verdict: Verdict) -> str:
-        voice = self._voice
-        why = with_remedy(verdict, provider=voice.provider, model=voice.model, key_env=voice.key_env)
+        template = self._template
+        why = with_remedy(verdict, provider=template.provider, model=template.model, key_env=template.key_env)
         return f"{self._lane.name}: {why}"
 
     def _why_over(self, asking: _Asking, cost: int) -> str:

@@ -9,7 +9,7 @@ _LEARN = 0.1
 """Weight of the newest reply in the running estimates."""
 
 
-class Estimate:
+class TokenEstimate:
     """Tokens in by bytes sent, and tokens out, of one lane's requests."""
 
     __slots__ = ("_output", "_tokens_per_byte")

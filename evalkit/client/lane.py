@@ -18,13 +18,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from evalkit.client.buckets import Need, book, correct, heed, open_buckets, scarcest, told_wait_s, unbook, wait_s
-from evalkit.client.estimate import Estimate
-from evalkit.client.hall import BARREN_EPISODES, CANARY_EPISODES, Hall
+from evalkit.client.estimate import TokenEstimate
 from evalkit.client.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
 from evalkit.client.pauses import NOTICED_S, used_up, why_paced
+from evalkit.client.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
 from evalkit.client.shared import Pool
-from evalkit.client.stats import LaneStats, Meter
-from evalkit.client.ticket import Ticket, Waiter
+from evalkit.client.stats import LaneStats, RateMeter
+from evalkit.client.ticket import QueuedRequest, Ticket
 from evalkit.client.window import Window
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
@@ -57,35 +57,35 @@ class Lane:
         self._buckets = open_buckets(limits, self._loop.time())
         self._pools = tuple(shared)
         self._health = Health()
-        self._meter = Meter()
+        self._meter = RateMeter()
         self._in_flight = 0
         self._probes = 0
-        self._line: deque[Waiter] = deque()
-        self._hall = Hall(self._window, canary=canary)
+        self._line: deque[QueuedRequest] = deque()
+        self._ramp = EpisodeRamp(self._window, canary=canary)
         self._resting: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
         self._shut = False
         """Whether the fast path must look closer: paused, down or ended."""
         self._end: EvalkitError | None = None
-        self._estimate = Estimate()
+        self._estimate = TokenEstimate()
 
     async def join(self) -> None:
         """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
         lane lets everybody in, to hear of it when they ask."""
-        await self._hall.join()
+        await self._ramp.join()
 
     def part(self) -> None:
         """An episode has left the lane."""
-        self._hall.part()
+        self._ramp.part()
 
     def acted(self) -> None:
         """A valid action was made in one of its episodes: whatever may play may begin."""
-        self._hall.acted()
+        self._ramp.acted()
 
     def ended_idle(self) -> bool:
         """An episode ended without a valid action. Returns whether it is time to say so: `notice` does."""
-        if not self._hall.ended_idle():
+        if not self._ramp.ended_idle():
             return False
         self.notice = (
             f"{self.name}: its first {BARREN_EPISODES} episodes ended without one valid action, so it goes on with "
@@ -110,7 +110,7 @@ class Lane:
         """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
         if self._end is not None:
             raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
-        waiter = Waiter(body_bytes, max_tokens)
+        waiter = QueuedRequest(body_bytes, max_tokens)
         self._line.append(waiter)
         if self._line[0] is waiter:
             self.serve()
@@ -142,11 +142,11 @@ class Lane:
             self._recover(now)
         # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
         full = self._in_flight >= int(self._window.size) or (
-            bool(self._hall) and not self._line and not self._hall.canary
+            bool(self._ramp) and not self._line and not self._ramp.canary
         )
         self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
-        if self._hall:
-            self._hall.usher()
+        if self._ramp:
+            self._ramp.usher()
         self._meter.count(now, usage.input, usage.output)
         if self._buckets or self._pools:
             used = self._estimate.learn(ticket.body_bytes, ticket.need, usage)
@@ -262,14 +262,14 @@ class Lane:
 
     def _waits_for(self, now: float) -> str:
         """What keeps it from having more in flight, in words."""
-        if self._end is not None or not (self._line or self._hall):
+        if self._end is not None or not (self._line or self._ramp):
             return ""
         if now < self._paused_until:
             return "pause that its provider asked for"
         if self._health.down:
             return "provider that does not answer"
         if not self._line:
-            return "first valid action" if self._hall.canary else "window"
+            return "first valid action" if self._ramp.canary else "window"
         if self._in_flight + 1 > self._window.size:
             return "requests in flight" if self._window.size >= self._window.most else "window"
         head = self._line[0]
@@ -377,8 +377,8 @@ class Lane:
                 waiter.turn.set_exception(copy.copy(error))
         for woken in self._resting:
             _wake(woken)
-        self._hall.open = self._end is not None
-        self._hall.usher()
+        self._ramp.open = self._end is not None
+        self._ramp.usher()
         self.serve()  # with nobody in line: it leaves the shared limits' lines too
 
 

@@ -1,15 +1,10 @@
-"""From the catalogue's values to something that asks."""
+"""From the catalogue's values to a connection."""
 
 from collections.abc import Collection
 
-from evalkit.client.budget import Budget
-from evalkit.client.client import ModelAsker, Voice
 from evalkit.client.keys import read_key, url_of
-from evalkit.client.lane import Lane
 from evalkit.client.transport import HttpTransport, Transport
-from evalkit.dialogue import Sampling
-from evalkit.money import Price
-from evalkit.spec.model import Model, Provider
+from evalkit.spec.model import Provider
 from evalkit.wire.table import DIALECTS
 
 
@@ -33,36 +28,3 @@ def open_transport(provider: Provider, *, url: str = "", others: Collection[str]
 def endpoint_of(transport: HttpTransport, provider: Provider, model: str) -> Transport:
     """Where one model of a provider takes requests."""
     return transport.to(DIALECTS[provider.dialect].path_of(model))
-
-
-def open_asker(
-    agent: str,
-    *,
-    provider: Provider,
-    model: Model,
-    sampling: Sampling,
-    price: Price,
-    lane: Lane,
-    budget: Budget,
-    transport: Transport,
-) -> ModelAsker:
-    """What asks for one agent with one sampling (an environment's defaults under the agent's overrides).
-
-    `price` is the run's frozen one, FREE where it is unknown; lane and budget are shared with others, and `transport`
-    is the model's endpoint (`endpoint_of`).
-    """
-    voice = Voice(
-        agent=agent,
-        provider=provider.name,
-        model=model.name,
-        dialect=DIALECTS[provider.dialect],
-        quirks=model.quirks,
-        sampling=sampling,
-        price=price,
-        seeded=provider.seed,
-        cache_key=provider.cache_key,
-        key_env=provider.key_env,
-        billed=provider.billed,
-        estimates=provider.estimates_usage,
-    )
-    return ModelAsker(voice, lane=lane, budget=budget, transport=transport)

@@ -39,7 +39,7 @@ class LaneStats:
     """Attempts that brought no reply, by kind."""
 
 
-class Meter:
+class RateMeter:
     """Totals, and counts by the second for rates."""
 
     __slots__ = ("_past", "_second", "failures", "input", "output", "requests")

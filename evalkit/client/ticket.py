@@ -18,7 +18,7 @@ class Ticket:
         self.body_bytes = body_bytes
 
 
-class Waiter:
+class QueuedRequest:
     """One request in line."""
 
     __slots__ = ("body_bytes", "max_tokens", "ticket", "turn")

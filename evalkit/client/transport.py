@@ -16,9 +16,9 @@ import aiohttp
 from yarl import URL
 
 from evalkit import __version__
-from evalkit.client.alarms import Alarms
 from evalkit.client.aside import aside
-from evalkit.client.blackout import Blackout
+from evalkit.client.redact import Redactor
+from evalkit.client.timeouts import Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 
@@ -53,7 +53,7 @@ class HttpTransport:
         """
         self._url = checked_url(url, with_key=bool(key))
         self._proxy = _proxy_for(self._url)
-        self._blackout = Blackout(key, *others, (self._proxy and self._proxy.password) or "")
+        self._redactor = Redactor(key, *others, (self._proxy and self._proxy.password) or "")
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -70,7 +70,7 @@ class HttpTransport:
         return f"HttpTransport({str(self._url)!r})"
 
     async def __aenter__(self) -> Self:
-        self._total, self._idle = Alarms(self._timeout_s), Alarms(self._idle_s)
+        self._total, self._idle = Timeouts(self._timeout_s), Timeouts(self._idle_s)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             headers=self._headers,
@@ -86,9 +86,9 @@ class HttpTransport:
         self._idle.close()
         await self._session.close()
 
-    def to(self, path: str) -> "Endpoint":
+    def to(self, path: str) -> "EndpointTransport":
         """The endpoint at a path below the provider's URL; it shares everything with its siblings."""
-        return Endpoint(self, URL(str(self._url).rstrip("/") + path, encoded=True))
+        return EndpointTransport(self, URL(str(self._url).rstrip("/") + path, encoded=True))
 
     async def send(self, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST to the URL itself; never raises but CancelledError."""
@@ -96,15 +96,15 @@ class HttpTransport:
 
     async def post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST; never raises but CancelledError."""
-        alarm = self._total.set()
+        timeout = self._total.start()
         try:
             return await self._post(url, body, request_id)
         except asyncio.CancelledError:
-            if alarm.rang():
+            if timeout.caused_cancellation():
                 return _failed("timeout", f"no whole reply within {self._timeout_s:g} s")
             raise
         finally:
-            self._total.clear(alarm)
+            self._total.clear(timeout)
 
     async def _post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
         try:
@@ -139,9 +139,9 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = "reset", self._words(flaw)
         read, good = body, reply.status == 200
-        body = await aside(lambda: self._blackout.body(read, good=good), len(read))
+        body = await aside(lambda: self._redactor.body(read, good=good), len(read))
         if reply.status >= 300 and "location" in reply.headers:
-            detail = self._blackout.text(f"redirected to {reply.headers['location']}, which is not followed")
+            detail = self._redactor.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
@@ -162,21 +162,21 @@ class HttpTransport:
         return b"".join(pieces)
 
     async def _piece(self, stream: aiohttp.StreamReader) -> bytes:
-        alarm = self._idle.set()
+        timeout = self._idle.start()
         try:
             return await stream.readany()
         except asyncio.CancelledError:
-            if alarm.rang():
+            if timeout.caused_cancellation():
                 raise TimeoutError(f"the body stalled for {self._idle_s:g} s") from None
             raise
         finally:
-            self._idle.clear(alarm)
+            self._idle.clear(timeout)
 
     def _words(self, flaw: BaseException) -> str:
-        return self._blackout.text(f"{type(flaw).__name__}: {flaw}")
+        return self._redactor.text(f"{type(flaw).__name__}: {flaw}")
 
 
-class Endpoint:
+class EndpointTransport:
     """One path of a provider; satisfies `Transport`."""
 
     __slots__ = ("_transport", "_url")

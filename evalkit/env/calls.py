@@ -12,7 +12,7 @@ from evalkit.dialogue import Message, ToolCall
 from evalkit.env.arguments import MOST_BYTES, Refusal, read_arguments, shown, text_argument, whole_argument
 from evalkit.env.environment import fill
 from evalkit.env.literals import read_mapping
-from evalkit.env.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, Setting, State, WorldT, repeat_key
+from evalkit.env.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, PeriodsState, Setting, WorldT, repeat_key
 
 OK = "ok"
 
@@ -50,7 +50,7 @@ further back than there are).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Generic[WorldT]):
+class CallResult(Generic[WorldT]):
     """What one call brought about."""
 
     outcome: str
@@ -62,7 +62,7 @@ class Answer(Generic[WorldT]):
 class Answers(Generic[WorldT]):
     """What all calls of a reply brought about, in order."""
 
-    state: State[WorldT]
+    state: PeriodsState[WorldT]
     messages: tuple[Message, ...]
     """One for each call, for the chat that goes on."""
     facts: list[dict[str, str]]
@@ -70,7 +70,7 @@ class Answers(Generic[WorldT]):
     restart: bool
 
 
-def answer_calls(state: State[WorldT], calls: Sequence[ToolCall]) -> Answers[WorldT]:
+def answer_calls(state: PeriodsState[WorldT], calls: Sequence[ToolCall]) -> Answers[WorldT]:
     """Answer a reply's calls in order. What follows an accepted action, or a restart, is recorded and ignored."""
     facts: list[dict[str, str]] = []
     messages: list[Message] = []
@@ -80,7 +80,7 @@ def answer_calls(state: State[WorldT], calls: Sequence[ToolCall]) -> Answers[Wor
     for place, call in enumerate(calls):
         room -= len(call.arguments)
         if accepted is not None or restart:
-            answer: Answer[WorldT] = Answer(outcome="after_action" if accepted else "after_restart")
+            answer: CallResult[WorldT] = CallResult(outcome="after_action" if accepted else "after_restart")
         elif place >= MOST_CALLS:
             answer = _refused(state, Refusal("too_many_calls", {"limit": MOST_CALLS}), call)
         elif room < 0:
@@ -98,7 +98,7 @@ def _restarts(setting: Setting[Any], outcome: str) -> bool:
     return setting.restarts and (outcome in RESTARTING or outcome in setting.rules.restarting)
 
 
-def _answer(state: State[WorldT], call: ToolCall) -> tuple[State[WorldT], Answer[WorldT]]:
+def _answer(state: PeriodsState[WorldT], call: ToolCall) -> tuple[PeriodsState[WorldT], CallResult[WorldT]]:
     setting, name = state.setting, call.name
     if name not in setting.rules.tools:
         return state, _refused(state, Refusal("unknown_tool"), call)
@@ -117,20 +117,22 @@ def _answer(state: State[WorldT], call: ToolCall) -> tuple[State[WorldT], Answer
     return state, _act(state, arguments, call)
 
 
-def offered(state: State[Any]) -> tuple[Any, ...]:
+def offered(state: PeriodsState[Any]) -> tuple[Any, ...]:
     """The tools the next request offers: all, and only the action in the last query of a period."""
     last = state.turn + 1 >= state.setting.queries
     return state.setting.last_tools if last else state.setting.tools
 
 
-def _get(state: State[WorldT], getter: Getter[WorldT], call: ToolCall) -> tuple[State[WorldT], Answer[WorldT]]:
+def _get(
+    state: PeriodsState[WorldT], getter: Getter[WorldT], call: ToolCall
+) -> tuple[PeriodsState[WorldT], CallResult[WorldT]]:
     if getter.name in state.read:
         return state, _repeated(state, getter, call)
-    answer: Answer[WorldT] = Answer(outcome=OK, text=_styled(state.setting, getter.key, getter.read(state)))
+    answer: CallResult[WorldT] = CallResult(outcome=OK, text=_styled(state.setting, getter.key, getter.read(state)))
     return (replace(state, read=state.read | {getter.name}) if getter.once else state), answer
 
 
-def _repeated(state: State[WorldT], getter: Getter[WorldT], call: ToolCall) -> Answer[WorldT]:
+def _repeated(state: PeriodsState[WorldT], getter: Getter[WorldT], call: ToolCall) -> CallResult[WorldT]:
     """A tool that answers once a chat was asked again. A text of the tool's own is shown as it stands, in any style:
     the reference's notices are not all wrapped, and not all under the key of what they stand for."""
     refused = _refused(state, Refusal("repeat_access"), call)
@@ -147,8 +149,8 @@ def _styled(setting: Setting[Any], key: str, value: object) -> str:
 
 
 def _write_notes(
-    state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall
-) -> tuple[State[WorldT], Answer[WorldT]]:
+    state: PeriodsState[WorldT], arguments: Mapping[str, Any], call: ToolCall
+) -> tuple[PeriodsState[WorldT], CallResult[WorldT]]:
     added = text_argument(arguments, "notes")
     if isinstance(added, Refusal):
         return state, _refused(state, added, call)
@@ -156,10 +158,10 @@ def _write_notes(
     if len(before) + len(added) > MOST_NOTES:
         return state, _refused(state, Refusal("notes_full", {"limit": MOST_NOTES}), call)
     state = replace(state, notes=state.notes.put(state.period, before + added))
-    return state, Answer(outcome=OK, text=state.setting.texts["results.notes_written"])
+    return state, CallResult(outcome=OK, text=state.setting.texts["results.notes_written"])
 
 
-def _read_notes(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> Answer[WorldT]:
+def _read_notes(state: PeriodsState[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> CallResult[WorldT]:
     period = whole_argument(arguments, "attempt_number")
     if state.setting.restarts:
         period = _as_index(arguments.get("attempt_number"), state.period, period)
@@ -168,7 +170,7 @@ def _read_notes(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCa
     if isinstance(period, Refusal):
         return _refused(state, period, call)
     notes = state.notes.get(period) or fill(state.setting.texts["results.notes_empty"], attempt=period)
-    return Answer(outcome=OK, text=_styled(state.setting, "notes", notes))
+    return CallResult(outcome=OK, text=_styled(state.setting, "notes", notes))
 
 
 def _as_index(value: object, current: int, period: int | Refusal) -> int | Refusal:
@@ -182,7 +184,7 @@ def _as_index(value: object, current: int, period: int | Refusal) -> int | Refus
     return period + current + 1 if isinstance(period, int) and period < 0 else period
 
 
-def _act(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> Answer[WorldT]:
+def _act(state: PeriodsState[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> CallResult[WorldT]:
     rules = state.setting.rules
     if rules.argument not in arguments:
         return _refused(state, Refusal("missing", {"argument": rules.argument}), call)
@@ -197,11 +199,11 @@ def _act(state: State[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> 
     done = rules.act(state, mapping.value)
     if isinstance(done, Refusal):
         return _refused(state, done, call)
-    return Answer(outcome=OK, accepted=done)
+    return CallResult(outcome=OK, accepted=done)
 
 
-def _refused(state: State[WorldT], refusal: Refusal, call: ToolCall) -> Answer[WorldT]:
+def _refused(state: PeriodsState[WorldT], refusal: Refusal, call: ToolCall) -> CallResult[WorldT]:
     """A refusal in the pack's words."""
     setting = state.setting
     values = {**refusal.values, "action": setting.rules.action, "tool": shown(call.name)}
-    return Answer(outcome=refusal.outcome, text=fill(setting.texts[f"results.{refusal.outcome}"], **values))
+    return CallResult(outcome=refusal.outcome, text=fill(setting.texts[f"results.{refusal.outcome}"], **values))

@@ -16,7 +16,7 @@ from typing import Any
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.env.calls import Answers, answer_calls, offered
 from evalkit.env.environment import Facts, Observation, Opening, fill
-from evalkit.env.rules import Accepted, State, WorldT
+from evalkit.env.rules import Accepted, PeriodsState, WorldT
 
 MOST_IDLE = 5
 """Periods in a row without an action that end an episode."""
@@ -32,7 +32,7 @@ NO_ACTION = "no_action"
 RESTART = "restart"
 
 
-def opening(state: State[Any]) -> Opening:
+def opening(state: PeriodsState[Any]) -> Opening:
     """The start of the current period's chat."""
     last = state.period + 1 >= state.setting.periods
     made, told = state.setting.last_opening if last else state.setting.opening, state.setting.rules.told
@@ -43,22 +43,22 @@ def opening(state: State[Any]) -> Opening:
     return Opening(messages=(*before, replace(asked, text=fill(asked.text, **values))))
 
 
-def tools(state: State[Any]) -> tuple[Tool, ...]:
+def tools(state: PeriodsState[Any]) -> tuple[Tool, ...]:
     """The tools the next request offers."""
     return offered(state)
 
 
-def period(state: State[Any]) -> int:
+def period(state: PeriodsState[Any]) -> int:
     """The period the next request belongs to."""
     return state.period
 
 
-def ended(state: State[Any]) -> str:
+def ended(state: PeriodsState[Any]) -> str:
     """Why the episode is over, or an empty string."""
     return state.ended
 
 
-def step(state: State[WorldT], reply: Reply) -> tuple[State[WorldT], Observation]:
+def step(state: PeriodsState[WorldT], reply: Reply) -> tuple[PeriodsState[WorldT], Observation]:
     """Answer a reply, whatever it holds. Raises ValueError only where the episode was over before it."""
     if state.ended:
         raise ValueError(f"the episode is over: {state.ended}")
@@ -74,14 +74,14 @@ def step(state: State[WorldT], reply: Reply) -> tuple[State[WorldT], Observation
     return after, Observation(messages=messages, facts=_facts(answers))
 
 
-def _advance(answers: Answers[WorldT], accepted: Accepted[WorldT]) -> tuple[State[WorldT], Observation]:
+def _advance(answers: Answers[WorldT], accepted: Accepted[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
     """The period ended with an action."""
     after = _next_period(answers.state, accepted.history)
     after = replace(after, world=accepted.world, idle=0, ended=accepted.ended or after.ended)
     return after, _closing(answers, after, ACCEPTED, accepted.facts)
 
 
-def _pass(answers: Answers[WorldT]) -> tuple[State[WorldT], Observation]:
+def _pass(answers: Answers[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
     """The period ended without an action."""
     before = answers.state
     line = fill(before.setting.texts["results.history_no_action"], attempt=before.period)
@@ -91,7 +91,7 @@ def _pass(answers: Answers[WorldT]) -> tuple[State[WorldT], Observation]:
     return after, _closing(answers, after, NO_ACTION)
 
 
-def _restart(answers: Answers[WorldT]) -> tuple[State[WorldT], Observation]:
+def _restart(answers: Answers[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
     """The chat is thrown away and the period begins again; notes are kept."""
     tries = answers.state.tries + 1
     lost = UNRESPONSIVE if tries >= MOST_TRIES else ""
@@ -99,7 +99,7 @@ def _restart(answers: Answers[WorldT]) -> tuple[State[WorldT], Observation]:
     return after, _closing(answers, after, RESTART)
 
 
-def _next_period(state: State[WorldT], history: str) -> State[WorldT]:
+def _next_period(state: PeriodsState[WorldT], history: str) -> PeriodsState[WorldT]:
     number = state.period + 1
     return replace(
         state,
@@ -112,7 +112,9 @@ def _next_period(state: State[WorldT], history: str) -> State[WorldT]:
     )
 
 
-def _closing(answers: Answers[WorldT], after: State[WorldT], how: str, action: Facts | None = None) -> Observation:
+def _closing(
+    answers: Answers[WorldT], after: PeriodsState[WorldT], how: str, action: Facts | None = None
+) -> Observation:
     """The observation at the end of a chat: facts alone, for nobody reads on."""
     facts = {**_facts(answers), "period_end": how}
     if action is not None:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from evalkit.dialogue import Message, Tool
 from evalkit.env.arguments import Refusal
 from evalkit.env.environment import Facts, Kit, Opening, fill
-from evalkit.env.kept import Kept
+from evalkit.env.persistent_map import PersistentMap
 from evalkit.errors import UsageError
 
 WorldT = TypeVar("WorldT")
@@ -44,7 +44,7 @@ class Getter(Generic[WorldT]):
     name: str
     key: str
     """Under which the style `repr` wraps the value; empty: it is shown bare in both styles."""
-    read: "Callable[[State[WorldT]], object]"
+    read: "Callable[[PeriodsState[WorldT]], object]"
     once: bool = False
     """Whether a chat may read it once only."""
 
@@ -59,13 +59,13 @@ class Rules(Generic[WorldT]):
     """The tool that ends a period."""
     argument: str
     """Its only argument: a mapping, as text."""
-    act: "Callable[[State[WorldT], Any], Accepted[WorldT] | Refusal]"
+    act: "Callable[[PeriodsState[WorldT], Any], Accepted[WorldT] | Refusal]"
     """What the argument's mapping brings about."""
     refusals: Mapping[str, frozenset[str]]
     """The outcomes with which `act` may refuse, each with the fields that its text may use."""
     restarting: frozenset[str] = frozenset()
     """Those of them that restart the period where the reference's restarts are asked for."""
-    told: "Mapping[str, Callable[[State[WorldT]], object]]" = field(default_factory=dict)
+    told: "Mapping[str, Callable[[PeriodsState[WorldT]], object]]" = field(default_factory=dict)
     """Fields of the opening's text that say something of the state, beside `notes`."""
     last_opening: bool = True
     """Whether the last period opens with a text of its own, `opening_last`."""
@@ -100,7 +100,7 @@ class Setting(Generic[WorldT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State(Generic[WorldT]):
+class PeriodsState(Generic[WorldT]):
     """Where an episode stands. Small; what it collects is shared between states, not copied."""
 
     setting: Setting[WorldT]
@@ -114,7 +114,7 @@ class State(Generic[WorldT]):
     """Periods in a row that ended without an action."""
     history: str = ""
     """What the history tool shows, rendered once and only appended to."""
-    notes: Kept[str] = field(default_factory=Kept)
+    notes: PersistentMap[str] = field(default_factory=PersistentMap)
     """The agent's notes by period."""
     read: frozenset[str] = frozenset()
     """Tools that this chat may not read again."""
@@ -134,7 +134,7 @@ def attempt_getter() -> Getter[Any]:
     return Getter(name=ATTEMPT, key="attempt_number", read=lambda state: state.period)
 
 
-def _history(state: State[Any]) -> str:
+def _history(state: PeriodsState[Any]) -> str:
     return state.history or state.setting.texts["results.history_empty"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.nightly.books import nights
+from evalkit.nightly.history_files import nights
 from evalkit.report.history import CellNight, NightRecord, earlier
 from evalkit.report.visible import visible
 

@@ -18,7 +18,7 @@ FILE = "journal.jsonl"
 Kind = Literal["began", "ended", "accepted", "told"]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One line."""
 
     kind: Kind
@@ -35,12 +35,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Of `accepted` and `told`: (agent, suite)."""
 
 
-def read_journal(folder: Path) -> list[Entry]:
+def read_journal(folder: Path) -> list[JournalEntry]:
     """All lines in order; one that a crash cut is passed over. Raises StorageError."""
     found = []
     for line in (read_whole(folder / FILE) or b"").splitlines():
         with suppress(CorruptLogError):
-            found.append(decode(line, Entry, FILE, ""))
+            found.append(decode(line, JournalEntry, FILE, ""))
     return found
 
 
@@ -54,17 +54,17 @@ def note(
     cells: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Add a line. Raises StorageError."""
-    entry = Entry(kind=kind, night=night, at=time.time(), reason=reason, budget=budget, cells=tuple(cells))
+    entry = JournalEntry(kind=kind, night=night, at=time.time(), reason=reason, budget=budget, cells=tuple(cells))
     append_lines(folder / FILE, msgspec.json.encode(entry) + b"\n")
 
 
-def last_end(entries: Sequence[Entry], night: str) -> Entry | None:
+def last_end(entries: Sequence[JournalEntry], night: str) -> JournalEntry | None:
     """How the night's last call ended; None if it was killed, or if nobody knows of one."""
     last = next((one for one in reversed(entries) if one.kind in ("began", "ended") and one.night == night), None)
     return last if last is not None and last.kind == "ended" else None
 
 
-def accepted(entries: Sequence[Entry]) -> Mapping[tuple[str, str], Sequence[str]]:
+def accepted(entries: Sequence[JournalEntry]) -> Mapping[tuple[str, str], Sequence[str]]:
     """By (agent, suite): the nights at which it was accepted."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in entries:
@@ -73,6 +73,6 @@ def accepted(entries: Sequence[Entry]) -> Mapping[tuple[str, str], Sequence[str]
     return found
 
 
-def told(entries: Sequence[Entry], night: str) -> frozenset[tuple[str, str]]:
+def told(entries: Sequence[JournalEntry], night: str) -> frozenset[tuple[str, str]]:
     """The cells whose alarm of that night the hook has been told."""
     return frozenset(cell for one in entries if one.kind == "told" and one.night == night for cell in one.cells)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.money import show_usd
-from evalkit.nightly.books import FOLDER, derive, nights, read_history
 from evalkit.nightly.dates import tonight
-from evalkit.nightly.journal import Entry, last_end, note, read_journal
+from evalkit.nightly.history_files import FOLDER, derive, nights, read_history
+from evalkit.nightly.journal import JournalEntry, last_end, note, read_journal
 from evalkit.nightly.rotation import rotated
 from evalkit.report.cells import planned_cells
 from evalkit.report.history import NightRecord, Rule
-from evalkit.run.askers import Launch
+from evalkit.run.endpoints import Launch
 from evalkit.run.freeze import Resolved, merge
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
@@ -105,12 +105,14 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     return Night(night=night, run=run, idle="", outcome=outcome, history=derive(folder, history, [night], options.rule))
 
 
-def _cut_short(end: Entry | None) -> bool:
+def _cut_short(end: JournalEntry | None) -> bool:
     """Whether a night's last call was killed or interrupted, from how it ended."""
     return end is None or end.reason == "interrupt"
 
 
-def _idle(resolved: Resolved, old: Manifest, run: Path, record: NightRecord, end: Entry | None, now: float) -> str:
+def _idle(
+    resolved: Resolved, old: Manifest, run: Path, record: NightRecord, end: JournalEntry | None, now: float
+) -> str:
     """Why a night that has begun is over, in words; empty if there is something to play."""
     sweep = resolved.sweep
     if _planned(merge(old, resolved.manifest, str(run))) > record.planned:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalkit.policy.market_reading import Deal
+from evalkit.policy.market_reading import ReadDeal
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Shop:
     bare: float
 
 
-def make_shop(deals: Sequence[Deal], gains: "Doubles", budget: int) -> Shop:
+def make_shop(deals: Sequence[ReadDeal], gains: "Doubles", budget: int) -> Shop:
     """The deals as arrays. `gains`: what one unit of each deal adds to each category's total, deals by categories."""
     import numpy as np
 
@@ -120,7 +120,7 @@ def _added(shop: Shop, kept: "Ints", taking: "Ints") -> "Ints":
     return added
 
 
-def cover(deals: Sequence[Deal], gains: "Doubles", budget: int, draws: Stream | None = None) -> Plan:
+def cover(deals: Sequence[ReadDeal], gains: "Doubles", budget: int, draws: Stream | None = None) -> Plan:
     """A plan to begin with: one deal for each category that none has added to, as long as money is left.
 
     It is the deal that costs least, or, with draws, any one; with draws, categories come in random order.

@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.conversation import PolicyFn, calling
 from evalkit.policy.offers import Offer, read_tools
-from evalkit.policy.reading import Chat, closest, read_chat, says
+from evalkit.policy.reading import ChatState, closest, read_chat, says
 from evalkit.seeds import Stream
 
 MOST_STATES = 20_000
@@ -36,7 +36,7 @@ def plays(request: Request) -> bool:
     return read_tools(request) is not None
 
 
-def _player(move: Callable[[Chat, Stream], tuple[Offer, Sequence[str]] | None]) -> PolicyFn:
+def _player(move: Callable[[ChatState, Stream], tuple[Offer, Sequence[str]] | None]) -> PolicyFn:
     """A policy from its choice of a tool, with the plan to be stated beside the call; None: it sees no way on."""
 
     def reply(request: Request, draws: Stream) -> Reply:
@@ -53,12 +53,12 @@ def _player(move: Callable[[Chat, Stream], tuple[Offer, Sequence[str]] | None]) 
     return reply
 
 
-def call(request: Request, chat: Chat, tool: Offer, plan: Sequence[str] = ()) -> Reply:
+def call(request: Request, chat: ChatState, tool: Offer, plan: Sequence[str] = ()) -> Reply:
     """The reply that calls a tool with the user's wishes and the ids that are held."""
     return calling(request, [(tool.name, json.dumps(arguments(chat, tool)))], says(plan, tool.name, tool.output))
 
 
-def arguments(chat: Chat, tool: Offer) -> dict[str, str]:
+def arguments(chat: ChatState, tool: Offer) -> dict[str, str]:
     """By input type: the listed value that the user's words come closest to, or the id held (empty: none is)."""
     return {
         name: closest(chat.wishes, tool.values[name]) if name in tool.values else chat.ids.get(name, "")
@@ -66,7 +66,7 @@ def arguments(chat: Chat, tool: Offer) -> dict[str, str]:
     }
 
 
-def _greedy(chat: Chat, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
+def _greedy(chat: ChatState, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
     del draws
     tools = [
         tool
@@ -82,20 +82,20 @@ def _greedy(chat: Chat, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
     return None if best is None else (best, ())
 
 
-def _planner(chat: Chat, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
+def _planner(chat: ChatState, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
     following = chat.offers.by_name.get(chat.plan[0]) if chat.plan else None
     if following is not None and following.need <= chat.held:
         return following, ()
     return _replanner(chat, draws)
 
 
-def _replanner(chat: Chat, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
+def _replanner(chat: ChatState, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
     del draws
     plan = cheapest(chat)
     return (plan[0], [tool.name for tool in plan]) if plan else None
 
 
-def _random(chat: Chat, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
+def _random(chat: ChatState, draws: Stream) -> tuple[Offer, Sequence[str]] | None:
     tools = chat.open()
     return (tools[draws.below(len(tools))], ()) if tools else None
 
@@ -115,7 +115,7 @@ random = _player(_random)
 """In every turn any tool whose inputs are held, until the goal is."""
 
 
-def cheapest(chat: Chat) -> tuple[Offer, ...]:
+def cheapest(chat: ChatState) -> tuple[Offer, ...]:
     """The cheapest calls from what is held to the goal, in order; empty: there is no way, or nothing is to be done.
 
     Where every tool lacks at most one input, as in a chain, the way goes from type to type; otherwise states are sets
@@ -129,7 +129,7 @@ def cheapest(chat: Chat) -> tuple[Offer, ...]:
     return tuple(tools[place] for place in places)
 
 
-def _longer(chat: Chat, key: Key, place: int) -> Key:
+def _longer(chat: ChatState, key: Key, place: int) -> Key:
     """The key of a plan with one more call."""
     refusals, cents, calls, path = key
     if chat.refusals:
@@ -137,7 +137,7 @@ def _longer(chat: Chat, key: Key, place: int) -> Key:
     return refusals, cents + chat.offers.cents[place], calls + 1, (*path, place)
 
 
-def _from_type_to_type(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
+def _from_type_to_type(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
     """Dijkstra's search over types. A tool that lacks several is reached by all their ways joined, which is exact
     unless ways could share calls."""
     tools = chat.offers.tools
@@ -166,7 +166,7 @@ def _from_type_to_type(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> tup
     return ()
 
 
-def _joined(chat: Chat, keys: Sequence[Key]) -> Key:
+def _joined(chat: ChatState, keys: Sequence[Key]) -> Key:
     """The key of several plans' calls, each made once."""
     found = _NO_CALLS
     for place in dict.fromkeys(place for key in keys for place in key[3]):
@@ -174,7 +174,7 @@ def _joined(chat: Chat, keys: Sequence[Key]) -> Key:
     return found
 
 
-def _from_set_to_set(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
+def _from_set_to_set(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
     """Dijkstra's search over the sets of types gained; empty where it would look at more than `MOST_STATES`."""
     tools = chat.offers.tools
     useful = _useful(chat, lacking)
@@ -195,7 +195,7 @@ def _from_set_to_set(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> tuple
     return ()
 
 
-def _useful(chat: Chat, lacking: Mapping[int, frozenset[str]]) -> list[int]:
+def _useful(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> list[int]:
     """Places of the tools that may have a part in reaching the goal."""
     tools = chat.offers.tools
     wanted, left = {chat.goal}, [chat.goal]

@@ -43,7 +43,7 @@ def hint(text: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deal:
+class ReadDeal:
     """One line of the menu."""
 
     id: str
@@ -67,7 +67,7 @@ class Deal:
 
 
 @lru_cache(maxsize=64)
-def read_menu(text: str) -> tuple[Deal, ...]:
+def read_menu(text: str) -> tuple[ReadDeal, ...]:
     """The deals of a menu: lines `id: ... price for units of items`.
 
     Of the amounts with a dollar sign before the contents the last is the price of a unit, another one is upfront; a
@@ -83,7 +83,7 @@ def read_menu(text: str) -> tuple[Deal, ...]:
         bare = _ANY_NUMBER.findall(_MONEY.sub("", head))
         if amounts:
             found.append(
-                Deal(
+                ReadDeal(
                     id=name,
                     price=amounts[-1],
                     fixed=sum(amounts[:-1]),
@@ -105,12 +105,12 @@ class Bought:
     """A plan that was carried out, as the history shows it."""
 
     quantities: Mapping[str, int]
-    """Deal -> units of it, those of none left out."""
+    """ReadDeal -> units of it, those of none left out."""
     workers: float
     """As shown: two decimals."""
 
 
-def read_purchases(text: str, deals: Sequence[Deal], budget: int) -> list[Bought]:
+def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bought]:
     """The feasible plans of a history, in order, each with its workers.
 
     Whether a plan is feasible, and what it costs, follows from the menu: of the numbers with decimals behind it, the
@@ -131,7 +131,7 @@ def read_purchases(text: str, deals: Sequence[Deal], budget: int) -> list[Bought
     return found
 
 
-def _quantities(inside: str, by_id: Mapping[str, Deal]) -> dict[str, int] | None:
+def _quantities(inside: str, by_id: Mapping[str, ReadDeal]) -> dict[str, int] | None:
     """A plan's quantities other than zero; None where one is no natural number or belongs to no deal."""
     found = {}
     for name, said in _ENTRY.findall(inside):
@@ -145,7 +145,7 @@ def _quantities(inside: str, by_id: Mapping[str, Deal]) -> dict[str, int] | None
     return found
 
 
-def _feasible_cost(quantities: Mapping[str, int], by_id: Mapping[str, Deal], budget: int) -> int | None:
+def _feasible_cost(quantities: Mapping[str, int], by_id: Mapping[str, ReadDeal], budget: int) -> int | None:
     if any(quantity < by_id[name].least for name, quantity in quantities.items()):
         return None
     cost = sum(by_id[name].cost(quantity) for name, quantity in quantities.items())

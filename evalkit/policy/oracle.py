@@ -12,13 +12,11 @@ from evalkit.env.costbench.events import course_of, query_after, world_of
 from evalkit.env.costbench.ids import show_id
 from evalkit.env.costbench.instance import Instance as CostbenchInstance
 from evalkit.env.costbench.query import Query
-from evalkit.env.pricing.instance import Instance as PricingInstance
+from evalkit.env.pricing.instance import PricingInstance
 from evalkit.env.pricing.instance import market_of as pricing_market_of
 from evalkit.env.pricing.optimum import best_prices
-from evalkit.env.procurement.instance import Instance as ProcurementInstance
-from evalkit.env.procurement.instance import optimum_of
-from evalkit.env.scheduling.instance import Instance as SchedulingInstance
-from evalkit.env.scheduling.instance import market_of
+from evalkit.env.procurement.instance import ProcurementInstance, optimum_of
+from evalkit.env.scheduling.instance import SchedulingInstance, market_of
 from evalkit.env.scheduling.market import stable_matching
 from evalkit.errors import UsageError
 from evalkit.policy import pricing as prices

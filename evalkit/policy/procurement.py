@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.buying import cover, improve, make_shop, worth
 from evalkit.policy.conversation import action_arguments, asking, calling, offered, results
-from evalkit.policy.market_reading import Bought, Deal, read_budget, read_menu, read_purchases
+from evalkit.policy.market_reading import Bought, ReadDeal, read_budget, read_menu, read_purchases
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def submit(request: Request, plan: Mapping[str, int]) -> Reply:
     return calling(request, [(ACTION, action_arguments(tool, plan) if tool else "{}")])
 
 
-def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[Deal, ...], int]:
+def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[ReadDeal, ...], int]:
     deals = next(filter(None, map(read_menu, known.get(MENU, ()))), ())
     budget = next(filter(None, map(read_budget, known.get(BUDGET, ()))), 0)
     return deals, budget
 
 
-def _next_plan(deals: Sequence[Deal], budget: int, bought: Sequence[Bought], draws: Stream) -> dict[str, int]:
+def _next_plan(deals: Sequence[ReadDeal], budget: int, bought: Sequence[Bought], draws: Stream) -> dict[str, int]:
     import numpy as np
 
     from evalkit.policy.effects import learn
@@ -118,7 +118,7 @@ def _next_plan(deals: Sequence[Deal], budget: int, bought: Sequence[Bought], dra
     return found
 
 
-def _units(deals: Sequence[Deal]) -> "tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]":
+def _units(deals: Sequence[ReadDeal]) -> "tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]":
     """Units of each item in each deal (deals by items), and each item's category: the letters of its id."""
     import numpy as np
 

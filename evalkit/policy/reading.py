@@ -27,7 +27,7 @@ _STEM = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class Chat:
+class ChatState:
     """Where a conversation stands. It is built up message by message."""
 
     offers: Offers
@@ -58,12 +58,12 @@ class Chat:
         return [tool for tool in self.offers.tools if tool.need <= self.held]
 
 
-def read_chat(request: Request) -> Chat | None:
+def read_chat(request: Request) -> ChatState | None:
     """Where the conversation stands, or None where the tools cannot be read (`offers.read_tools`)."""
     offers = read_tools(request)
     if offers is None:
         return None
-    chat = Chat(offers=offers, goal=_goal(request, offers))
+    chat = ChatState(offers=offers, goal=_goal(request, offers))
     spoken: Message | None = None
     for message in request.messages:
         if message.role == "user":
@@ -94,7 +94,7 @@ def _goal(request: Request, offers: Offers) -> str:
     return next(named, offers.ends[0])
 
 
-def _begin(chat: Chat, text: str) -> None:
+def _begin(chat: ChatState, text: str) -> None:
     """A user's message: the first, or one that changes what is wanted."""
     ids = {name: chat.ids[name] for name in chat.offers.given if name in chat.ids}
     loose: dict[str, str] = {}
@@ -120,7 +120,7 @@ def _alike(one: str, other: str) -> int:
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _hear(chat: Chat, spoken: Message, text: str) -> None:
+def _hear(chat: ChatState, spoken: Message, text: str) -> None:
     """The result of a reply's first call."""
     name, offer = spoken.calls[0].name, chat.offers.by_name.get(spoken.calls[0].name)
     found = None if text.lstrip().startswith("[ERROR]") else _ID.findall(text)
@@ -145,7 +145,7 @@ def _named_output(offers: Offers, spoken: str, result: str) -> str:
     return ours[-1] if ours else next(theirs, "")
 
 
-def _well_formed(chat: Chat, offer: Offer, arguments: str) -> bool:
+def _well_formed(chat: ChatState, offer: Offer, arguments: str) -> bool:
     """Whether a call held all that the tool asks for, so that its failure is the tool's."""
     if not offer.need <= chat.held:
         return False

@@ -48,7 +48,7 @@ class Predicts(Protocol):
 
 
 class Admission:
-    """Decides who starts next. Knows no loop; `gate.py` waits."""
+    """Decides who starts next. Knows no loop; `admission_queue.py` waits."""
 
     def __init__(
         self,

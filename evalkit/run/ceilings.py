@@ -7,7 +7,7 @@ that have started is held against them, so that an agent's money ends between ep
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from evalkit.client.purse import Ceiling
+from evalkit.client.budget_state import Ceiling
 
 Scope = tuple[str, str]
 """(`agent` or `lane`, its name)."""

@@ -13,13 +13,13 @@ from evalkit.run.session import Session
 def outcome_of(session: Session) -> Outcome:
     """What this call has brought about, and what is left. Writes an event where the money did not last."""
     jobs, stop = session.jobs, session.stop
-    left = [ending for job in jobs for ending, count in job.table.ended.items() for _ in range(count)]
+    left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
     total = sum(job.episodes for job in jobs)
-    ended_lanes = [job.table.lane_stop.message for job in jobs if job.table.lane_stop.message]
+    ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
     # A lane may have sent all its episodes away before one of them could hear that it has ended.
     lane_words = ended_lanes + [
-        job.table.unavailable for job in jobs if job.table.unavailable and not job.table.lane_stop.message
+        job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
     ]
     owed = total - ended
     unfinished = _unfinished(session)
@@ -45,7 +45,7 @@ def outcome_of(session: Session) -> Outcome:
         unfinished=unfinished,
         owed_cost=owed_cost,
         broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
-        steps=sum(job.table.steps for job in jobs),
+        steps=sum(job.context.steps for job in jobs),
         elapsed_s=asyncio.get_running_loop().time() - session.began,
         spent=_spent(session),
         unconfirmed=sum(one.crashed - one.confirmed for one in session.accounts.values()),
@@ -64,7 +64,7 @@ def _unfinished(session: Session) -> int:
     """Episodes that were admitted and for which money or time did not last."""
     if session.stop.reason not in ("budget", "deadline"):
         return 0
-    return sum(job.table.ended.get("stopped", 0) for job in session.jobs if job.gate is not None)
+    return sum(job.context.ended.get("stopped", 0) for job in session.jobs if job.gate is not None)
 
 
 def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evalkit import __version__
-from evalkit.client.ask import Answer, Asker, Question
+from evalkit.client.ask import Answer, Asker, Encoder, Question
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.env.replay import Position, Turn, advance
@@ -86,7 +86,7 @@ class Seat:
 
 
 @dataclass(slots=True, kw_only=True)
-class Table:
+class LaneContext:
     """What all players of a lane share."""
 
     log: Log
@@ -119,45 +119,45 @@ LEFT_OWED = frozenset({"unavailable", "internal_error", "stopped"})
 ERRORS_THAT_STOP = 10
 
 
-async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, table: Table) -> str:
+async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, context: LaneContext) -> str:
     """Play an episode to its end, or until it must be left; returns how it was left.
 
     `sit` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or the
     run; they never leave here. A bug of ours ends the episode as `internal_error`; ten in a row stop the run.
     """
-    table.playing += 1
+    context.playing += 1
     try:
         seat = sit(episode)
-        left = await _play(seat, asker, table)
-        table.errors_in_a_row = 0
-        _tell_idle(seat, left, table)
+        left = await _play(seat, asker, context)
+        context.errors_in_a_row = 0
+        _tell_idle(seat, left, context)
     except EpisodeUnavailable as flaw:
-        left = _park(episode, table, "unavailable", str(flaw))
-        table.unavailable = str(flaw)
+        left = _park(episode, context, "unavailable", str(flaw))
+        context.unavailable = str(flaw)
     except BudgetReached as flaw:
-        table.stop.set("budget", str(flaw))
+        context.stop.set("budget", str(flaw))
         left = "stopped"
     except LaneClosed as flaw:
-        if not table.stopping:
-            table.lane_stop.set("lane", str(flaw))
+        if not context.stopping:
+            context.lane_stop.set("lane", str(flaw))
         left = "stopped"
     except (StorageError, CorruptLogError) as flaw:
-        table.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+        context.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         left = "stopped"
     except Exception as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
-        left = _park(episode, table, "internal_error", "".join(traceback.format_exception(bug)))
-        table.errors_in_a_row += 1
-        if table.errors_in_a_row >= ERRORS_THAT_STOP:
+        left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
+        context.errors_in_a_row += 1
+        if context.errors_in_a_row >= ERRORS_THAT_STOP:
             message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error; the last: {bug!r}"
-            table.stop.set("errors", message)
+            context.stop.set("errors", message)
     finally:
-        table.playing -= 1
-    table.ended[left] = table.ended.get(left, 0) + 1
+        context.playing -= 1
+    context.ended[left] = context.ended.get(left, 0) + 1
     return left
 
 
-def _park(episode: Episode, table: Table, why: str, detail: str) -> str:
-    table.log.event(
+def _park(episode: Episode, context: LaneContext, why: str, detail: str) -> str:
+    context.log.event(
         "parked",
         episode=episode.id,
         agent=episode.cell.agent.name,
@@ -171,19 +171,19 @@ def _park(episode: Episode, table: Table, why: str, detail: str) -> str:
     return why
 
 
-def _tell_idle(seat: Seat, left: str, table: Table) -> None:
+def _tell_idle(seat: Seat, left: str, context: LaneContext) -> None:
     """Tell the lane of an episode that has ended without a valid action."""
-    lane = table.lane
+    lane = context.lane
     if lane is not None and not seat.acted and left not in LEFT_OWED and lane.ended_idle():
-        table.log.event("no_valid_action", lane=lane.name, detail=lane.notice)
+        context.log.event("no_valid_action", lane=lane.name, detail=lane.notice)
 
 
-async def _play(seat: Seat, asker: Asker, table: Table) -> str:
+async def _play(seat: Seat, asker: Asker, context: LaneContext) -> str:
     position, env = seat.position, seat.episode.cell.env
     chat, parts, joined = position.messages, list[Any](), 0
     offered, tools = position.tools, asker.encode_tools(position.tools)
     while not position.ending:
-        if table.stopping:
+        if context.stopping:
             return "stopped"
         asker.join(parts, chat[joined:])
         joined = len(chat)
@@ -193,32 +193,32 @@ async def _play(seat: Seat, asker: Asker, table: Table) -> str:
         try:
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
-            await _record_refusal(seat, flaw, table)
+            await _record_refusal(seat, flaw, context)
             return flaw.ending
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
-        table.log.append(_record(seat, answer, reply_bytes, turn, table.worker))
-        table.steps += 1
-        table.cost += answer.cost
+        context.log.append(_record(seat, answer, reply_bytes, turn, context.worker))
+        context.steps += 1
+        context.cost += answer.cost
         seat.cost += answer.cost
         if turn.acted and not seat.acted:
             seat.acted = True
-            if table.lane is not None:
-                table.lane.acted()
+            if context.lane is not None:
+                context.lane.acted()
         if asker.free:
-            await _breathe(table)
+            await _breathe(context)
         else:
-            await table.log.durable()
+            await context.log.durable()
         if position.messages is not chat:
             chat, parts, joined = position.messages, [], 0
     return position.ending
 
 
-async def _breathe(table: Table) -> None:
+async def _breathe(context: LaneContext) -> None:
     """A free policy never waits: let others run now and then, and the disk keep up."""
-    if table.steps % YIELD_EVERY == 0:
+    if context.steps % YIELD_EVERY == 0:
         await asyncio.sleep(0)
-    await table.log.room()
+    await context.log.room()
 
 
 def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
@@ -229,11 +229,11 @@ def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
     )
 
 
-def first_question(seat: Seat, asker: Asker) -> Question:
+def next_question(seat: Seat, encoder: Encoder) -> Question:
     """The next request of an episode as it stands: what a crash may have left in flight."""
     parts: list[Any] = []
-    asker.join(parts, seat.position.messages)
-    return _question(seat, asker.encode_tools(seat.position.tools), parts)
+    encoder.join(parts, seat.position.messages)
+    return _question(seat, encoder.encode_tools(seat.position.tools), parts)
 
 
 def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:
@@ -275,10 +275,10 @@ def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: 
     )
 
 
-async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> None:
+async def _record_refusal(seat: Seat, flaw: EpisodeRefused, context: LaneContext) -> None:
     """The row of an ending that brought no reply: the provider refused the request for what it holds."""
     position = seat.position
-    table.log.event("refused", episode=seat.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
+    context.log.event("refused", episode=seat.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
     nothing = Answer(
         reply=Reply(finish=""),
         cost=PicoUsd(0),
@@ -301,5 +301,5 @@ async def _record_refusal(seat: Seat, flaw: EpisodeRefused, table: Table) -> Non
         acted=False,
         ending=flaw.ending,
     )
-    table.log.append(_record(seat, nothing, b"", turn, table.worker))
-    await table.log.durable()
+    context.log.append(_record(seat, nothing, b"", turn, context.worker))
+    await context.log.durable()

@@ -17,8 +17,8 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
+from evalkit.run.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
 from evalkit.run.distinct import shared
-from evalkit.run.expressible import Offer, check_offer, check_words, marks_of, offer_of
 from evalkit.run.keeping import extended_order, kept
 from evalkit.seeds import derive
 from evalkit.spec.catalogue import find_model, read_provider
@@ -60,7 +60,7 @@ class Resolved:
 
 def resolve(sweep: Sweep) -> Resolved:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing."""
-    offers: list[Offer] = []
+    offers: list[OfferedTools] = []
     suites = {suite.name: suite for suite in _suites(sweep, offers)}
     environments = sorted({suite.environment for suite in suites.values()})
     endpoints: dict[str, Endpoint] = {}
@@ -88,7 +88,7 @@ def resolve(sweep: Sweep) -> Resolved:
     return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
-def _suites(sweep: Sweep, offers: list[Offer]) -> Iterator[ManifestSuite]:
+def _suites(sweep: Sweep, offers: list[OfferedTools]) -> Iterator[ManifestSuite]:
     """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
     seen: set[str] = set()
     for use in sweep.suites:
@@ -135,7 +135,7 @@ def _agent(
     endpoint: Endpoint | None,
     environments: list[str],
     packs: dict[str, ManifestPack],
-    offers: list[Offer],
+    offers: list[OfferedTools],
 ) -> ManifestAgent:
     sampling: dict[str, dict[str, Any]] = {}
     chosen: dict[str, str] = {}
@@ -202,7 +202,9 @@ def _plays(spec: AgentSpec, endpoint: Endpoint | None, environment: str) -> bool
     return policy not in POLICIES or POLICIES[policy].plays(environment)
 
 
-def _check(spec: AgentSpec, endpoint: Endpoint, sampling: Sampling, pack: Pack, offers: list[Offer]) -> list[str]:
+def _check(
+    spec: AgentSpec, endpoint: Endpoint, sampling: Sampling, pack: Pack, offers: list[OfferedTools]
+) -> list[str]:
     """Marks for what of an environment's defaults is not sent; UsageError for what cannot be asked or offered."""
     provider, model = endpoint.provider, endpoint.model
     marks = marks_of(spec, provider, model, sampling)

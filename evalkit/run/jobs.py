@@ -1,4 +1,4 @@
-"""What each lane of a session has to do, and the gate in front of those that cost money or time."""
+"""What each lane of a session has to do, and the admission queue in front of those that cost money or time."""
 
 import asyncio
 from collections import Counter
@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from evalkit.client.budget import Budget
 from evalkit.client.file_limit import make_room
 from evalkit.client.lane import Lane
-from evalkit.money import PicoUsd
 from evalkit.run.admission import Admission
-from evalkit.run.askers import Desk
+from evalkit.run.admission_queue import AdmissionQueue
 from evalkit.run.ceilings import Ceilings
-from evalkit.run.episode import Stop, Table
+from evalkit.run.endpoints import Endpoints
+from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.forecast import forecast_run
-from evalkit.run.gate import Gate
 from evalkit.run.lines import Line, Place
 from evalkit.run.resume import order
 from evalkit.run.scheduler import CellCount, LaneJob
@@ -22,7 +21,7 @@ from evalkit.run.universe import Episode, episodes, lanes
 from evalkit.store.manifest import ManifestAgent
 
 
-async def make_jobs(session: Session, desk: Desk) -> list[LaneJob]:
+async def make_jobs(session: Session, desk: Endpoints) -> list[LaneJob]:
     """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
     sweep = session.resolved.sweep
     models = max(1, len(desk.lanes))
@@ -68,7 +67,7 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
     )
 
 
-def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
+def _job(session: Session, desk: Endpoints, line: Line, width: int) -> LaneJob:
     lane = desk.lanes.get(line.name)
     if lane is not None and (line.ended or line.begun):
         lane.acted()  # earlier calls have had its replies: no canary is needed
@@ -81,7 +80,7 @@ def _job(session: Session, desk: Desk, line: Line, width: int) -> LaneJob:
         todo=line.todo,
         sit=session.holdings.seat,
         asker=desk.asker,
-        table=Table(
+        context=LaneContext(
             log=session.store,
             worker=session.name,
             stop=session.stop,
@@ -108,15 +107,14 @@ def _cells(session: Session, line: Line) -> dict[Place, CellCount]:
     return found
 
 
-async def _gate(session: Session, desk: Desk, budget: Budget, lines: list[Line]) -> Gate:
+async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[Line]) -> AdmissionQueue:
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
     held, directory = session.holdings, session.options.directory
     began = clock()
     forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
-    unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
 
     def first_bound(episode: Episode) -> int:
-        return desk.worst_case(held.seat(episode), unfunded)
+        return desk.worst_case(held.seat(episode))
 
     for line in lines:
         line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)
@@ -133,7 +131,7 @@ async def _gate(session: Session, desk: Desk, budget: Budget, lines: list[Line])
     def over(why: str) -> None:
         session.cut = why
 
-    return Gate(admission, over=over)
+    return AdmissionQueue(admission, over=over)
 
 
 def _median_s(lane: Lane) -> Callable[[], float]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from evalkit.client.purse import crash_charge
+from evalkit.client.budget_state import crash_charge
 from evalkit.money import PicoUsd
 from evalkit.store.accounts import APART, BUDGETED, PARTLY, UNBUDGETED, Account, closing_row
 from evalkit.store.record import LedgerRecord

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalkit.run.basis import BETWEEN, WITHIN, Basis
 from evalkit.run.freeze import Resolved
+from evalkit.run.pilot import BETWEEN, WITHIN, Basis
 from evalkit.run.planned import USD, CellPlan, Plan
 from evalkit.run.propose import Part, Share, propose, rotate, worst
 

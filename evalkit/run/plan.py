@@ -2,7 +2,7 @@
 
 Each cell (agent x suite) is played in this process by a policy that stands in for the agent (`stand_in.py`). Real
 models differ; so where a run has ended episodes its figures count instead, and scale the stand-ins of cells that it
-lacks (`basis.py`). A cell says which basis it has.
+lacks (`pilot.py`). A cell says which basis it has.
 """
 
 import math
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from evalkit.client.purse import in_flight_bound
-from evalkit.run.basis import NOTHING, Basis, Figures
+from evalkit.client.budget_state import in_flight_bound
 from evalkit.run.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
 from evalkit.run.freeze import Resolved, lane_limits, lane_shares
+from evalkit.run.pilot import NOTHING, Basis, Figures
 from evalkit.run.planned import CellPlan, LanePlan, Plan
 from evalkit.run.resume import Held
 from evalkit.run.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of

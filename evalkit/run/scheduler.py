@@ -10,9 +10,9 @@ from functools import partial
 
 from evalkit.client.ask import Asker
 from evalkit.client.lane import Lane
-from evalkit.run.collecting import seldom_collected
-from evalkit.run.episode import LEFT_OWED, Seat, Table, play
-from evalkit.run.gate import Gate
+from evalkit.run.admission_queue import AdmissionQueue
+from evalkit.run.episode import LEFT_OWED, LaneContext, Seat, play
+from evalkit.run.gc_threshold import seldom_collected
 from evalkit.run.universe import Episode
 
 
@@ -40,12 +40,12 @@ class LaneJob:
     """Shared by the lane's players: one loop, and next() does not await."""
     sit: Callable[[Episode], Seat]
     asker: Callable[[Episode], Asker]
-    table: Table
+    context: LaneContext
     lane: Lane | None = None
     """Lets episodes in as its window opens; None: nothing holds them back."""
     limit: int | None = None
     """End after so many episodes; None: play all."""
-    gate: Gate | None = None
+    gate: AdmissionQueue | None = None
     """Lets episodes start as money and time allow, in the order of `todo`; None: nothing holds them back."""
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
@@ -82,7 +82,7 @@ async def _player(job: LaneJob) -> None:
 
 
 def _over(job: LaneJob) -> bool:
-    return job.table.stopping or (job.limit is not None and job.taken >= job.limit)
+    return job.context.stopping or (job.limit is not None and job.taken >= job.limit)
 
 
 async def _play_next(job: LaneJob) -> bool:
@@ -102,7 +102,7 @@ async def _play_one(job: LaneJob) -> bool:
     if episode is None:
         return False
     job.taken += 1
-    left = await play(episode, job.sit if gate is None else partial(_sit, job, gate), job.asker(episode), job.table)
+    left = await play(episode, job.sit if gate is None else partial(_sit, job, gate), job.asker(episode), job.context)
     if gate is not None:
         gate.left(episode, left)
     cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
@@ -111,7 +111,7 @@ async def _play_one(job: LaneJob) -> bool:
     return True
 
 
-def _sit(job: LaneJob, gate: Gate, episode: Episode) -> Seat:
+def _sit(job: LaneJob, gate: AdmissionQueue, episode: Episode) -> Seat:
     seat = job.sit(episode)
     gate.sit(episode, seat)
     return seat

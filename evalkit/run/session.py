@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalkit.money import PicoUsd
-from evalkit.run.askers import Desk, Launch
+from evalkit.run.admission_queue import AdmissionQueue
+from evalkit.run.endpoints import Endpoints, Launch
 from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved
-from evalkit.run.gate import Gate
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob
 from evalkit.run.universe import Choice
@@ -52,8 +52,8 @@ class Session:
     began: float
     """In the loop's time."""
     jobs: list[LaneJob]
-    desk: Desk | None = None
-    gate: Gate | None = None
+    desk: Endpoints | None = None
+    gate: AdmissionQueue | None = None
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
     cut: str = ""
     """Why no further episode may start though some are owed: `budget` or `deadline`."""

@@ -16,7 +16,7 @@ from evalkit.money import FREE, Price
 from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.table import POLICIES, find_policy, player
-from evalkit.run.episode import Seat, Stop, Table, play
+from evalkit.run.episode import LaneContext, Seat, Stop, play
 from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
 from evalkit.spec.identity import episode_id
@@ -176,7 +176,7 @@ async def play_sample(episode: Episode, stand_in: str, till: Till, most: int | N
     cell = episode.cell
     policy = player(stand_in, instance=episode.instance, script=cell.agent.script)
     meter = _Meter(stand_in, policy, cell.agent.model, cell.sampling, till)
-    table = Table(log=_NoLog(), worker="plan", stop=Stop(), lane_stop=Stop())
+    table = LaneContext(log=_NoLog(), worker="plan", stop=Stop(), lane_stop=Stop())
     periods: int | None = episode.target.line.get("periods")
     seat = Holdings(episodes={}, rows={}).seat(episode)
     meter.begin(seat, table.stop, float("inf") if most is None or periods is None else most)

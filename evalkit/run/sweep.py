@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.client.budget import Budget
-from evalkit.client.purse import Ceiling
+from evalkit.client.budget_state import Ceiling
 from evalkit.env.compiled import LOADED, load_for, pays
 from evalkit.env.environment import Environment
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import LaneClosed, RunError
-from evalkit.money import PicoUsd
-from evalkit.run.askers import Desk, check_keys, open_desk
 from evalkit.run.ending import outcome_of
+from evalkit.run.endpoints import Endpoints, check_keys, open_endpoints
 from evalkit.run.episode import Stop
 from evalkit.run.freeze import Resolved, merge
 from evalkit.run.jobs import make_jobs
@@ -172,11 +171,11 @@ def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str
 
 
 @asynccontextmanager
-async def _desk(session: Session) -> AsyncIterator[Desk]:
+async def _desk(session: Session) -> AsyncIterator[Endpoints]:
     """Everything that asks, with the money of earlier sessions settled and this session's on the books."""
     options, store = session.options, session.store
     async with AsyncExitStack() as stack:
-        desk = await open_desk(
+        desk = await open_endpoints(
             session.resolved,
             session.manifest,
             options.choice,
@@ -220,7 +219,7 @@ async def _desk(session: Session) -> AsyncIterator[Desk]:
         _close(desk)
 
 
-def _close(desk: Desk) -> None:
+def _close(desk: Endpoints) -> None:
     if desk.budget is not None:
         desk.budget.close()
 
@@ -237,7 +236,7 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 
-def _wake(session: Session, desk: Desk) -> None:
+def _wake(session: Session, desk: Endpoints) -> None:
     """The run stops: whoever waits for a limit or for money leaves; what is in flight comes back."""
     error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
     for lane in desk.lanes.values():
@@ -248,7 +247,7 @@ def _wake(session: Session, desk: Desk) -> None:
         desk.budget.end(error)
 
 
-def _worst_cases(session: Session, desk: Desk) -> Iterator[WorstCase]:
+def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
     """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
 
     Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order; of
@@ -258,7 +257,6 @@ def _worst_cases(session: Session, desk: Desk) -> Iterator[WorstCase]:
     crashed = [one for one in session.accounts.values() if not one.closed]
     usual = session.resolved.sweep.width * len(desk.lanes)  # of one whose ledger is lost
     width, apart = max((one.width or usual for one in crashed), default=0), any(one.apart for one in crashed)
-    unfunded = Budget(budget=None, spent=PicoUsd(0), ledger=session.store, session=session.name)
     manifest, everything = session.manifest, Choice()
     for agents in lanes(manifest, everything).values():
         known = [agent for agent in agents if agent.name in session.resolved.endpoints]
@@ -266,7 +264,7 @@ def _worst_cases(session: Session, desk: Desk) -> Iterator[WorstCase]:
             for started in (True, False):
                 some = order(episodes(manifest, group, everything), session.holdings, frozenset(), started=started)
                 for episode in some if started else islice(some, width):
-                    amount = desk.worst_case(session.holdings.seat(episode), unfunded)
+                    amount = desk.worst_case(session.holdings.seat(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 
-from evalkit.run.askers import Desk
+from evalkit.run.endpoints import Endpoints
 from evalkit.run.episode import LEFT_OWED
 from evalkit.run.scheduler import LaneJob
 from evalkit.spec.model import Sweep
@@ -162,7 +162,7 @@ class Pace:
 
 def view_of(
     jobs: Sequence[LaneJob],
-    desk: Desk | None,
+    endpoints: Endpoints | None,
     sweep: Sweep,
     pace: Pace,
     *,
@@ -171,17 +171,17 @@ def view_of(
 ) -> View:
     """The run as it stands; the last two are of earlier calls."""
     now = monotonic()
-    rates = pace.rates(now, {job.name: job.table.steps for job in jobs})
-    money = desk.budget.stats() if desk is not None and desk.budget is not None else None
+    rates = pace.rates(now, {job.name: job.context.steps for job in jobs})
+    money = endpoints.budget.stats() if endpoints is not None and endpoints.budget is not None else None
     return View(
         name=sweep.name,
         elapsed_s=now - pace.began,
-        lanes=tuple(_lane_view(job, desk, rates[job.name]) for job in jobs),
+        lanes=tuple(_lane_view(job, endpoints, rates[job.name]) for job in jobs),
         spent=spent_before if money is None else money.spent,
         reserved=0 if money is None else money.reserved,
         budget=sweep.budget,
         unmetered=unmetered_before if money is None else unmetered_before + money.unmetered,
-        stopping=next((job.table.stop.reason for job in jobs if job.table.stop.reason), ""),
+        stopping=next((job.context.stop.reason for job in jobs if job.context.stop.reason), ""),
         cells=tuple(
             CellView(agent=agent, suite=suite, planned=cell.planned, ended=cell.ended)
             for job in jobs
@@ -190,18 +190,18 @@ def view_of(
     )
 
 
-def _lane_view(job: LaneJob, desk: Desk | None, rate: float) -> LaneView:
-    table = job.table
-    lane = desk.lanes.get(job.name) if desk is not None else None
+def _lane_view(job: LaneJob, endpoints: Endpoints | None, rate: float) -> LaneView:
+    context = job.context
+    lane = endpoints.lanes.get(job.name) if endpoints is not None else None
     stats = lane.stats() if lane is not None else None
     return LaneView(
         name=job.name,
         episodes=job.episodes,
-        done=job.done_before + sum(count for ending, count in table.ended.items() if ending not in LEFT_OWED),
-        playing=table.playing,
-        steps=table.steps,
+        done=job.done_before + sum(count for ending, count in context.ended.items() if ending not in LEFT_OWED),
+        playing=context.playing,
+        steps=context.steps,
         rate=rate,
-        in_flight=table.playing if stats is None else stats.in_flight,
+        in_flight=context.playing if stats is None else stats.in_flight,
         window=0 if stats is None else stats.window,
         waiting=0 if stats is None else stats.waiting,
         waits_for="" if stats is None else stats.waits_for,
@@ -211,5 +211,5 @@ def _lane_view(job: LaneJob, desk: Desk | None, rate: float) -> LaneView:
         paused_s=0.0 if stats is None else stats.paused_s,
         latency_s=0.0 if stats is None else stats.median_latency_s,
         failures={} if stats is None else stats.failures,
-        left=dict(table.ended),
+        left=dict(context.ended),
     )

@@ -40,7 +40,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class CacheShare:
     """What the cache has to do with a prompt."""
 
     read: int = 0
@@ -60,7 +60,7 @@ class Cache:
     used_s: OrderedDict[tuple[str, bytes], float] = field(default_factory=OrderedDict)
     """(model, digest) -> when it was used last, the longest ago first."""
 
-    def share(self, model: str, pieces: Iterator[Piece], now_s: float, *, by_marks: bool) -> Share:
+    def share(self, model: str, pieces: Iterator[Piece], now_s: float, *, by_marks: bool) -> CacheShare:
         """The cache's share of a prompt of these pieces, by the rule of marks or the automatic one. Changes nothing."""
         prompt = list(_beginnings(pieces))
 
@@ -70,7 +70,7 @@ class Cache:
 
         return _marked(prompt, known) if by_marks else _automatic(prompt, known)
 
-    def keep(self, model: str, share: Share, now_s: float) -> None:
+    def keep(self, model: str, share: CacheShare, now_s: float) -> None:
         """Know the share's beginnings from now on."""
         for digest in share.entries:
             self.used_s[model, digest] = now_s
@@ -79,21 +79,21 @@ class Cache:
             self.used_s.popitem(last=False)
 
 
-def _automatic(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> Share:
+def _automatic(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> CacheShare:
     long = [one for one in prompt if one.tokens >= LEAST_TOKENS]
     found = next((one.tokens for one in reversed(long) if known(one)), 0)
-    return Share(read=found // BLOCK_TOKENS * BLOCK_TOKENS, entries=tuple(one.digest for one in long))
+    return CacheShare(read=found // BLOCK_TOKENS * BLOCK_TOKENS, entries=tuple(one.digest for one in long))
 
 
-def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> Share:
+def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> CacheShare:
     marks = [place for place, one in enumerate(prompt) if one.marked and one.tokens >= LEAST_TOKENS]
     if not marks:
-        return Share()
+        return CacheShare()
     places = {at for mark in marks for at in range(max(0, mark - LOOK_BACK + 1), mark + 1)}
     hit = next((prompt[at] for at in sorted(places, reverse=True) if known(prompt[at])), None)
     read, last = hit.tokens if hit else 0, prompt[marks[-1]].tokens
     entries = tuple(prompt[mark].digest for mark in marks)
-    return Share(read=read, write=max(0, last - read), entries=(*entries, hit.digest) if hit else entries)
+    return CacheShare(read=read, write=max(0, last - read), entries=(*entries, hit.digest) if hit else entries)
 
 
 def _beginnings(pieces: Iterator[Piece]) -> Iterator[Beginning]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, kw_only=True)
-class Bucket:
+class RateAllowance:
     """What one model may still be asked for. Mutable; changed by `refill` and `take` alone."""
 
     per_minute: float
@@ -41,10 +41,10 @@ class Bucket:
         return (self.capacity - self.level) * 60 / self.per_minute
 
 
-def bucket(per_minute: float, burst_s: float, now_s: float) -> Bucket:
+def bucket(per_minute: float, burst_s: float, now_s: float) -> RateAllowance:
     """A full bucket that saves up at most `burst_s` seconds' worth, but at least one unit."""
     capacity = max(1.0, per_minute * burst_s / 60)
-    return Bucket(per_minute=per_minute, capacity=capacity, level=capacity, at_s=now_s)
+    return RateAllowance(per_minute=per_minute, capacity=capacity, level=capacity, at_s=now_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,10 @@ class Shortage:
 
 
 @dataclass(slots=True, kw_only=True)
-class Limits:
+class ServedLimits:
     """The limits of one model, or of all together. Mutable."""
 
-    buckets: Mapping[str, Bucket] = field(default_factory=dict)
+    buckets: Mapping[str, RateAllowance] = field(default_factory=dict)
     """By kind; a kind that is not there is unlimited."""
     most_in_flight: int | None = None
     in_flight: int = 0

@@ -21,7 +21,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ServedOutcome:
     """What becomes of a request, and when."""
 
     status: int
@@ -44,7 +44,7 @@ class Outcome:
     call `leave` when the request is over."""
 
 
-class Refusal(Exception):
+class RefusedRequest(Exception):
     """A request that gets an error instead of a reply."""
 
     def __init__(self, *, status: int, code: str, message: str, wait_s: float | None = None, limit: str = "") -> None:

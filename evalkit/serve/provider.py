@@ -20,11 +20,11 @@ from evalkit.policy.table import player
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
 from evalkit.serve.bill import BillLine, Totals
-from evalkit.serve.cache import Cache, Share
+from evalkit.serve.cache import Cache, CacheShare
 from evalkit.serve.dialects.served import CREATED_S, retry_headers
 from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is_failure, may_be_billed, pick
 from evalkit.serve.options import SimulatorOptions
-from evalkit.serve.outcome import JSON, Arrival, Outcome, Refusal
+from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
 from evalkit.serve.slots import Slots, open_slots
 from evalkit.wire.tokens import input_tokens, output_tokens
@@ -42,7 +42,7 @@ class Simulator:
     started_s: float
     epoch_s: float
     """What is to be added to a `now` for Unix time."""
-    limits: Mapping[str, limits.Limits]
+    limits: Mapping[str, limits.ServedLimits]
     """By model; the same one for all where limits are shared."""
     slots: Slots | None
     cache: Cache | None
@@ -62,7 +62,7 @@ def open_simulator(options: SimulatorOptions, now_s: float, unix_s: float = CREA
     )
 
 
-def _limits(options: SimulatorOptions, now_s: float) -> limits.Limits:
+def _limits(options: SimulatorOptions, now_s: float) -> limits.ServedLimits:
     rates = {
         "requests": options.rpm,
         "tokens": options.tpm,
@@ -70,10 +70,10 @@ def _limits(options: SimulatorOptions, now_s: float) -> limits.Limits:
         "output_tokens": options.otpm,
     }
     buckets = {kind: limits.bucket(rate, options.burst_s, now_s) for kind, rate in rates.items() if rate is not None}
-    return limits.Limits(buckets=buckets, most_in_flight=options.in_flight)
+    return limits.ServedLimits(buckets=buckets, most_in_flight=options.in_flight)
 
 
-def handle(simulator: Simulator, arrival: Arrival, now_s: float) -> Outcome:
+def handle(simulator: Simulator, arrival: Arrival, now_s: float) -> ServedOutcome:
     """Decide everything about a request at its arrival. `now_s` never goes back from call to call."""
     route = route_of(arrival.path)
     if route is None or arrival.method != "POST":
@@ -81,7 +81,7 @@ def handle(simulator: Simulator, arrival: Arrival, now_s: float) -> Outcome:
     return _ask(simulator, route, arrival, now_s)
 
 
-def leave(simulator: Simulator, outcome: Outcome) -> None:
+def leave(simulator: Simulator, outcome: ServedOutcome) -> None:
     """A request whose outcome had a bill's line is over: answered, broken, or left by its client."""
     assert outcome.line is not None
     simulator.totals.leave()
@@ -89,7 +89,7 @@ def leave(simulator: Simulator, outcome: Outcome) -> None:
         simulator.limits[outcome.line.model].in_flight -= 1
 
 
-def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> Outcome:
+def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> ServedOutcome:
     """A request to a model: its outcome with its line on the bill."""
     options, n = simulator.options, simulator.totals.requests + 1
     request_id = arrival.headers.get("x-client-request-id", "")[:_MOST_ID_CHARACTERS]
@@ -127,10 +127,10 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
+class _Decision:
     """What becomes of a request, before its latency is known."""
 
-    outcome: Outcome
+    outcome: ServedOutcome
     word: str
     """`BillLine.outcome`."""
     works: bool = True
@@ -143,20 +143,20 @@ class _Verdict:
     """None: nothing is billed."""
 
 
-def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, now_s: float) -> _Verdict:
+def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, now_s: float) -> _Decision:
     tokens_in = input_tokens(len(arrival.body))
     try:
         model, request = _read(simulator, route, arrival, tokens_in)
-    except Refusal as refusal:
-        return _Verdict(outcome=_refused(simulator, route, refusal, now_s), word=refusal.code, works=False)
-    about = _Verdict(outcome=_BROKEN, word="", model=model, seed=request.seed)
-    share = Share()
+    except RefusedRequest as refusal:
+        return _Decision(outcome=_refused(simulator, route, refusal, now_s), word=refusal.code, works=False)
+    about = _Decision(outcome=_BROKEN, word="", model=model, seed=request.seed)
+    share = CacheShare()
     if simulator.cache is not None:
         pieces = route.served.prompt_pieces(orjson.loads(arrival.body))
         share = simulator.cache.share(model, pieces, now_s, by_marks=route.served.caches_by_marks)
     try:
         _admit(simulator, route, model, tokens_in, share, now_s)
-    except Refusal as refusal:
+    except RefusedRequest as refusal:
         outcome = _refused(simulator, route, refusal, now_s, model)
         return replace(about, outcome=outcome, word="rate_limit", works=False, limit=refusal.limit)
     faults = simulator.options.faults
@@ -187,16 +187,16 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
 
 
 def _read(simulator: Simulator, route: Route, arrival: Arrival, tokens_in: int) -> tuple[str, Request]:
-    """Key, body, model and context, in this order; raises Refusal at the first that is wrong."""
+    """Key, body, model and context, in this order; raises RefusedRequest at the first that is wrong."""
     options = simulator.options
     check_key(route, options.key, arrival.headers)
     try:
         model, request = route.served.decode_request(arrival.body, route.model)
     except ValueError as flaw:
-        raise Refusal(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
+        raise RefusedRequest(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
     objection = route.served.objection(arrival.headers, request)
     if objection:
-        raise Refusal(status=400, code="invalid_body", message=objection)
+        raise RefusedRequest(status=400, code="invalid_body", message=objection)
     if request.seed == 0:
         request = replace(request, seed=_seed(arrival))
     if model not in options.models:
@@ -207,7 +207,7 @@ def _read(simulator: Simulator, route: Route, arrival: Arrival, tokens_in: int) 
             f"This model's maximum context length is {most} tokens. You requested {wanted}: "
             f"{tokens_in} in the messages and {request.sampling.max_tokens} in the completion."
         )
-        raise Refusal(status=400, code="context_length_exceeded", message=message)
+        raise RefusedRequest(status=400, code="context_length_exceeded", message=message)
     return model, request
 
 
@@ -220,7 +220,7 @@ def _seed(arrival: Arrival) -> int:
     return int.from_bytes(hashlib.sha256(arrival.body).digest()[:4], "big")
 
 
-def _admit(simulator: Simulator, route: Route, model: str, tokens_in: int, share: Share, now_s: float) -> None:
+def _admit(simulator: Simulator, route: Route, model: str, tokens_in: int, share: CacheShare, now_s: float) -> None:
     """Let the request in, or raise the 429 that says when it will fit."""
     counted = tokens_in if route.served.limits_cached_input else tokens_in - min(share.read, tokens_in)
     amounts = {"requests": 1, "tokens": tokens_in, "input_tokens": counted, "output_tokens": 1}
@@ -232,13 +232,13 @@ def _admit(simulator: Simulator, route: Route, model: str, tokens_in: int, share
     else:
         kind = short.kind.replace("_", " ")
         message = f"Rate limit reached for {model} on {kind}. Please try again in {limits.show_span(short.wait_s)}."
-    raise Refusal(status=429, code="rate_limit_exceeded", message=message, wait_s=short.wait_s, limit=short.kind)
+    raise RefusedRequest(status=429, code="rate_limit_exceeded", message=message, wait_s=short.wait_s, limit=short.kind)
 
 
-_BROKEN = Outcome(status=0, headers={}, body=b"", ending="reset", admitted=True)
+_BROKEN = ServedOutcome(status=0, headers={}, body=b"", ending="reset", admitted=True)
 
 
-def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_s: float) -> Outcome:
+def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_s: float) -> ServedOutcome:
     """A reply that was made, and what keeps it from arriving."""
     if fault == "reset":
         return _BROKEN
@@ -246,7 +246,7 @@ def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_
         return replace(_BROKEN, ending="stall")
     body = changed_body(route.served.encode_reply(reply), fault)
     headers = {**(_HTML if fault == "html_200" else JSON), **_limit_headers(simulator, route, reply.model, now_s)}
-    outcome = Outcome(status=200, headers=headers, body=body, admitted=True)
+    outcome = ServedOutcome(status=200, headers=headers, body=body, admitted=True)
     if fault == "truncated":
         return replace(outcome, ending="truncated", sent=len(body) // 2)
     return replace(outcome, ending="drip", over_s=simulator.options.drip_s) if fault == "drip" else outcome
@@ -255,19 +255,21 @@ def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_
 _HTML = {"content-type": "text/html; charset=utf-8"}
 
 
-def _fault(simulator: Simulator, route: Route, fault: str, now_s: float, model: str) -> Outcome:
+def _fault(simulator: Simulator, route: Route, fault: str, now_s: float, model: str) -> ServedOutcome:
     """An injected fault in place of a reply."""
     if fault == "early_reset":
         return _BROKEN
     if fault == "html_502":
-        return Outcome(status=502, headers=_HTML, body=HTML, admitted=True)
+        return ServedOutcome(status=502, headers=_HTML, body=HTML, admitted=True)
     kind = REFUSALS[fault]
     wait_s = simulator.options.retry_after_s if kind.asks_to_wait else None
-    refusal = Refusal(status=kind.status, code=kind.code, message=kind.message, wait_s=wait_s)
+    refusal = RefusedRequest(status=kind.status, code=kind.code, message=kind.message, wait_s=wait_s)
     return replace(_refused(simulator, route, refusal, now_s, model), admitted=True)
 
 
-def _refused(simulator: Simulator, route: Route, refusal: Refusal, now_s: float, model: str = "") -> Outcome:
+def _refused(
+    simulator: Simulator, route: Route, refusal: RefusedRequest, now_s: float, model: str = ""
+) -> ServedOutcome:
     """A refusal with its headers; those of the limits where the model is known."""
     wall_s = now_s + simulator.epoch_s
     outcome = failed(refusal, route)

@@ -7,7 +7,7 @@ import orjson
 
 from evalkit.serve.dialects.served import ServedDialect, with_wait
 from evalkit.serve.dialects.table import SERVED_DIALECTS
-from evalkit.serve.outcome import JSON, Arrival, Outcome, Refusal
+from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 
 STATS_PATH = "/stats"
 
@@ -31,44 +31,44 @@ def route_of(path: str) -> Route | None:
     return None
 
 
-def failed(refusal: Refusal, route: Route) -> Outcome:
+def failed(refusal: RefusedRequest, route: Route) -> ServedOutcome:
     """The refusal in the dialect's words, without headers of its own."""
     body = route.served.encode_error(refusal.status, refusal.code, refusal.message)
-    return Outcome(status=refusal.status, headers=JSON, body=with_wait(route.served, body, refusal.wait_s))
+    return ServedOutcome(status=refusal.status, headers=JSON, body=with_wait(route.served, body, refusal.wait_s))
 
 
 def check_key(route: Route, key: str, headers: Mapping[str, str]) -> None:
-    """Raises Refusal where a key is wanted and another one, or none, is there."""
+    """Raises RefusedRequest where a key is wanted and another one, or none, is there."""
     if key and not any(headers.get(name) == value for name, value in route.served.keys(key)):
         message = "Incorrect API key provided, or none: API key not valid."
-        raise Refusal(status=route.served.bad_key_status, code=route.served.bad_key_code, message=message)
+        raise RefusedRequest(status=route.served.bad_key_status, code=route.served.bad_key_code, message=message)
 
 
-def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Outcome:
+def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> ServedOutcome:
     """Whatever asks no model: the lists of models, the statistics, and mistakes."""
     path = arrival.path.rstrip("/")
     route = route_of(arrival.path)
     if route is not None:
         message = f"{arrival.path} takes POST only."
-        return failed(Refusal(status=405, code="method_not_allowed", message=message), route)
+        return failed(RefusedRequest(status=405, code="method_not_allowed", message=message), route)
     if path == STATS_PATH and arrival.method in ("GET", "HEAD"):
-        return Outcome(status=200, headers=JSON, body=stats)
+        return ServedOutcome(status=200, headers=JSON, body=stats)
     lister = _lister(arrival)
     if ":streamGenerateContent" in path:
         message = "streamGenerateContent: is not supported: use generateContent, replies are sent whole"
-        return failed(Refusal(status=400, code="invalid_body", message=message), lister)
+        return failed(RefusedRequest(status=400, code="invalid_body", message=message), lister)
     base = next((one for one in lister.served.base_paths if f"{path}/".startswith(f"{one}/models/")), None)
     if base is not None and arrival.method in ("GET", "HEAD"):
         try:
             check_key(lister, key, arrival.headers)
             return _models(lister, path.removeprefix(f"{base}/models").lstrip("/"), models)
-        except Refusal as refusal:
+        except RefusedRequest as refusal:
             return failed(refusal, lister)
     served = SERVED_DIALECTS.values()
     asked = [one.base_path + one.dialect.path for one in served]
     known = ", ".join((*asked, *sorted({f"{one.base_path}/models" for one in served}), STATS_PATH))
     message = f"Unknown: {arrival.method} {arrival.path}. Known: {known}."
-    return failed(Refusal(status=404, code="unknown_url", message=message), lister)
+    return failed(RefusedRequest(status=404, code="unknown_url", message=message), lister)
 
 
 def _lister(arrival: Arrival) -> Route:
@@ -81,15 +81,15 @@ def _lister(arrival: Arrival) -> Route:
     return Route(SERVED_DIALECTS[name], "")
 
 
-def _models(route: Route, model: str, models: Sequence[str]) -> Outcome:
-    """All models, or the named one. Raises Refusal where there is no such model."""
+def _models(route: Route, model: str, models: Sequence[str]) -> ServedOutcome:
+    """All models, or the named one. Raises RefusedRequest where there is no such model."""
     if model and model not in models:
         raise unknown_model(model, models)
     value = route.served.model(model) if model else route.served.models(models)
-    return Outcome(status=200, headers=JSON, body=orjson.dumps(value))
+    return ServedOutcome(status=200, headers=JSON, body=orjson.dumps(value))
 
 
-def unknown_model(model: str, models: Sequence[str]) -> Refusal:
+def unknown_model(model: str, models: Sequence[str]) -> RefusedRequest:
     """The refusal of a model that is not served."""
     message = f"The model `{model}` does not exist. Served: {', '.join(models)}."
-    return Refusal(status=404, code="model_not_found", message=message)
+    return RefusedRequest(status=404, code="model_not_found", message=message)

@@ -25,7 +25,7 @@ from evalkit.errors import EvalkitError, UsageError
 from evalkit.serve.dialects.table import base_urls
 from evalkit.serve.faults import PIECES
 from evalkit.serve.options import SimulatorOptions, add_arguments, given_flags, options_from
-from evalkit.serve.outcome import Arrival, Outcome
+from evalkit.serve.outcome import Arrival, ServedOutcome
 from evalkit.serve.provider import BASE_PATH, Simulator, handle, leave, open_simulator
 from evalkit.serve.routes import STATS_PATH
 
@@ -62,7 +62,7 @@ class Shell:
             leave(self.simulator, outcome)
 
 
-async def _perform(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
+async def _perform(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
     if outcome.ending == "stall":
         # The handler is cancelled when its client goes.
         await asyncio.Event().wait()
@@ -77,7 +77,7 @@ async def _perform(request: web.BaseRequest, outcome: Outcome) -> web.StreamResp
     return _whole(outcome)
 
 
-def _whole(outcome: Outcome) -> web.Response:
+def _whole(outcome: ServedOutcome) -> web.Response:
     # A broken connection has no status; what is returned then is never sent.
     return web.Response(status=outcome.status or 500, headers=outcome.headers, body=outcome.body)
 
@@ -93,7 +93,7 @@ def _reset(request: web.BaseRequest) -> None:
     transport.abort()
 
 
-async def _truncate(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
+async def _truncate(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
     response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
     response.content_length = len(outcome.body)
     await response.prepare(request)
@@ -103,7 +103,7 @@ async def _truncate(request: web.BaseRequest, outcome: Outcome) -> web.StreamRes
     return response
 
 
-async def _drip(request: web.BaseRequest, outcome: Outcome) -> web.StreamResponse:
+async def _drip(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
     response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
     response.content_length = len(outcome.body)
     await response.prepare(request)

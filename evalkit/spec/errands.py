@@ -12,7 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.catalogue import Catalogue, parse_catalogue, shipped
+from evalkit.env.costbench.catalogue import Catalogue
+from evalkit.env.costbench.catalogue_files import parse_catalogue, shipped
 from evalkit.env.costbench.ids import split_values
 from evalkit.env.errand import errand
 from evalkit.errors import UsageError

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from evalkit.env.costbench.catalogue import SPLITS, Catalogue, shipped, title
+from evalkit.env.costbench.catalogue import SPLITS, Catalogue, title
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costs import query_seed
 from evalkit.env.costbench.ids import preference_number, split_values
 from evalkit.env.costbench.world import context_type

@@ -10,7 +10,7 @@ from evalkit.view.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class ComparedAgents:
     """What is compared: two runs by name, and an agent of each; empty: all of the same name."""
 
     first: str
@@ -23,7 +23,7 @@ class Pair:
 class Comparing:
     """What the page's template shows."""
 
-    asked: Pair
+    asked: ComparedAgents
     runs: Sequence[str]
     agents: Mapping[str, Sequence[str]]
     """Of the runs that are compared, by run."""
@@ -33,7 +33,7 @@ class Comparing:
     tables: Sequence[Grid]
 
 
-def read_pair(query: Mapping[str, str], runs: Sequence[str]) -> Pair:
+def read_pair(query: Mapping[str, str], runs: Sequence[str]) -> ComparedAgents:
     """What an address asks for; a run is compared with itself where it names one alone. Raises UsageError."""
     if not runs:
         raise UsageError("There is no run to compare.")
@@ -42,7 +42,7 @@ def read_pair(query: Mapping[str, str], runs: Sequence[str]) -> Pair:
     for name in (first, second):
         if name not in runs:
             raise UsageError(f"There is no run {name!r} here.{nearest(name, runs)}")
-    return Pair(
+    return ComparedAgents(
         first=first,
         second=second,
         first_agent=query.get("first_agent", ""),
@@ -50,7 +50,7 @@ def read_pair(query: Mapping[str, str], runs: Sequence[str]) -> Pair:
     )
 
 
-def comparing(asked: Pair, first: Reading, second: Reading, runs: Sequence[str]) -> Comparing:
+def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence[str]) -> Comparing:
     """The comparison. Raises UsageError for an agent that a run does not have."""
     one, other = _side(first, asked.first), _side(second, asked.second)
     for side, name in ((one, asked.first_agent), (other, asked.second_agent)):

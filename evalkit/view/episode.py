@@ -23,7 +23,7 @@ from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, p
 from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.overview import Fact, run_links
 from evalkit.view.reading import LogState, log_state
-from evalkit.view.render import Frame, Link
+from evalkit.view.render import Frame, PageLink
 
 INLINE = 600_000
 """Characters of conversation that one page holds; of more, periods come when they are opened."""
@@ -89,7 +89,7 @@ class PeriodPage:
 
 
 def episode_page(directory: Path, name: str, episode: str, *, offline: bool = False) -> EpisodePage:
-    """The page of one episode. `name`: how the shelf calls the run; `episode`: its id, or what else `show` takes.
+    """The page of one episode. `name`: how the pages call the run; `episode`: its id, or what else `show` takes.
 
     `offline`: nothing leads to other pages, so that periods that are too much are left out. Raises RunError if there
     is no such episode, CorruptLogError if its rows cannot be read.
@@ -145,17 +145,17 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
 
 
 def episode_frame(page: EpisodePage, name: str) -> Frame:
-    """What surrounds the page of an episode. `name`: how the shelf calls the run."""
-    plots = [Link(title=one.title, href=f"#figure-{one.name}") for one in page.figures]
+    """What surrounds the page of an episode. `name`: how the pages call the run."""
+    plots = [PageLink(title=one.title, href=f"#figure-{one.name}") for one in page.figures]
     return Frame(
         title=page.heading,
         run=name,
         links=run_links(name, "episodes"),
         sections=[
-            Link(title="Summary", href="#summary"),
+            PageLink(title="Summary", href="#summary"),
             *plots,
-            *([Link(title="Metrics", href="#metrics")] if page.metrics else []),
-            Link(title="Conversation", href="#conversation"),
+            *([PageLink(title="Metrics", href="#metrics")] if page.metrics else []),
+            PageLink(title="Conversation", href="#conversation"),
         ],
         figures=bool(page.figures),
     )

@@ -16,7 +16,7 @@ from evalkit.store.manifest import read_manifest
 from evalkit.view.grid import Grid, grid
 from evalkit.view.nights import known_nights
 from evalkit.view.reading import BEST, Glance
-from evalkit.view.shelf import Shelf
+from evalkit.view.run_cache import RunCache
 
 COLUMNS = (
     Column(key="run", title="Run"),
@@ -63,11 +63,11 @@ class Home:
     """Whether a run is still being read, or is running: the page is asked for again."""
 
 
-def home(shelf: Shelf) -> Home:
+def home(cache: RunCache) -> Home:
     """The page, of what has been read so far."""
     rows, waiting = [], False
-    for name, directory in shelf.runs().items():
-        row = _row(name, directory, shelf.glance(directory), shelf.flaw(directory))
+    for name, directory in cache.runs().items():
+        row = _row(name, directory, cache.glance(directory), cache.flaw(directory))
         waiting = waiting or row["state"] in ("running", "computing")
         rows.append(row)
     table = Table(
@@ -80,7 +80,7 @@ def home(shelf: Shelf) -> Home:
         query=QUERY,
     )
     made = grid(table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "")
-    nights = [_sweep_row(name, folder) for name, folder in shelf.sweeps().items()]
+    nights = [_sweep_row(name, folder) for name, folder in cache.sweeps().items()]
     waiting = waiting or any(row["state"] == "running" for row in nights)
     return Home(grid=made, nights=_nights_grid(nights) if nights else None, waiting=waiting)
 

@@ -43,7 +43,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ListingQuery:
     """Which episodes, in which order, which page of them."""
 
     agent: str = ""
@@ -62,7 +62,7 @@ class Wanted:
 class Listing:
     """What the page's template shows."""
 
-    wanted: Wanted
+    wanted: ListingQuery
     agents: Sequence[str]
     suites: Sequence[str]
     endings: Sequence[str]
@@ -77,12 +77,12 @@ class Listing:
     grid: Grid
 
 
-def read_wanted(query: Mapping[str, str]) -> Wanted:
+def read_wanted(query: Mapping[str, str]) -> ListingQuery:
     """What an address asks for. Raises UsageError for a number that is none, or an unknown order."""
     order = query.get("order", "")
     if order not in ORDERS:
         raise UsageError(f"order: {order!r} is none of {', '.join(repr(one) for one in ORDERS)}.")
-    return Wanted(
+    return ListingQuery(
         agent=query.get("agent", ""),
         suite=query.get("suite", ""),
         ending=query.get("ending", ""),
@@ -109,7 +109,7 @@ def _page(text: str) -> int:
     return int(text)
 
 
-def listing(cells: Sequence[Cell], wanted: Wanted, run: str, where: str) -> Listing:
+def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, where: str) -> Listing:
     """One page of the episodes of a run's cells. `run`: how `evalkit sql` calls it; `where`: its address."""
     episodes = [one for cell in cells for one in cell.episodes if _asked(one, wanted)]
     _sort(episodes, wanted.order)
@@ -151,7 +151,7 @@ def listing(cells: Sequence[Cell], wanted: Wanted, run: str, where: str) -> List
     )
 
 
-def _asked(one: EpisodeResult, wanted: Wanted) -> bool:
+def _asked(one: EpisodeResult, wanted: ListingQuery) -> bool:
     if (wanted.agent and one.agent != wanted.agent) or (wanted.suite and one.suite != wanted.suite):
         return False
     if wanted.ending and wanted.ending != (one.ending or OWED):
@@ -196,7 +196,7 @@ def _row(one: EpisodeResult) -> dict[str, object]:
     }
 
 
-def query_of(wanted: Wanted, offset: int = 0) -> str:
+def query_of(wanted: ListingQuery, offset: int = 0) -> str:
     """The SQL that gives the page."""
     tests = [f"{name} = {_quoted(getattr(wanted, name))}" for name in ("agent", "suite") if getattr(wanted, name)]
     if wanted.ending:

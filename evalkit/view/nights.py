@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from evalkit.money import show_usd
-from evalkit.nightly.books import nights, read_history
+from evalkit.nightly.history_files import nights, read_history
 from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.figures.trend import trend_figure
 from evalkit.report.history import NightRecord, taken
@@ -14,7 +14,7 @@ from evalkit.report.trends import alarms_table, changes, nights_table, trend_tab
 from evalkit.view.grid import Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
 from evalkit.view.render import render
-from evalkit.view.shelf import night_name
+from evalkit.view.run_cache import night_name
 
 
 def known_nights(folder: Path) -> list[NightRecord]:

@@ -13,8 +13,8 @@ from evalkit.view.episode import EpisodePage, episode_page
 from evalkit.view.grid import grid
 from evalkit.view.overview import overview, overview_frame
 from evalkit.view.reading import completed, read_run
-from evalkit.view.render import Link, environment, render
-from evalkit.view.shelf import run_name
+from evalkit.view.render import PageLink, environment, render
+from evalkit.view.run_cache import run_name
 
 MOST_BYTES = 12_000_000
 """Of all trajectories together."""
@@ -40,7 +40,7 @@ select episode, agent, suite, instance, replicate, 100 * score as score, ending,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class SavedTrajectory:
     """A trajectory that the file holds."""
 
     episode: EpisodeResult
@@ -72,7 +72,7 @@ def offline_page(directory: Path) -> tuple[str, int]:
     reading = completed(read_run(directory))
     name = run_name(directory)
     known = sum(len(cell.episodes) for cell in reading.report.cells)
-    inside, kept = list[Inside](), list[Chosen]()
+    inside, kept = list[Inside](), list[SavedTrajectory]()
     room = MOST_BYTES
     for one in chosen(reading.report.cells, reading.quotes):
         html = _trajectory(directory, name, one.episode.id)
@@ -87,18 +87,18 @@ def offline_page(directory: Path) -> tuple[str, int]:
             break
     page = overview(reading, name, offline=True)
     frame = overview_frame(page, name, offline=True)
-    frame = frame.with_sections(Link(title="Trajectories", href="#trajectories"))
+    frame = frame.with_sections(PageLink(title="Trajectories", href="#trajectories"))
     table = _table(kept, known)
     made = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
     return render("offline.html", frame, page=page, inside=inside, chosen=made), len(kept)
 
 
-def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[Chosen]:
+def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[SavedTrajectory]:
     """The trajectories worth a place, in order: those quoted for errors; cells' worst, best and median; then one
     of each cell whose scores are all the same."""
-    found: dict[str, Chosen] = {}
+    found: dict[str, SavedTrajectory] = {}
     for one in quotes:
-        found.setdefault(one.example.id, Chosen(episode=one.example, why=f"error: {one.kind}"))
+        found.setdefault(one.example.id, SavedTrajectory(episode=one.example, why=f"error: {one.kind}"))
     ranked = [sorted((one for one in cell.prefix if one.score is not None), key=_score) for cell in cells]
     varied = [mine for mine in ranked if mine and _score(mine[0]) != _score(mine[-1])]
     alike = [mine for mine in ranked if mine and _score(mine[0]) == _score(mine[-1])]
@@ -111,7 +111,7 @@ def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[Chosen]:
         for mine in some:
             score = _score(mine[round(share * (len(mine) - 1))])
             episode = next(one for one in mine if _score(one) == score)
-            found.setdefault(episode.id, Chosen(episode=episode, why=f"{why} of its cell"))
+            found.setdefault(episode.id, SavedTrajectory(episode=episode, why=f"{why} of its cell"))
     return list(found.values())
 
 
@@ -128,7 +128,7 @@ def _trajectory(directory: Path, name: str, episode: str) -> str:
     return environment().get_template("trajectory.html").render(page=page)
 
 
-def _table(kept: Sequence[Chosen], known: int) -> Table:
+def _table(kept: Sequence[SavedTrajectory], known: int) -> Table:
     return Table(
         name="chosen",
         title="Trajectories",

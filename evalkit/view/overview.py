@@ -12,7 +12,7 @@ from evalkit.report.quotes import quotes_table
 from evalkit.report.tables import Table
 from evalkit.view.grid import Grid, Href, Plot, grid, plot, sql_command
 from evalkit.view.reading import Reading
-from evalkit.view.render import Frame, Link
+from evalkit.view.render import Frame, PageLink
 
 EPISODES = "episodes"
 """The column whose numbers lead to the episodes they count."""
@@ -65,7 +65,7 @@ class Overview:
 
 
 def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
-    """The page of a run. `name`: how the shelf calls it; `offline`: nothing leads to other pages."""
+    """The page of a run. `name`: how the pages call it; `offline`: nothing leads to other pages."""
     run = str(reading.directory)
     where = f"/run/{quote(name, safe='')}"
 
@@ -187,22 +187,22 @@ def _to_episodes(table: Table, cells: Sequence[Cell], where: str) -> Href | None
 
 def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame:
     """What surrounds it."""
-    plots = [Link(title="Figures", href="#figures")] if page.figures else []
-    tables = [Link(title=one.title, href=f"#{one.name}") for one in page.tables]
+    plots = [PageLink(title="Figures", href="#figures")] if page.figures else []
+    tables = [PageLink(title=one.title, href=f"#{one.name}") for one in page.tables]
     return Frame(
         title=page.name,
         run=page.name,
         links=() if offline else run_links(name, "overview"),
-        sections=[Link(title="Summary", href="#summary"), *tables[:1], *plots, *tables[1:]],
+        sections=[PageLink(title="Summary", href="#summary"), *tables[:1], *plots, *tables[1:]],
         figures=bool(page.figures),
         offline=offline,
         refresh_s=DRAWING_S if page.drawing else 0,
     )
 
 
-def run_links(name: str, active: str) -> list[Link]:
+def run_links(name: str, active: str) -> list[PageLink]:
     """The pages of a run. `active`: the key of the one that is shown."""
     where = f"/run/{quote(name, safe='')}"
     places = {"overview": ("Overview", "/"), "episodes": ("Episodes", "/episodes"), "live": ("Live", "/live")}
-    links = [Link(title=title, href=where + path, active=key == active) for key, (title, path) in places.items()]
-    return [*links, Link(title="Compare", href=f"/compare?{urlencode({'first': name})}")]
+    links = [PageLink(title=title, href=where + path, active=key == active) for key, (title, path) in places.items()]
+    return [*links, PageLink(title="Compare", href=f"/compare?{urlencode({'first': name})}")]

@@ -24,7 +24,7 @@ PARTS = {STYLE: (STYLE, "episode.css"), SCRIPT: (SCRIPT, "episode.js")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class PageLink:
     """A place to go to."""
 
     title: str
@@ -39,10 +39,10 @@ class Frame:
 
     title: str
     run: str = ""
-    """The run's name on the shelf; empty: a page of no single run."""
-    links: Sequence[Link] = ()
-    """The pages of the run, or of the shelf."""
-    sections: Sequence[Link] = ()
+    """The run's name on the pages; empty: a page of no single run."""
+    links: Sequence[PageLink] = ()
+    """The pages of the run, or of all runs."""
+    sections: Sequence[PageLink] = ()
     """The parts of this page."""
     offline: bool = False
     """Whether the page is one file, with style and script inside."""
@@ -53,7 +53,7 @@ class Frame:
     refresh_s: int = 0
     """Seconds after which the page is asked for again; 0: never."""
 
-    def with_sections(self, *more: Link) -> "Frame":
+    def with_sections(self, *more: PageLink) -> "Frame":
         """The same with further parts of the page."""
         return replace(self, sections=(*self.sections, *more))
 

@@ -28,11 +28,11 @@ from evalkit.view.nights import known_nights, nights_overview
 from evalkit.view.overview import Overview, overview, overview_frame, run_links
 from evalkit.view.progress import progress
 from evalkit.view.reading import Reading
-from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, Link, asset, render
-from evalkit.view.shelf import Shelf
+from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, render
+from evalkit.view.run_cache import RunCache
 
 HOST = "127.0.0.1"
-SHELF = web.AppKey("shelf", Shelf)
+RUN_CACHE = web.AppKey("cache", RunCache)
 RETRY_S = 1
 """Seconds after which a page that is being computed is asked for again."""
 AGAIN_S = 3
@@ -60,10 +60,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def serving(shelf: Shelf, *, port: int = 0) -> AsyncIterator[str]:
+async def serving(cache: RunCache, *, port: int = 0) -> AsyncIterator[str]:
     """Serve the pages; gives their address. `port` 0: any that is free. Raises UsageError if it is taken."""
     app = web.Application(middlewares=[_guard])
-    app[SHELF] = shelf
+    app[RUN_CACHE] = cache
     app.add_routes([web.get(path, handler) for path, handler in ROUTES.items()])
     runner = web.AppRunner(app, access_log=None, logger=_log())
     await runner.setup()
@@ -76,15 +76,15 @@ async def serving(shelf: Shelf, *, port: int = 0) -> AsyncIterator[str]:
         yield f"http://{HOST}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
-        shelf.close()
+        cache.close()
 
 
-async def serve_until_signal(shelf: Shelf, *, port: int, ready: Callable[[str], None]) -> None:
+async def serve_until_signal(cache: RunCache, *, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM. `ready` is told the address. Raises as `serving`."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving(shelf, port=port) as url:
+    async with serving(cache, port=port) as url:
         ready(url)
         await stop.wait()
 
@@ -148,13 +148,13 @@ async def _static(request: web.Request) -> web.Response:
 def _place(request: web.Request) -> tuple[str, Path]:
     """(the run's name, its directory) of an address. Raises RunError."""
     name = request.match_info["run"]
-    return name, request.app[SHELF].directory(name)
+    return name, request.app[RUN_CACHE].directory(name)
 
 
 async def _reading(request: web.Request) -> tuple[str, Reading]:
     """The run of an address. Raises `_Computing` while it is read for the first time."""
     name, directory = _place(request)
-    found = await request.app[SHELF].reading(directory)
+    found = await request.app[RUN_CACHE].reading(directory)
     if found is None:
         raise _Computing(name)
     return name, found
@@ -170,7 +170,7 @@ class _Computing(Exception):
 
 async def _run(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
-    flaw = request.app[SHELF].flaw(reading.directory)
+    flaw = request.app[RUN_CACHE].flaw(reading.directory)
     text = await asyncio.to_thread(_overview, reading, name, flaw)  # its figures may be megabytes
     return web.Response(text=text, content_type="text/html")
 
@@ -216,7 +216,7 @@ async def _period(request: web.Request) -> web.Response:
 
 
 async def _home(request: web.Request) -> web.Response:
-    page = home(request.app[SHELF])
+    page = home(request.app[RUN_CACHE])
     frame = Frame(
         title="Runs",
         links=_shelf_links("/"),
@@ -227,13 +227,13 @@ async def _home(request: web.Request) -> web.Response:
 
 async def _nights(request: web.Request) -> web.Response:
     sweep = request.match_info["sweep"]
-    folder = request.app[SHELF].nights(sweep)
+    folder = request.app[RUN_CACHE].nights(sweep)
     running = holder(folder) is not None
     page = await asyncio.to_thread(_nights_of, sweep, folder, running)
     if page is None:
         text = "No night has come to its end yet." if running else "There is no history of nights yet."
         return _message(200, f"{sweep}: nights", text)
-    frame = replace(overview_frame(page, sweep), links=SHELF_LINKS)
+    frame = replace(overview_frame(page, sweep), links=ALL_RUNS_LINKS)
     return _page("run.html", frame, page=page)
 
 
@@ -256,24 +256,24 @@ async def _live_json(request: web.Request) -> web.Response:
 
 
 async def _compare(request: web.Request) -> web.Response:
-    shelf = request.app[SHELF]
-    runs = shelf.everything()
+    cache = request.app[RUN_CACHE]
+    runs = cache.everything()
     asked = read_pair(request.query, list(runs))
-    sides = [await shelf.reading(runs[name]) for name in (asked.first, asked.second)]
+    sides = [await cache.reading(runs[name]) for name in (asked.first, asked.second)]
     first, second = sides
     if first is None or second is None:
         raise _Computing(asked.first)
     page = await asyncio.to_thread(comparing, asked, first, second, list(runs))
-    sections = [Link(title=one.title, href=f"#{one.name}") for one in page.tables]
+    sections = [PageLink(title=one.title, href=f"#{one.name}") for one in page.tables]
     frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"), sections=sections)
     return _page("compare.html", frame, page=page)
 
 
-def _shelf_links(here: str) -> list[Link]:
-    return [replace(link, active=link.href == here) for link in SHELF_LINKS]
+def _shelf_links(here: str) -> list[PageLink]:
+    return [replace(link, active=link.href == here) for link in ALL_RUNS_LINKS]
 
 
-SHELF_LINKS = (Link(title="Runs", href="/"), Link(title="Compare", href="/compare"))
+ALL_RUNS_LINKS = (PageLink(title="Runs", href="/"), PageLink(title="Compare", href="/compare"))
 
 ROUTES: Mapping[str, Handler] = {
     "/": _home,

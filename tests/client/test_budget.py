@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.client.budget import Budget
-from evalkit.client.purse import Ceiling
+from evalkit.client.budget_state import Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed, StorageError
 from evalkit.money import PicoUsd
 from evalkit.store.record import LedgerRecord

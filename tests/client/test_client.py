@@ -9,8 +9,9 @@ from evalkit.client import health
 from evalkit.client.ask import Question
 from evalkit.client.buckets import PACE
 from evalkit.client.budget import Budget
-from evalkit.client.client import ModelAsker, Voice
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
+from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import ATTEMPTS
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
@@ -97,7 +98,7 @@ class Scene:
         self.lane = Lane("acme/m", limits=limits or Limits(), width=10)
         limit = None if budget is None else PicoUsd(budget)
         self.budget = Budget(budget=limit, spent=PicoUsd(0), ledger=self.disk, session="s")
-        voice = Voice(
+        self.template = RequestTemplate(
             agent="a",
             provider="acme",
             model="m",
@@ -111,7 +112,7 @@ class Scene:
             billed=billed or {},
             estimates=estimates,
         )
-        self.asker = ModelAsker(voice, lane=self.lane, budget=self.budget, transport=self.script)
+        self.asker = ModelAsker(self.template, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
         messages: list[bytes] = []
         self.asker.join(messages, (Message(role="user", text="hello"),))
@@ -119,7 +120,7 @@ class Scene:
 
     @property
     def bound(self) -> int:
-        return self.asker.worst_case(self.question)
+        return self.template.worst_case(self.question)
 
 
 def played(play: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -9,8 +9,10 @@ from aiohttp import web
 
 from evalkit.client.ask import Question
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import endpoint_of, open_asker, open_transport
+from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.request import request_template
 from evalkit.dialogue import Message, Sampling
 from evalkit.errors import EvalkitError
 from evalkit.money import FREE, PicoUsd
@@ -55,12 +57,14 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
     budget = Budget(budget=None, spent=PicoUsd(0), ledger=Disk(), session="s")
     try:
         async with open_transport(provider) as transport:
-            asker = open_asker(
-                "a",
-                provider=provider,
-                model=Model(name=kind, price=None, limits=Limits()),
-                sampling=Sampling(),
-                price=FREE,
+            asker = ModelAsker(
+                request_template(
+                    "a",
+                    provider=provider,
+                    model=Model(name=kind, price=None, limits=Limits()),
+                    sampling=Sampling(),
+                    price=FREE,
+                ),
                 lane=lane,
                 budget=budget,
                 transport=endpoint_of(transport, provider, kind),

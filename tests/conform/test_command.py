@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.legacy import LegacyStream
+from evalkit.env.numpy_random_state import RandomStateStream
 from evalkit.env.scheduling.market import expected_blocking, stable_matching
 from evalkit.errors import UsageError
 from tests.conform.__main__ import main
@@ -62,7 +62,7 @@ def instance_row() -> dict[str, Any]:
         "task_ids": TASKS,
         "worker_prefs": preferences(BASIC.market.worker_rank, WORKERS, TASKS),
         "task_prefs": preferences(BASIC.market.task_rank_t.T, TASKS, WORKERS),
-        "rng_probe_next_double": LegacyStream(BASIC.after).double(),
+        "rng_probe_next_double": RandomStateStream(BASIC.after).double(),
     }
 
 
@@ -73,7 +73,7 @@ def matching_row(assignment: dict[str, str]) -> dict[str, Any]:
 
 
 def stream_row() -> dict[str, Any]:
-    draws = LegacyStream(BASIC.after)
+    draws = RandomStateStream(BASIC.after)
     told: dict[str, list[list[str]]] = {}
     steps = []
     for assignment in assignments():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.procurement.market import Deal, Market, is_feasible
+from evalkit.env.procurement.market import Deal, ProcurementMarket, is_feasible
 from tests.conform.compare import procurement
 from tests.conform.compare.documented import DOCUMENTED
 from tests.conform.compare.verdict import Verdict
@@ -96,6 +96,6 @@ def test_the_reference_takes_quantities_that_are_none() -> None:
 
 def test_a_plan_of_exactly_the_budget_may_be_too_dear_for_the_reference() -> None:
     deal = Deal(id="one", kind="basic", contents=((0, 1), (2, 1)), price=10)
-    market = Market(categories=SMALL.categories, effectiveness=SMALL.effectiveness, deals=(deal,), budget=30)
+    market = ProcurementMarket(categories=SMALL.categories, effectiveness=SMALL.effectiveness, deals=(deal,), budget=30)
     assert is_feasible(market, (3,))
     assert not procurement.reference_judgement(market, {"one": 3})["feasible"]

@@ -16,7 +16,7 @@ from evalkit.view.home import home
 from evalkit.view.overview import overview
 from evalkit.view.progress import progress
 from evalkit.view.reading import completed, read_run
-from evalkit.view.shelf import Shelf
+from evalkit.view.run_cache import RunCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def pages(name: str) -> Said:
         try:
             with hold_run(directory):
                 progress(directory)
-                home(Shelf([directory]))
+                home(RunCache([directory]))
             reading = completed(read_run(directory))
             overview(reading, name)
             for cell in reading.report.cells[:2]:

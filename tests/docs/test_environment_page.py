@@ -17,7 +17,7 @@ from evalkit.dialogue import Reply, ToolCall
 from evalkit.env import table
 from evalkit.env.environment import Kit, Pack
 from evalkit.report.report import report
-from evalkit.view.shelf import Shelf
+from evalkit.view.run_cache import RunCache
 from tests.docs.blocks import PROJECT, blocks_of, commands
 from tests.view.conftest import ask
 
@@ -79,7 +79,7 @@ def test_a_model_plays_it_under_a_budget(here: Path, capsys: pytest.CaptureFixtu
     assert main(["verify", str(run)]) == 0
     assert main(["report", str(run)]) == 0
     (cell,) = report(run).cells
-    overview, page = ask(Shelf([run]), "/run/models/", f"/run/models/episode/{cell.episodes[0].id}")
+    overview, page = ask(RunCache([run]), "/run/models/", f"/run/models/episode/{cell.episodes[0].id}")
     assert (overview.status, page.status) == (200, 200)
     assert "The first offer is " in page.text
     assert main(["describe", "instances/mine/offers.jsonl"]) == 0

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Request
 from evalkit.env import compiled
 from evalkit.env.costbench import solve
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.world import Terms, World, make_world
 from evalkit.env.environment import Kit
 from evalkit.env.replay import advance, begin
 from evalkit.env.scheduling import market as markets
-from evalkit.env.scheduling.market import Market, blocking, make_market
+from evalkit.env.scheduling.market import SchedulingMarket, blocking, make_market
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
@@ -38,7 +38,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(compiled.LOADED, name, import_module(place))
 
 
-def by_definition(market: Market, matching: Sequence[int]) -> list[tuple[int, int]]:
+def by_definition(market: SchedulingMarket, matching: Sequence[int]) -> list[tuple[int, int]]:
     ranks, held = market.worker_rank.tolist(), market.task_rank_t.tolist()
     worker_of = {task: worker for worker, task in enumerate(matching)}
     return [

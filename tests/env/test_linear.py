@@ -7,7 +7,7 @@ import pytest
 from evalkit.dialogue import Reply
 from evalkit.env.arguments import Parsed, Refusal, clean, listed, read_arguments, read_json, whole_argument
 from evalkit.env.costbench.answer import ends_turn, read_answer
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.coverage import count_paths
 from evalkit.env.costbench.repair import MARKS, read_call
 from evalkit.env.costbench.world import make_world

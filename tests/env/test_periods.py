@@ -15,8 +15,8 @@ from evalkit.env.periods import MOST_IDLE, MOST_TRIES, opening, step, tools
 from evalkit.env.rules import (
     Accepted,
     Getter,
+    PeriodsState,
     Rules,
-    State,
     attempt_getter,
     history_getter,
     loop_texts,
@@ -27,7 +27,7 @@ from evalkit.errors import UsageError
 from tests.periods import replying
 
 
-def tell(state: State[str], mapping: Mapping[Any, Any]) -> Accepted[str] | Refusal:
+def tell(state: PeriodsState[str], mapping: Mapping[Any, Any]) -> Accepted[str] | Refusal:
     if "word" not in mapping:
         return Refusal("wordless", {"given": len(mapping)})
     word = str(mapping["word"])
@@ -67,7 +67,7 @@ class Talk:
     ):
         kit = Kit(pack=replace(PACK, texts={**WORDS, "results.style": style}), notes=notes)
         setting = make_setting(RULES, kit, TEXTS, periods=periods, queries=queries, restarts=restarts)
-        self.state: State[str] = State(setting=setting, world="")
+        self.state: PeriodsState[str] = PeriodsState(setting=setting, world="")
         self.facts: list[Facts] = []
 
     def say(self, *calls: tuple[str, object]) -> Observation:
@@ -162,7 +162,7 @@ def test_an_opening_may_tell_of_the_state_and_need_not_part_in_the_last_period()
     words = {key: text for key, text in WORDS.items() if key in texts}
     pack = replace(PACK, texts={**words, "opening": "{age}{word}{other}", "system": "{word}"})
     setting = make_setting(rules, Kit(pack=pack), texts, periods=2, queries=3, restarts=False)
-    state: State[str] = State(setting=setting, world="a")
+    state: PeriodsState[str] = PeriodsState(setting=setting, world="a")
     assert [message.text for message in opening(state).messages] == ["{word}", "0a{other}"]
     state, _ = step(state, replying(told("b")))
     assert [message.text for message in opening(state).messages] == ["{word}", "1b{other}"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.client.transport import Endpoint
+from evalkit.client.transport import EndpointTransport
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.environment import Environment, Kit, Pack
 from evalkit.env.replay import advance, begin
@@ -192,9 +192,9 @@ def play(
 ) -> Played:
     """Run the sweep of a fixture's folder beside a simulated provider on the same loop."""
     sent: dict[str, bytes] = {}
-    plain = Endpoint.send
+    plain = EndpointTransport.send
 
-    async def send(self: Endpoint, body: bytes, request_id: str, *rest: Any, **more: Any) -> Any:
+    async def send(self: EndpointTransport, body: bytes, request_id: str, *rest: Any, **more: Any) -> Any:
         assert request_id not in sent, f"{request_id} was sent twice"
         sent[request_id] = bytes(body)
         return await plain(self, body, request_id, *rest, **more)
@@ -212,7 +212,7 @@ def play(
             return Played(outcome, sent, simulator.totals.bill)
 
     with inside(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Endpoint, "send", send)
+        patch.setattr(EndpointTransport, "send", send)
         return asyncio.run(both())
 
 

@@ -13,7 +13,7 @@ from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.costbench import cheapest, greedy, planner, random, replanner
 from evalkit.policy.noisy.costbench import MISTAKES
 from evalkit.policy.noisy.mistakes import Moment, noisy
-from evalkit.policy.reading import Chat, read_chat
+from evalkit.policy.reading import ChatState, read_chat
 from evalkit.policy.table import player
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat as scheduling_chat
@@ -153,7 +153,7 @@ def graphs(draw: st.DrawFn) -> tuple[Machine, ...]:
     return tuple(found)
 
 
-def best_of_all(chat: Chat) -> tuple[int, int, tuple[int, ...]] | None:
+def best_of_all(chat: ChatState) -> tuple[int, int, tuple[int, ...]] | None:
     """By trying every sequence of tools."""
     found = None
     tools = chat.offers.tools

@@ -12,7 +12,8 @@ import pytest
 from evalkit.dialogue import Request
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.events import course_of, query_after, terms_of, world_of
-from evalkit.env.costbench.instance import KINDS, Instance
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import KINDS
 from evalkit.env.costbench.solve import optimum
 from evalkit.env.costbench.step import State
 from evalkit.env.costbench.world import Terms

@@ -21,7 +21,7 @@ from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
 from evalkit.policy.buying import cover, improve, make_shop, worth
 from evalkit.policy.effects import learn
-from evalkit.policy.market_reading import Deal, read_budget, read_menu, read_purchases
+from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
 from evalkit.policy.noisy import procurement as noisy_procurement
 from evalkit.policy.noisy.mistakes import Moment
 from evalkit.policy.procurement import climber, random
@@ -100,16 +100,16 @@ def played(name: str, line: Mapping[str, Any], **fields: Any) -> Episode:
 
 def test_a_menu_is_read_whatever_stands_around_it() -> None:
     expected = (
-        Deal(id="Offer_1", price=1769, fixed=1947, least=1, contents=(("A1", 1), ("B2", 1))),
-        Deal(id="Offer_2", price=1068, fixed=0, least=2, contents=(("B1", 2),)),
-        Deal(id="Offer_3", price=138, fixed=0, least=1, contents=(("B2", 2), ("A4", 1), ("AB1", 1))),
+        ReadDeal(id="Offer_1", price=1769, fixed=1947, least=1, contents=(("A1", 1), ("B2", 1))),
+        ReadDeal(id="Offer_2", price=1068, fixed=0, least=2, contents=(("B1", 2),)),
+        ReadDeal(id="Offer_3", price=138, fixed=0, least=1, contents=(("B2", 2), ("A4", 1), ("AB1", 1))),
     )
     reworded = MENU.replace("- ", "* ").replace("[additional upfront cost $19.47]", "$19.47 once, then")
     reworded = reworded.replace("[minimum order quantity 2]", "at least 2, each").replace("unit", "piece")
     for text in (MENU, f"Deals, best first:\n\n{MENU}\n(3 deals)", repr({"menu": MENU}), reworded):
         assert read_menu(text) == expected, text
     assert read_menu("- Offer_1: $3 for 12 units of A1") == (
-        Deal(id="Offer_1", price=300, fixed=0, least=1, contents=(("A1", 12),)),
+        ReadDeal(id="Offer_1", price=300, fixed=0, least=1, contents=(("A1", 12),)),
     )
     assert [read_budget(text) for text in ("{'budget': 109.77}", "109.77", "You have $60.", "nothing")] == [
         10977,

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
-from evalkit.client.open import open_asker
+from evalkit.client.request import request_template
 from evalkit.client.shared import Pool
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.env.environment import Environment, Kit, Observation, Opening, Pack, Score
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import Seat, Stop, Table
+from evalkit.run.episode import LaneContext, Seat, Stop
 from evalkit.run.resume import Holdings
 from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Cell, Episode
@@ -120,7 +121,7 @@ class Fleet:
     built: int = 0
     most_at_once: int = 0
     """Episodes that were taken from the list and had not ended, at the worst moment."""
-    table: Table | None = None
+    context: LaneContext | None = None
     lane: Lane | None = None
 
     @property
@@ -169,18 +170,20 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
     shared = [pools[one.name] for one in fleet.shared]
     lane = Lane(fleet.name, limits=fleet.limits, width=fleet.width, shared=shared, canary=fleet.canary)
     fleet.lane = lane
-    asker = open_asker(
-        fleet.name,
-        provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
-        model=Model(name="m", price=PRICE, limits=fleet.limits),
-        sampling=SAMPLING,
-        price=PRICE,
+    asker = ModelAsker(
+        request_template(
+            fleet.name,
+            provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
+            model=Model(name="m", price=PRICE, limits=fleet.limits),
+            sampling=SAMPLING,
+            price=PRICE,
+        ),
         lane=lane,
         budget=budget,
         transport=fleet,
     )
-    table = Table(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop(), lane=lane)
-    fleet.table = table
+    context = LaneContext(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop(), lane=lane)
+    fleet.context = context
     nothing = Holdings(episodes={}, rows={})
 
     def sit(episode: Episode) -> Seat:
@@ -195,7 +198,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         todo=_episodes(fleet),
         sit=sit,
         asker=lambda _: asker,
-        table=table,
+        context=context,
         lane=lane,
     )
 
@@ -210,6 +213,6 @@ def _episodes(fleet: Fleet) -> Iterator[Episode]:
     for number in range(fleet.episodes):
         target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"length": fleet.length})
         fleet.built += 1
-        gone = sum(fleet.table.ended.values()) if fleet.table is not None else 0
+        gone = sum(fleet.context.ended.values()) if fleet.context is not None else 0
         fleet.most_at_once = max(fleet.most_at_once, fleet.built - gone)
         yield _Given(id=episode_id(cell.key, target.digest, 0), cell=cell, suite=suite, target=target, replicate=0)

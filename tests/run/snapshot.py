@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.client.transport import Endpoint
+from evalkit.client.transport import EndpointTransport
 from evalkit.wire.http import HttpResponse
 
 
 @contextmanager
 def snapshot_at(run: Path, copy: Path, sends: int) -> Iterator[None]:
     """Copy the run's directory as it lies there just before so many requests have been sent."""
-    plain, seen = Endpoint.send, 0
+    plain, seen = EndpointTransport.send, 0
 
-    async def send(self: Endpoint, body: bytes, request_id: str) -> HttpResponse:
+    async def send(self: EndpointTransport, body: bytes, request_id: str) -> HttpResponse:
         nonlocal seen
         seen += 1
         if seen == sends:
@@ -24,5 +24,5 @@ def snapshot_at(run: Path, copy: Path, sends: int) -> Iterator[None]:
         return await plain(self, body, request_id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Endpoint, "send", send)
+        patch.setattr(EndpointTransport, "send", send)
         yield

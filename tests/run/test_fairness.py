@@ -106,14 +106,14 @@ def test_a_lane_that_ends_leaves_the_others_to_complete(tmp_path: Path) -> None:
     right = Fleet("right", episodes=300, width=100, length=5)
     sail(tmp_path, wrong, right, budget=10**16)
     assert len(right.ended) == 300
-    assert right.table is not None
-    assert wrong.table is not None
-    assert dict(right.table.ended) == {"complete": 300}
+    assert right.context is not None
+    assert wrong.context is not None
+    assert dict(right.context.ended) == {"complete": 300}
     assert wrong.ended == {}
-    assert "SOME_KEY" in wrong.table.lane_stop.message
+    assert "SOME_KEY" in wrong.context.lane_stop.message
     assert len(wrong.sent) <= FIRST
     assert max(wrong.sent) < LATENCY_S
-    assert not right.table.stopping
+    assert not right.context.stopping
 
 
 def test_episodes_are_built_lazily_and_forgotten(tmp_path: Path) -> None:

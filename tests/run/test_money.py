@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.purse import Purse
+from evalkit.client.budget_state import BudgetState
 from evalkit.money import PicoUsd
 from evalkit.run.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.run.universe import Choice
@@ -156,7 +156,7 @@ class World:
         assert before == spent(sum(self.settled.values()), accounts(self.ledger, self.settled).values())
         name, self.lives = f"s{self.lives}", self.lives + 1
         self.ledger.append(open_row(name, len(self.bounds), budgeted=budget is not None))
-        return Life(world=self, name=name, purse=Purse(budget=budget, before=before))
+        return Life(world=self, name=name, state=BudgetState(budget=budget, before=before))
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Life:
 
     world: World
     name: str
-    purse: Purse
+    state: BudgetState
     out: dict[int, int] = field(default_factory=dict)
     """Requests in flight: true cost by episode."""
     steps: dict[int, int] = field(default_factory=dict)
@@ -177,11 +177,11 @@ class Life:
         if episode in self.out or episode in self.steps or episode in self.charges:
             return
         bound = self.world.bounds[episode]
-        need = self.purse.next(bound)
+        need = self.state.next(bound)
         if need.action == "lease":
             self.world.ledger.append(row("lease", need.lease, self.name))
-            self.purse.lease(need.lease)
-        if self.purse.take(bound):
+            self.state.lease(need.lease)
+        if self.state.take(bound):
             self.out[episode] = int(share * bound)
             self.world.bill += self.out[episode]
 
@@ -192,10 +192,10 @@ class Life:
         cost, bound = self.out.pop(episode), self.world.bounds[episode]
         if lost:
             self.charges[episode] = row("charge", bound, self.name)
-            self.purse.settle(bound, bound)
+            self.state.settle(bound, bound)
         else:
             self.steps[episode] = cost
-            self.purse.settle(bound, cost)
+            self.state.settle(bound, cost)
 
     def commit(self) -> None:
         """What is in memory becomes durable."""
@@ -215,7 +215,7 @@ class Life:
         for episode in list(self.out):
             self.hear(episode, lost=False)
         self.commit()
-        unused = 0 if self.purse.budget is None else self.purse.room
+        unused = 0 if self.state.budget is None else self.state.room
         self.world.ledger.append(row("close", unused, self.name))
 
 
@@ -252,7 +252,7 @@ def test_however_often_a_run_dies_the_bill_is_below_what_is_counted_and_that_bel
         else:
             assert sum(one.amount for one in crashes) >= life.untraced
         if budget is not None:
-            assert after <= max(budget, life.purse.before)
+            assert after <= max(budget, life.state.before)
 
 
 CHEAP_AND_DEAR = """

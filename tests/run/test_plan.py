@@ -11,10 +11,10 @@ import pytest
 from evalkit.cli.main import main
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.report.episodes import COLUMNS, episode_results
-from evalkit.run.basis import NOTHING, Figures, basis_of
 from evalkit.run.forecast import make_priors
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.nights import proposal_of
+from evalkit.run.pilot import NOTHING, Figures, basis_of
 from evalkit.run.plan import ASSUMED_REPLY_S, Known, plan_sweep
 from evalkit.run.planned import Plan
 from evalkit.run.universe import Choice, episodes

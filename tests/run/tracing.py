@@ -1,8 +1,8 @@
 """A record of what a run does to the disk and to its provider, in order, and the rules that it must keep.
 
-`recording` wraps the functions of `store/disk.py` and `Endpoint.send`; an operation is noted once it is over, a
-request before it is sent. `violations` is a pure function over such a trace: it believes a row to be durable only after
-write, fsync of the file, naming (by a link or by renaming) and fsync of the directory, in this order.
+`recording` wraps the functions of `store/disk.py` and `EndpointTransport.send`; an operation is noted once it is over,
+a request before it is sent. `violations` is a pure function over such a trace: it believes a row to be durable only
+after write, fsync of the file, naming (by a link or by renaming) and fsync of the directory, in this order.
 """
 
 import io
@@ -18,7 +18,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from evalkit.client.transport import Endpoint
+from evalkit.client.transport import EndpointTransport
 from evalkit.run import sweep
 from evalkit.store import disk, writer
 from evalkit.store.schema import LEDGER
@@ -159,7 +159,7 @@ def recording(price_in: int, price_out: int, max_tokens: int) -> Iterator[list[E
             trace.append(Event(**values))
 
     plain = {name: getattr(disk, name) for name in ("write", "sync_file", "rename", "link", "sync_directory")}
-    plain_send = Endpoint.send
+    plain_send = EndpointTransport.send
 
     def write(path: Path, data: bytes | memoryview) -> FileIO:
         rows = rows_in(bytes(data))
@@ -183,7 +183,7 @@ def recording(price_in: int, price_out: int, max_tokens: int) -> Iterator[list[E
         plain["sync_directory"](path)
         note(what="sync_directory", path=str(path))
 
-    async def send(self: Endpoint, body: bytes, request_id: str) -> HttpResponse:
+    async def send(self: EndpointTransport, body: bytes, request_id: str) -> HttpResponse:
         episode, step, attempt = request_id.split("/")
         request = episode, int(step), int(attempt)
         bound = (len(body) + OPENAI_CHAT.overhead_tokens) * price_in + max_tokens * price_out
@@ -201,7 +201,7 @@ def recording(price_in: int, price_out: int, max_tokens: int) -> Iterator[list[E
         patch.setattr(sweep, "open_store", open_store)
         for wrapper in (write, sync_file, rename, link, sync_directory):
             patch.setattr(disk, wrapper.__name__, wrapper)
-        patch.setattr(Endpoint, "send", send)
+        patch.setattr(EndpointTransport, "send", send)
         yield trace
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from evalkit.serve.faults import FAULTS, HUGE_BYTES
 from evalkit.serve.options import options_from
-from evalkit.serve.outcome import Outcome
+from evalkit.serve.outcome import ServedOutcome
 from evalkit.serve.provider import handle, open_simulator
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.lenient import MalformedReplyError
@@ -45,7 +45,7 @@ EXPECTED: Mapping[str, tuple[int, str, bool, float]] = {
 }
 
 
-def met(fault: str, dialect: str = "", **more: object) -> Outcome:
+def met(fault: str, dialect: str = "", **more: object) -> ServedOutcome:
     """What becomes of a request that meets the fault."""
     options = options_from({f"fault_{fault}": 1, "latency": "20ms", "retry_after": "3s", "drip": "2s", **more})
     asked = spoken(dialect) if dialect else arrival(content=submitting())

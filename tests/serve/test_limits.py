@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from evalkit.serve.options import options_from
-from evalkit.serve.outcome import Arrival, Outcome
+from evalkit.serve.outcome import Arrival, ServedOutcome
 from evalkit.serve.provider import Simulator, handle, leave, open_simulator
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens
@@ -18,11 +18,11 @@ def opened(**options: object) -> Simulator:
     return open_simulator(options_from(options), 0.0)
 
 
-def ask(simulator: Simulator, model: str = "knuth", now_s: float = 0.0) -> Outcome:
+def ask(simulator: Simulator, model: str = "knuth", now_s: float = 0.0) -> ServedOutcome:
     return handle(simulator, arrival(content=submitting(model=model)), now_s)
 
 
-def refused_by(outcome: Outcome) -> str:
+def refused_by(outcome: ServedOutcome) -> str:
     """The limit that refused it; empty where it was let in."""
     assert outcome.line is not None
     assert (outcome.status == 429) == bool(outcome.line.limit)

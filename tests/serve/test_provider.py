@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Usage
 from evalkit.seeds import derive
 from evalkit.serve.options import SimulatorOptions, options_from
-from evalkit.serve.outcome import Arrival, Outcome
+from evalkit.serve.outcome import Arrival, ServedOutcome
 from evalkit.serve.provider import handle, leave, open_simulator
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens
@@ -19,13 +19,13 @@ from tests.serve.asking import arrival, body, submitting
 OPENAI = DIALECTS["openai_chat"]
 
 
-def ask(options: SimulatorOptions, *requests: Arrival, every_s: float = 0.0) -> list[Outcome]:
+def ask(options: SimulatorOptions, *requests: Arrival, every_s: float = 0.0) -> list[ServedOutcome]:
     """What becomes of requests that arrive one after another at a fresh provider."""
     simulator = open_simulator(options, 100.0)
     return [handle(simulator, one, 100.0 + i * every_s) for i, one in enumerate(requests)]
 
 
-def error(outcome: Outcome) -> str:
+def error(outcome: ServedOutcome) -> str:
     return str(orjson.loads(outcome.body)["error"]["code"])
 
 

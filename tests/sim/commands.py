@@ -5,6 +5,10 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from evalkit.errors import CorruptLogError, RunError
+from evalkit.report.verify import verify
+from evalkit.store.index import read_index
+
 QUERY = "select agent, count(*) from steps group by agent"
 
 
@@ -18,19 +22,24 @@ def called(line: Sequence[str], where: Path = Path()) -> tuple[int, str]:
     return code, out.getvalue() + (errors.getvalue() if code else "")
 
 
-def lines_for(run: Path, folder: Path, spec: Path, *, every: bool) -> Iterator[list[str]]:
-    """Command lines that read a run; those that take longest only where `every` one is asked for. `folder`: where an
-    export may go."""
+def findings(run: Path) -> str:
+    """What `verify` finds, its first words; empty: nothing. Called without its command line, which takes longest."""
+    try:
+        found = verify(run)
+    except (CorruptLogError, RunError) as flaw:
+        return str(flaw)
+    return str(found[0]) if found else ""
+
+
+def lines_for(run: Path, folder: Path, spec: Path) -> Iterator[list[str]]:
+    """Command lines that read a run. `folder`: where an export may go."""
     name = str(run)
+    yield ["verify", name]
     yield ["status", name]
     yield ["budget", name]
-    if not every:
-        return
     yield ["report", name]
     yield ["sql", name, QUERY]
     yield ["plan", str(spec)]
-    from evalkit.store.index import read_index
-
     episodes = read_index(run).episodes
     if episodes:
         yield ["show", name, min(episodes)]

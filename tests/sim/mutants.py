@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         name="an episode goes on without waiting for its step",
         file="run/episode.py",
-        old=("        else:\n            await table.log.durable()\n        if position"),
+        old=("        else:\n            await context.log.durable()\n        if position"),
         new="        if position",
     ),
     Mutant(
@@ -87,11 +87,11 @@ MUTANTS = (
         file="client/budget.py",
         old=(
             "        try:\n"
-            "            await till.ledger.durable()\n"
+            "            await shared.ledger.durable()\n"
             "        finally:\n"
-            "            till.refilling = False\n"
+            "            shared.refilling = False\n"
         ),
-        new="        till.refilling = False\n",
+        new="        shared.refilling = False\n",
     ),
     Mutant(
         name="leases are not written",
@@ -102,13 +102,13 @@ MUTANTS = (
     Mutant(
         name="a charge is not booked",
         file="client/budget.py",
-        old=("            self._till.purse.charged += amount\n        self.settle(amount, amount)\n"),
-        new=("            self._till.purse.charged += amount\n        self.settle(amount, 0)\n"),
+        old=("            self._shared.state.charged += amount\n        self.settle(amount, amount)\n"),
+        new=("            self._shared.state.charged += amount\n        self.settle(amount, 0)\n"),
     ),
     Mutant(
         name="a charge is not written",
         file="client/budget.py",
-        old=('            self._till.write(\n                "charge"'),
+        old=('            self._shared.write(\n                "charge"'),
         new=('            (lambda *a, **k: None)(\n                "charge"'),
     ),
     Mutant(
@@ -123,14 +123,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a crash is charged at half",
-        file="client/purse.py",
+        file="client/budget_state.py",
         old="    bound = sum(worst_cases)\n",
         new="    bound = sum(worst_cases) // 8\n",
     ),
     Mutant(
         name="a request is bounded by an eighth of its body",
-        file="client/client.py",
-        old=("        input_tokens = body_bytes + voice.dialect.overhead_tokens\n        return"),
+        file="client/request.py",
+        old=("        input_tokens = body_bytes + self.dialect.overhead_tokens\n        return"),
         new=("        input_tokens = body_bytes // 8\n        return"),
     ),
     Mutant(
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         name="who goes home wakes nobody",
-        file="run/gate.py",
+        file="run/admission_queue.py",
         old="            self.admission.close(lane)\n        self._tell()\n",
         new="            self.admission.close(lane)\n            self._tell()\n",
     ),
@@ -263,13 +263,13 @@ MUTANTS = (
     Mutant(
         name="a reply without usage costs what it says",
         file="client/client.py",
-        old="        cost = voice.price.most(usage, input_tokens=most_input, output_tokens=bound)\n",
-        new="        cost = voice.price.of(usage)\n",
+        old="        cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)\n",
+        new="        cost = template.price.of(usage)\n",
     ),
     Mutant(
         name="money that comes back wakes nobody",
         file="client/budget.py",
-        old="        if self._till.waiting:\n            self._till.serve()\n        return cost <= reserved\n",
+        old="        if self._shared.waiting:\n            self._shared.serve()\n        return cost <= reserved\n",
         new="        return cost <= reserved\n",
     ),
     Mutant(

@@ -9,10 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from evalkit.run.outcome import Outcome
+from evalkit.seeds import Stream
 from evalkit.store.manifest import FILE as MANIFEST
 from tests.sim import harm
 from tests.sim.checks import Broken
-from tests.sim.commands import called
+from tests.sim.commands import findings
 from tests.sim.loop import Hung
 from tests.sim.scenario import Life, Scenario, undisturbed
 from tests.sim.sweeps import resolved
@@ -20,6 +21,9 @@ from tests.sim.world import World
 
 MOST_CALM = 12
 """Undisturbed lives after which a run must be complete, or out of money."""
+
+ASKED = 0.3
+"""Of how many harms that `verify` does not notice every command is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,36 +74,35 @@ def _harmed(world: World, life: Life) -> bool:
     """Carry out what a life's disk does to its files; returns whether the log wants a repair then."""
     if life.harm is None or not (world.run / MANIFEST).exists() or world.checks.suspended:
         return False
-    code, said = called(["verify", str(world.run)])
-    if code:
-        raise Broken(f"before anything is harmed verify ends with {code}: {said[-300:]}")
+    found = findings(world.run)
+    if found:
+        raise Broken(f"before anything is harmed verify finds: {found}")
     knew = world.checks.knows_its_money()
     done = harm.do(world.run, life.harm)
     if done is None:
         return False
     world.say(done.words)
     world.counts["files_gone" if life.harm.gone else "flips"] += 1
-    code, said = called(["verify", str(world.run)])
-    if code not in (0, 1, 2):
-        raise Broken(f"verify of a harmed log ends with {code}: {said[-300:]}")
-    if not code:
+    found = findings(world.run)
+    if not found:
         world.counts["unnoticed"] += 1
-        world.checks.commands(every=True)
+        if Stream(*life.harm.place).uniform() < ASKED:
+            world.checks.commands()
     # A flipped footer may leave readers with all they need: a run goes on then, though `verify` is stricter.
-    if life.harm.undone or not done.in_log or (code and harm.readable(world.run)):
+    if life.harm.undone or not done.in_log or (found and harm.readable(world.run)):
         world.counts["undone"] += 1
         done.undo()
         world.say("it is put back")
         return False
     for path in done.before:
         world.disk.changed(path)
-    world.say("verify names it" if code else "verify cannot know")
-    world.checks.harmed(knew=knew and bool(code) and not done.money)
-    if not code:
+    world.say(f"verify names it: {found}" if found else "verify cannot know")
+    world.checks.harmed(knew=knew and bool(found) and not done.money)
+    if not found:
         world.checks.accept()
         return False
     if not isinstance(world.live(undisturbed(), -1), str):
-        raise Broken(f"a run goes on with a log that cannot be read: {said[-300:]}")
+        raise Broken(f"a run goes on with a log that cannot be read: {found}")
     return True
 
 

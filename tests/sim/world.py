@@ -14,20 +14,18 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-import pyarrow.parquet as pq
-
 from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.errors import EvalkitError
-from evalkit.run import askers, scheduler, sweep
-from evalkit.run.episode import Seat, Table, play
+from evalkit.run import endpoints, scheduler, sweep
+from evalkit.run.episode import LaneContext, Seat, play
 from evalkit.run.freeze import Resolved
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
 from evalkit.run.universe import Episode
 from evalkit.seeds import Stream
 from evalkit.store.writer import open_store
-from tests.sim.checks import Broken, Checks
+from tests.sim.checks import Broken, Checks, columns
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
@@ -70,6 +68,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.run = self.folder / "run"
+        self._flaws: list[BaseException] = []
+        """What was found, or left the engine, where nobody waits for it."""
         models = tuple(sorted({agent.model for agent in self.resolved.manifest.agents.values()}))
         self.spec = spec(self.scenario.sweep)
         self.network = Network(self.scenario.seed, models, self.say)
@@ -104,7 +104,7 @@ class World:
                 continue
             if self.checks.suspended:
                 continue  # what a repair leaves counts once it has ended
-            table = pq.read_table(path, columns=["episode", "step"], use_threads=False)
+            table = columns(path, "episode", "step")
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
 
@@ -135,7 +135,7 @@ class World:
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
-    async def _play(self, episode: Episode, sit: Sit, asker: Asker, table: Table) -> str:
+    async def _play(self, episode: Episode, sit: Sit, asker: Asker, table: LaneContext) -> str:
         """Stands in for `play`: counts who plays."""
         lane = episode.cell.agent.lane
         self.playing[lane] += 1
@@ -157,7 +157,7 @@ class World:
         self.network.begin(life.weather)
         self.playing.clear()
         self.reading = Reading()
-        end: list[BaseException] = []
+        self._flaws.clear()
         loop = self.loop = SimLoop(self.now, partial(self._turn, life))
         self.progress = self.network.progress = self.now
         self.say(
@@ -167,12 +167,12 @@ class World:
         )
         try:
             with self._simulated(loop):
-                outcome = run_life(loop, self._main(life, end, repair=repair))
+                outcome = run_life(loop, self._main(life, repair=repair))
         finally:
             self.now = loop.time() + 1.0
             self.loop = None
-        if end:
-            raise _first(end[0])
+        if self._flaws:
+            raise _first(self._flaws[0])
         self.closed = isinstance(outcome, Outcome)
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
@@ -187,7 +187,7 @@ class World:
             stack.enter_context(self.disk.in_force())
             stack.enter_context(mock.patch("time.time", self._wall_time))
             stack.enter_context(mock.patch("time.sleep", loop.skip))
-            stack.enter_context(mock.patch.object(askers, "open_transport", self.network.open))
+            stack.enter_context(mock.patch.object(endpoints, "open_transport", self.network.open))
             stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
             stack.enter_context(mock.patch.object(scheduler, "play", self._play))
             stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))
@@ -204,13 +204,13 @@ class World:
         else:
             self.disk.forget_nothing()
 
-    async def _main(self, life: Life, end: list[BaseException], *, repair: bool) -> Outcome | str:
+    async def _main(self, life: Life, *, repair: bool) -> Outcome | str:
         loop = asyncio.get_running_loop()
 
         def failed(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             flaw = context.get("exception")
             if isinstance(flaw, BaseException) and not self.disk.dead:
-                end.append(flaw)
+                self._flaws.append(flaw)
 
         loop.set_exception_handler(failed)
         options = RunOptions(directory=self.run, repair=repair)
@@ -221,7 +221,7 @@ class World:
         try:
             return await first
         except Broken as flaw:
-            end.append(flaw)
+            self._flaws.append(flaw)
             raise Died from flaw
         finally:
             if second is not None:
@@ -258,6 +258,8 @@ class World:
     def _turn(self, life: Life) -> None:
         """Once each time round the loop."""
         self.turn += 1
+        if self._flaws:
+            self.disk.dead = self.network.dead = True  # what was found in a callback is told at once
         if self.disk.dead:
             raise Died
         if self.turn == life.die_turn:

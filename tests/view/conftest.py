@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from evalkit.view.reading import Reading, completed, read_run
+from evalkit.view.run_cache import RunCache
 from evalkit.view.server import serving
-from evalkit.view.shelf import Shelf
 from tests.run.running import go
 from tests.run.sweeps import resolved
 
@@ -73,9 +73,9 @@ Get = Callable[..., Awaitable[Said]]
 
 
 @asynccontextmanager
-async def client(shelf: Shelf) -> AsyncIterator[tuple[str, Get]]:
+async def client(cache: RunCache) -> AsyncIterator[tuple[str, Get]]:
     """(the address of the served pages, a function that asks for a path; it waits while pages are computed)."""
-    async with serving(shelf) as url, aiohttp.ClientSession() as session:
+    async with serving(cache) as url, aiohttp.ClientSession() as session:
 
         async def get(path: str, *, method: str = "GET", **headers: str) -> Said:
             while True:
@@ -88,11 +88,11 @@ async def client(shelf: Shelf) -> AsyncIterator[tuple[str, Get]]:
         yield url, get
 
 
-def ask(shelf: Shelf, *paths: str) -> list[Said]:
+def ask(cache: RunCache, *paths: str) -> list[Said]:
     """What the server answers to these, one after another."""
 
     async def all_of_them() -> list[Said]:
-        async with client(shelf) as (_, get):
+        async with client(cache) as (_, get):
             return [await get(path) for path in paths]
 
     return asyncio.run(all_of_them())

@@ -12,7 +12,7 @@ from evalkit.report.views import open_views
 from evalkit.view import episode as module
 from evalkit.view.episode import episode_page, period_page
 from evalkit.view.reading import Reading
-from evalkit.view.shelf import Shelf
+from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
 
 ENVIRONMENTS = ("scheduling", "procurement", "pricing", "costbench")
@@ -30,7 +30,7 @@ def id_of(reading: Reading, agent: str, environment: str) -> str:
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_page_shows_the_charts_and_every_turn(run: Path, reading: Reading, environment: str) -> None:
     episode = id_of(reading, "noisy", environment)
-    (said,) = ask(Shelf([run]), f"/run/shown/episode/{episode}")
+    (said,) = ask(RunCache([run]), f"/run/shown/episode/{episode}")
     found = open_episode(run, episode)
     figures = episode_figures(environment, found.target, episode, found.moves)
     assert said.status == 200
@@ -79,7 +79,9 @@ def test_the_numbers_of_a_chart_are_those_its_query_gives(run: Path, reading: Re
 def test_what_a_model_wrote_is_text(run: Path, reading: Reading, environment: str) -> None:
     episode = id_of(reading, "hostile", environment)
     where = f"/run/shown/episode/{episode}"
-    for said in ask(Shelf([run]), where, f"{where}/period/0", f"{where}/period/0?full=1", f"{where}/period/0?part=1"):
+    for said in ask(
+        RunCache([run]), where, f"{where}/period/0", f"{where}/period/0?full=1", f"{where}/period/0?part=1"
+    ):
         assert said.status == 200
         assert "&lt;script&gt;window.hacked" in said.text
         assert not re.search(r"<script>window|<img|<[bi]>|\u202e", said.text)
@@ -102,7 +104,7 @@ def test_what_is_too_much_for_a_page_comes_by_period(
     assert [period.line for period in cut.periods] == [period.line for period in whole.periods]
     alone = period_page(run, "shown", episode, 1)
     assert alone.period.turns == whole.periods[1].turns
-    (page, part) = ask(Shelf([run]), f"/run/shown/episode/{episode}", f"{others[0].href}?part=1")
+    (page, part) = ask(RunCache([run]), f"/run/shown/episode/{episode}", f"{others[0].href}?part=1")
     assert f'data-part="{others[0].href}?part=1"' in page.text
     assert 'id="p1t0"' not in page.text
     assert 'id="p1t0"' in part.text
@@ -137,7 +139,7 @@ def test_what_is_not_there_is_said(run: Path, reading: Reading) -> None:
     episode = id_of(reading, "oracle", "pricing")
     paths = ["/run/shown/episode/nothing", f"/run/shown/episode/{episode}/period/4", "/run/other/episode/x"]
     paths += [f"/run/shown/episode/{episode}/period/x", f"/run/shown/episode/{episode}/period/-1"]
-    said = ask(Shelf([run]), *paths)
+    said = ask(RunCache([run]), *paths)
     assert [one.status for one in said] == [404] * 5
     assert "so there is no period 4" in said[1].text
 

@@ -11,8 +11,8 @@ import pytest
 from evalkit.view import chat
 from evalkit.view import episode as module
 from evalkit.view.reading import Reading
+from evalkit.view.run_cache import RunCache
 from evalkit.view.server import serving
-from evalkit.view.shelf import Shelf
 from tests.patience import PATIENCE_S
 from tests.view.browser import chromium, tab
 from tests.view.test_episode import id_of
@@ -25,7 +25,7 @@ def served(run: Path) -> Iterator[str]:
     stop = asyncio.Event()
 
     async def serve() -> None:
-        async with serving(Shelf([run])) as url:
+        async with serving(RunCache([run])) as url:
             told.append(url)
             ready.set()
             await stop.wait()

@@ -1,4 +1,4 @@
-"""Nights on the shelf: their page, their runs, and the comparisons that alarms lead to."""
+"""Nights among the runs that are shown: their page, their runs, and the comparisons that alarms lead to."""
 
 import asyncio
 import html
@@ -11,10 +11,10 @@ import pytest
 
 from evalkit.cli.view import _named
 from evalkit.errors import RunError
-from evalkit.nightly.books import HISTORY, derive
+from evalkit.nightly.history_files import HISTORY, derive
 from evalkit.nightly.journal import note
 from evalkit.report.history import AlarmNote, NightRecord, Rule, encode
-from evalkit.view.shelf import Shelf
+from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask, client
 
 ALARM = AlarmNote(
@@ -40,8 +40,8 @@ def alarmed(record: NightRecord) -> NightRecord:
     )
 
 
-def test_nights_stand_on_the_shelf_and_lead_to_runs_and_comparisons(folder: Path) -> None:
-    home, nights = ask(Shelf([], folder), "/", "/nights/%3Cb%3E")
+def test_nights_stand_among_the_runs_and_lead_to_runs_and_comparisons(folder: Path) -> None:
+    home, nights = ask(RunCache([], folder), "/", "/nights/%3Cb%3E")
     assert '<a href="/nights/%3Cb%3E">&lt;b&gt;</a>' in home.text
     assert "oracle on " in home.text
     assert "/run/" not in home.text
@@ -52,7 +52,7 @@ def test_nights_stand_on_the_shelf_and_lead_to_runs_and_comparisons(folder: Path
     assert {"/run/%3Cb%3E%2F2026-11-01/", "/run/%3Cb%3E%2F2026-11-02/"} <= set(links)
     (compared,) = (link for link in links if link.startswith("/compare?"))
     episodes = next(link for link in links if "/episodes?" in link)
-    for said in ask(Shelf([], folder), links[-1], compared, episodes):
+    for said in ask(RunCache([], folder), links[-1], compared, episodes):
         assert said.status == 200
         assert "2026-11-0" in said.text
     assert "first=%3Cb%3E%2F2026-11-01" in compared
@@ -63,7 +63,7 @@ def test_an_accepted_alarm_is_over_and_a_deleted_night_keeps_its_line(folder: Pa
     (cell,) = {("oracle", suite) for suite in re.findall(r'"suite":"([^"]+)"', (nights / HISTORY).read_text())[:1]}
     note(nights, "accepted", "2026-11-02", cells=[cell])
     shutil.rmtree(nights / "2026-11-01")
-    (said,) = ask(Shelf([], folder), "/nights/%3Cb%3E")
+    (said,) = ask(RunCache([], folder), "/nights/%3Cb%3E")
     assert "Regression since" not in said.text
     assert "2026-11-01" in said.text
     assert 'href="/run/%3Cb%3E%2F2026-11-01/"' not in said.text
@@ -74,16 +74,16 @@ def test_readings_are_let_go_and_the_list_of_runs_keeps_their_numbers(
 ) -> None:
     nights = folder / "<b>" / "nights"
     runs = [nights / "2026-11-01", nights / "2026-11-02"]
-    monkeypatch.setattr("evalkit.view.shelf.KEPT", 60)
-    shelf = Shelf(runs)
+    monkeypatch.setattr("evalkit.view.run_cache.KEPT", 60)
+    cache = RunCache(runs)
 
     async def play() -> None:
-        async with client(shelf) as (_, get):
+        async with client(cache) as (_, get):
             for run in [*runs, *runs]:
                 assert (await get(f"/run/%3Cb%3E%2F{run.name}/")).status == 200
-                held = [one for one, slot in shelf._slots.items() if slot.done is not None]
+                held = [one for one, slot in cache._slots.items() if slot.done is not None]
                 assert held == [run]
-                assert shelf._slots[run].glance is not None
+                assert cache._slots[run].glance is not None
             home = await get("/")
             assert home.text.count("complete") == 2
 
@@ -93,11 +93,11 @@ def test_readings_are_let_go_and_the_list_of_runs_keeps_their_numbers(
 def test_what_is_no_history_is_said(folder: Path) -> None:
     nights = folder / "<b>" / "nights"
     (nights / HISTORY).write_text("{")
-    home, damaged, other = ask(Shelf([], folder), "/", "/nights/%3Cb%3E", "/nights/c")
+    home, damaged, other = ask(RunCache([], folder), "/", "/nights/%3Cb%3E", "/nights/c")
     assert (home.status, damaged.status, other.status) == (200, 500, 404)
     assert "damaged" in home.text
     (nights / HISTORY).unlink()
-    (said,) = ask(Shelf([], folder), "/nights/%3Cb%3E")
+    (said,) = ask(RunCache([], folder), "/nights/%3Cb%3E")
     assert "There is no history of nights yet." in said.text
 
 
@@ -107,9 +107,9 @@ def test_a_sweep_its_nights_or_some_of_them_can_be_named(folder: Path, monkeypat
     for name in ("<b>", str(sweep), str(sweep / "nights")):
         runs, sweeps = _named([name])
         assert (runs, [one.resolve() for one in sweeps]) == ([], [sweep])
-    assert list(Shelf([], None, sweeps).everything()) == ["<b>/2026-11-02", "<b>/2026-11-01"]
+    assert list(RunCache([], None, sweeps).everything()) == ["<b>/2026-11-02", "<b>/2026-11-01"]
     globbed = sorted(map(str, (sweep / "nights").iterdir()))
     runs, sweeps = _named(globbed)
-    assert list(Shelf(runs, None, sweeps).everything()) == ["<b>/2026-11-01", "<b>/2026-11-02"]
+    assert list(RunCache(runs, None, sweeps).everything()) == ["<b>/2026-11-01", "<b>/2026-11-02"]
     with pytest.raises(RunError, match="is a file"):
         _named([globbed[-1]])

@@ -13,8 +13,8 @@ import pytest
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
 from evalkit.view.reading import Reading
+from evalkit.view.run_cache import RunCache
 from evalkit.view.server import POLICY, serving
-from evalkit.view.shelf import Shelf
 from tests.patience import PATIENCE_S
 from tests.view.conftest import ask, client
 
@@ -23,7 +23,7 @@ def test_every_page_of_a_run_is_there_with_its_headers(run: Path, reading: Readi
     episode = reading.report.cells[0].episodes[0]
     paths = ["/", "/run/shown/", "/run/shown/episodes", "/run/shown/live", "/run/shown/live.json", "/compare"]
     paths += ["/run/shown/table/scores.csv", "/static/style.css", "/static/page.js", "/static/live.js"]
-    for path, said in zip(paths, ask(Shelf([run]), *paths), strict=True):
+    for path, said in zip(paths, ask(RunCache([run]), *paths), strict=True):
         assert said.status == 200, path
         assert said.headers["Content-Security-Policy"] == POLICY
         assert "unsafe" not in POLICY
@@ -39,14 +39,14 @@ def test_names_are_text_wherever_they_stand(run: Path, tmp_path: Path) -> None:
     manifest = (copy / "run.json").read_text()
     (copy / "run.json").write_text(manifest.replace('"name": "shown"', '"name": "<b>x</b>\u202e"'))
     where = f"/run/{quote(copy.name, safe='')}"
-    for said in ask(Shelf([copy]), "/", f"{where}/", f"{where}/episodes", f"{where}/live", "/compare"):
+    for said in ask(RunCache([copy]), "/", f"{where}/", f"{where}/episodes", f"{where}/live", "/compare"):
         assert said.status == 200
         assert not re.search("<[bi]>|\u202e", said.text)
     assert "&lt;i&gt;run" in said.text
 
 
 def test_all_tables_are_there_each_with_its_query_as_a_command(run: Path, reading: Reading) -> None:
-    (said,) = ask(Shelf([run]), "/run/shown/")
+    (said,) = ask(RunCache([run]), "/run/shown/")
     for table in reading.report.tables:
         assert f'<section class="block" id="{table.name}">' in said.text
     figures = re.findall(r'<figure class="block" id="figure-([a-z0-9_-]+)">', said.text)
@@ -64,7 +64,7 @@ def test_all_tables_are_there_each_with_its_query_as_a_command(run: Path, readin
 
 
 def test_a_table_is_given_as_csv(run: Path, reading: Reading) -> None:
-    (said, none) = ask(Shelf([run]), "/run/shown/table/scores.csv", "/run/shown/table/nothing.csv")
+    (said, none) = ask(RunCache([run]), "/run/shown/table/scores.csv", "/run/shown/table/nothing.csv")
     rows = list(csv.DictReader(io.StringIO(said.text)))
     assert [row["agent"] for row in rows] == [row["agent"] for row in reading.report.table("scores").rows]
     assert said.headers["Content-Type"].startswith("text/csv")
@@ -72,18 +72,18 @@ def test_a_table_is_given_as_csv(run: Path, reading: Reading) -> None:
 
 
 def test_numbers_of_cells_lead_to_their_episodes(run: Path, reading: Reading) -> None:
-    (page,) = ask(Shelf([run]), "/run/shown/")
+    (page,) = ask(RunCache([run]), "/run/shown/")
     cell = reading.report.cells[-1]
     links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/run/shown/episodes\?[^"]*)"', page.text)]
     (link,) = {link for link in links if "hostile" in link and "costbench" in link}
-    (said,) = ask(Shelf([run]), link)
+    (said,) = ask(RunCache([run]), link)
     assert f"{len(cell.episodes)} found" in said.text
     assert said.text.count('<td class="text">costbench/basic</td>') == len(cell.episodes)
 
 
 def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
     async def play() -> None:
-        async with client(Shelf([run])) as (url, get):
+        async with client(RunCache([run])) as (url, get):
             port = url.rpartition(":")[2]
             names = ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "[::1]:80", "")
             users = (f"evil.example@127.0.0.1:{port}", f"a:b@localhost:{port}", "a@localhost", "localhost:80:80")
@@ -116,7 +116,7 @@ def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
     ],
 )
 def test_what_cannot_be_shown_is_said(run: Path, path: str, status: int, words: str) -> None:
-    (said,) = ask(Shelf([run]), path)
+    (said,) = ask(RunCache([run]), path)
     assert said.status == status
     assert words in said.text
     assert "<script>" not in said.text
@@ -126,7 +126,7 @@ def test_what_is_no_request_is_refused_without_a_word_in_the_terminal(
     run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
-        async with client(Shelf([run])) as (url, get):
+        async with client(RunCache([run])) as (url, get):
             for line in (b"GET /" + b"a" * 20_000 + b" HTTP/1.1", b"\x16\x03\x01 hello", b"GET / HTTP/1.1"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
                 writer.write(line + b"\r\n\r\n")
@@ -142,8 +142,8 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(run: Path, tmp_path: Pa
     broken = tmp_path / "broken"
     (broken / "steps").mkdir(parents=True)
     (broken / "run.json").write_text("{")
-    shelf = Shelf([run, broken])
-    said = ask(shelf, "/run/broken/", "/run/shown/", "/", "/run/broken/live")
+    cache = RunCache([run, broken])
+    said = ask(cache, "/run/broken/", "/run/shown/", "/", "/run/broken/live")
     assert [one.status for one in said] == [500, 200, 200, 500]
     assert "run.json is damaged" in said[0].text
     assert "damaged" in said[2].text
@@ -152,12 +152,12 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(run: Path, tmp_path: Pa
 def test_a_log_that_is_damaged_while_it_is_viewed_is_said(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalkit.view.shelf.REST", -1.0)
+    monkeypatch.setattr("evalkit.view.run_cache.REST", -1.0)
     copy = tmp_path / "shown"
     shutil.copytree(run, copy)
 
     async def play() -> None:
-        async with client(Shelf([copy])) as (_, get):
+        async with client(RunCache([copy])) as (_, get):
             assert "cannot be read any more" not in (await get("/run/shown/")).text
             for path in [*(copy / "steps").glob("*.parquet"), *(copy / "tail").glob("*.parquet")]:
                 path.unlink()
@@ -173,18 +173,18 @@ def test_a_log_that_is_damaged_while_it_is_viewed_is_said(
 
 def test_a_port_that_is_taken_is_said(run: Path) -> None:
     async def play() -> None:
-        async with serving(Shelf([run])) as url:
+        async with serving(RunCache([run])) as url:
             with pytest.raises(UsageError, match=r"--port: .* cannot be listened on"):
-                async with serving(Shelf([run]), port=int(url.rpartition(":")[2])):
+                async with serving(RunCache([run]), port=int(url.rpartition(":")[2])):
                     pass
 
     asyncio.run(play())
 
 
 def test_runs_of_one_name_are_told_apart_and_new_ones_appear(run: Path, tmp_path: Path) -> None:
-    shelf = Shelf([run, run])
-    assert list(shelf.runs()) == ["shown", "shown-2"]
-    found = Shelf([], tmp_path)
+    cache = RunCache([run, run])
+    assert list(cache.runs()) == ["shown", "shown-2"]
+    found = RunCache([], tmp_path)
     assert not found.runs()
     (tmp_path / "new").symlink_to(run)
     assert list(found.runs().values()) == [tmp_path / "new"]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from evalkit.env.costbench.costs import hash31, query_seed
-from evalkit.env.costbench.instance import KINDS, Instance
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import KINDS
 from evalkit.env.costbench.world import World
 from evalkit.env.mersenne import Mersenne
 from evalkit.errors import UsageError, nearest

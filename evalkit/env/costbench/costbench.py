@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalkit.dialogue import Sampling
-from evalkit.env.costbench import instance, score, step
+from evalkit.env.costbench import score, step, suite
 from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import NAME, PARAMETERS
 from evalkit.env.costbench.solve import COMPILED_LENGTH
 from evalkit.env.costbench.world import MOST_LENGTH
 from evalkit.env.environment import Environment
@@ -24,15 +25,15 @@ def compiled_saves_s(line: Mapping[str, Any]) -> float:
 
 
 COSTBENCH: Environment[Instance, step.State] = Environment(
-    name=instance.NAME,
+    name=NAME,
     version=1,
     defaults=Sampling(temperature=0.0, max_tokens=16384, tool_choice="auto", parallel_calls=False),
-    parameters=instance.PARAMETERS,
+    parameters=PARAMETERS,
     texts=step.TEXTS,
     later_texts=step.LATER_TEXTS,
     open_texts=step.OPEN_TEXTS,
-    load=instance.load,
-    describe=instance.describe,
+    load=suite.load,
+    describe=suite.describe,
     start=step.start,
     opening=step.opening,
     tools=step.tools,
@@ -41,9 +42,9 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     period=step.period,
     ended=step.ended,
     score=score.score,
-    generate=instance.generate,
-    stratum=instance.stratum,
-    offers=instance.offers,
+    generate=suite.generate,
+    stratum=suite.stratum,
+    offers=suite.offers,
     compiled_saves_s=compiled_saves_s,
     score_range=(0.0, 1.0),
     stand_in="replanner",

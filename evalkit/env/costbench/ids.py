@@ -10,6 +10,7 @@ from math import isqrt, prod
 
 from evalkit.env.costbench.catalogue import Catalogue
 from evalkit.env.costbench.world import context_type
+from evalkit.env.mersenne import Mersenne
 
 TIMES = 5000
 """How many pairs of times the reference draws, and the largest number in them."""
@@ -94,8 +95,6 @@ def time_numbers(count: int) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _time_pool() -> tuple[int, ...]:
-    from evalkit.env.mersenne import Mersenne
-
     return tuple(_first_of_pair(place) for place in Mersenne(_TIME_SEED).sample(_PAIRS, TIMES))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from evalkit.env.compiled import keep_in_folder
-from evalkit.env.costbench.batch import greedy_rows, solve_rows
+from evalkit.env.costbench.chain_loops import greedy_rows, solve_rows
 from evalkit.env.costbench.solve import chain_distances
 
 keep_in_folder()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation, Overflow
 from typing import Any
 
+from evalkit.env.costbench.blocks import check_schedule
 from evalkit.env.costbench.catalogue import Catalogue
 from evalkit.env.costbench.ids import combinations, has_context, preference_number, split_values
 from evalkit.env.costbench.query import Query, Source
@@ -118,8 +119,6 @@ def _cents(value: object, where: str) -> int:
 
 def read_schedule(value: object, world: World, alternatives: int) -> tuple[Mapping[str, Any], ...]:
     """Explicit events as the line says them, costs in cents. Raises UsageError naming place and field."""
-    from evalkit.env.costbench.blocks import check_schedule
-
     if not isinstance(value, Sequence) or not all(isinstance(entry, Mapping) for entry in value):
         raise UsageError(f"schedule: expected a list of events like {{'at': 2, 'kind': 'ban_tool'}}, got {value!r}.")
     found = []

@@ -5,7 +5,6 @@ from typing import Any
 
 from evalkit.env import parameters
 from evalkit.env.costbench.catalogue import SPLITS
-from evalkit.env.costbench.costs import DISTRIBUTIONS
 from evalkit.env.costbench.world import LEAST_LENGTH, MOST_LENGTH
 from evalkit.env.environment import Parameter
 
@@ -19,6 +18,9 @@ MOST_EXAMPLE = 8
 
 LEAST_STEPS = 20
 """Assistant messages at least, where the chain's length sets them: the reference's number."""
+
+DISTRIBUTIONS = ("uniform", "normal", "exponential", "two_point")
+"""How atomic costs are drawn natively; the reference's are always uniform."""
 
 _MOST_COST = 1e6
 

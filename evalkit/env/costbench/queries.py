@@ -11,6 +11,7 @@ from evalkit.env.costbench.catalogue import Catalogue
 from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.wording import context_label, requirements
 from evalkit.env.costbench.world import LEAST_LENGTH, context_type, filled, output_type
+from evalkit.env.mersenne import Mersenne
 from evalkit.errors import UsageError
 from evalkit.seeds import Stream
 
@@ -24,8 +25,6 @@ def reference_queries(catalogue: Catalogue, split: str, total: int) -> Iterator[
 
     Tasks with a graph have none. Raises ValueError where the split has no values.
     """
-    from evalkit.env.mersenne import Mersenne
-
     chain = catalogue.chain
     tasks = [name for name, task in catalogue.tasks.items() if task.graph is None]
     if chain is None:

@@ -25,7 +25,8 @@ from evalkit.env.costbench.events import (
     terms_after,
     world_of,
 )
-from evalkit.env.costbench.instance import KINDS, Instance
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import KINDS
 from evalkit.env.costbench.solve import call_is_optimal, optimal_paths
 from evalkit.env.costbench.world import Terms, World, registry, tool_name
 from evalkit.env.environment import Facts, Score

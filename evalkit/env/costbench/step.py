@@ -40,8 +40,9 @@ from evalkit.env.costbench.events import (
     world_of,
 )
 from evalkit.env.costbench.ids import show_id
-from evalkit.env.costbench.instance import Instance, check_optimum
+from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.suite import check_optimum
 from evalkit.env.costbench.world import Terms
 from evalkit.env.environment import Kit, Observation, Opening, fill
 from evalkit.errors import UsageError

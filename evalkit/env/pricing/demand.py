@@ -56,7 +56,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class PricingMarket:
     """Products, what they cost and are worth, and how that moves. Nothing of it is shown but the costs."""
 
     costs: tuple[float, ...]
@@ -109,7 +109,7 @@ def _members(groups: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(i for i, other in enumerate(groups) if other == group) for group in sorted(set(groups)))
 
 
-def quantities(market: Market, alphas: Sequence[float], prices: Sequence[float]) -> tuple[float, ...]:
+def quantities(market: PricingMarket, alphas: Sequence[float], prices: Sequence[float]) -> tuple[float, ...]:
     """Units sold by product: each from 0 to `CUSTOMERS`, and no more than that together but for rounding.
 
     Prices are finite; alphas are above 0.
@@ -142,7 +142,7 @@ def _group(utilities: Sequence[float], members: Sequence[int], rest: float) -> t
 
 
 def profits(
-    market: Market, alphas: Sequence[float], prices: Sequence[float], sold: Sequence[float]
+    market: PricingMarket, alphas: Sequence[float], prices: Sequence[float], sold: Sequence[float]
 ) -> tuple[float, ...]:
     """Profit by product: (price / alpha - cost) * quantity. What is not sold brings nothing, whatever its price.
 

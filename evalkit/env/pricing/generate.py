@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalkit.env.legacy import LegacyStream
-from evalkit.env.pricing.demand import LINEAR, PERIODIC, Drift, Market
+from evalkit.env.numpy_random_state import RandomStateStream
+from evalkit.env.pricing.demand import LINEAR, PERIODIC, Drift, PricingMarket
 from evalkit.seeds import Stream
 
 DIFFICULTIES = {"basic": 1, "medium": 4, "hard": 10}
@@ -63,9 +63,9 @@ def groups_of(products: int) -> int:
     return (products + 3) // 4
 
 
-def reference_market(making: Making, seed: int) -> Market:
+def reference_market(making: Making, seed: int) -> PricingMarket:
     """The reference's instance. Of `making`, the number of groups and of periods say nothing here."""
-    stream, n = LegacyStream(seed), making.products
+    stream, n = RandomStateStream(seed), making.products
     start = [stream.uniform(*ALPHAS) for _ in range(n)]
     costs = [stream.uniform(*making.costs) for _ in range(n)]
     qualities = [stream.uniform(*making.qualities) for _ in range(n)]
@@ -77,11 +77,11 @@ def reference_market(making: Making, seed: int) -> Market:
         bounds = [_periodic_bounds(one, making.strength) for one in start]
     step = [stream.uniform(*bound) for bound in bounds]
     # A second generator of the same seed: its first draw is that of the first alpha.
-    factor = LegacyStream(seed).uniform(*FACTORS)
+    factor = RandomStateStream(seed).uniform(*FACTORS)
     return _market(making, (start, costs, qualities, step), groups, length, factor)
 
 
-def _reference_groups(stream: LegacyStream, n: int) -> list[int]:
+def _reference_groups(stream: RandomStateStream, n: int) -> list[int]:
     wanted = groups_of(n)
     while True:
         found: list[int] = []
@@ -93,7 +93,7 @@ def _reference_groups(stream: LegacyStream, n: int) -> list[int]:
             return found
 
 
-def native_market(making: Making, seed: int) -> Market:
+def native_market(making: Making, seed: int) -> PricingMarket:
     """An instance of the native generator: each kind of figure drawn from a stream of its own, in product order."""
     n = making.products
     start = _uniforms(seed, "alphas", [ALPHAS] * n)
@@ -142,9 +142,9 @@ def _periodic_bounds(start: float, strength: float) -> tuple[float, float]:
 
 def _market(
     making: Making, drawn: tuple[Sequence[float], ...], groups: Sequence[int], length: int, factor: float
-) -> Market:
+) -> PricingMarket:
     start, costs, qualities, step = map(tuple, drawn)
-    return Market(
+    return PricingMarket(
         costs=costs,
         qualities=qualities,
         groups=tuple(groups),

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.env.environment import Parameter
-from evalkit.env.legacy import MOST_SEED
+from evalkit.env.numpy_random_state import MOST_SEED
 from evalkit.env.parameters import check_explicit, checked, generated, text_field
-from evalkit.env.pricing.demand import Drift, Market
+from evalkit.env.pricing.demand import Drift, PricingMarket
 from evalkit.env.pricing.generate import (
     FAMILIES,
     REFERENCE_PERIODS,
@@ -24,7 +24,7 @@ from evalkit.env.pricing.generate import (
     native_market,
     reference_market,
 )
-from evalkit.env.pricing.optimum import Optimum, solve
+from evalkit.env.pricing.optimum import PricingOptimum, solve
 from evalkit.errors import UsageError, nearest
 
 NAME = "pricing"
@@ -105,7 +105,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class PricingInstance:
     """One pricing problem and how it is played."""
 
     id: str
@@ -132,7 +132,7 @@ class Instance:
     given: Given | None = None
     digest: str = ""
     """Of the market, as the line says; empty: it says nothing."""
-    optimum: Optimum | None = None
+    optimum: PricingOptimum | None = None
     """As the line says."""
 
     @property
@@ -156,7 +156,7 @@ class Instance:
         )
 
 
-def load(line: Mapping[str, Any]) -> Instance:
+def load(line: Mapping[str, Any]) -> PricingInstance:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
     for key in line:
         if key not in PARAMETERS and key not in _STORED and key not in _EXPLICIT:
@@ -170,7 +170,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     _check_fit(line, values, explicit)
     if not explicit and values["family"] is None:
         values["family"] = family_of_seed(values["seed"])
-    return Instance(
+    return PricingInstance(
         **{**values, "family": values["family"] or ""},
         id=text_field(line, "id"),
         given=_given(line, values["products"], values["periods"]) if explicit else None,
@@ -179,7 +179,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     )
 
 
-def describe(instance: Instance) -> dict[str, Any]:
+def describe(instance: PricingInstance) -> dict[str, Any]:
     """An instance as a suite's line, with the digest of its market and the optimum.
 
     What follows from other fields is left out, so that a sweep that varies those varies it too: a family from the
@@ -205,12 +205,12 @@ def describe(instance: Instance) -> dict[str, Any]:
     return {**line, "digest": digest, "optimum": {"profit": optimum.profit, "markup": optimum.markup}}
 
 
-def optimum_of(instance: Instance) -> Optimum:
+def optimum_of(instance: PricingInstance) -> PricingOptimum:
     """What the best prices earn."""
     return instance.optimum or solve(market_of(instance))
 
 
-def market_of(instance: Instance) -> Market:
+def market_of(instance: PricingInstance) -> PricingMarket:
     """The instance's market.
 
     Raises UsageError where the line's digest or optimum is not that of the market made, or next to nothing can be
@@ -220,7 +220,7 @@ def market_of(instance: Instance) -> Market:
     if given is None:
         market = _made_market(instance.generator, instance.making, instance.seed)
     else:
-        market = Market(
+        market = PricingMarket(
             costs=given.costs,
             qualities=given.qualities,
             groups=given.group_of,
@@ -238,7 +238,7 @@ def market_of(instance: Instance) -> Market:
     return market
 
 
-def _check_optimum(instance: Instance, made: Optimum) -> None:
+def _check_optimum(instance: PricingInstance, made: PricingOptimum) -> None:
     if made.profit < LEAST_PROFIT:
         raise UsageError(
             f"{instance.id}: the best prices earn {made.profit:.3g} a period; profits are counted with two decimals, "
@@ -256,11 +256,11 @@ def _check_optimum(instance: Instance, made: Optimum) -> None:
 
 
 @lru_cache(maxsize=_MARKETS_KEPT)
-def _made_market(generator: str, making: Making, seed: int) -> Market:
+def _made_market(generator: str, making: Making, seed: int) -> PricingMarket:
     return (reference_market if generator == "reference" else native_market)(making, seed)
 
 
-def stratum(instance: Instance) -> str:
+def stratum(instance: PricingInstance) -> str:
     """How prices move; explicit markets are a group of their own."""
     return instance.family or instance.generator
 
@@ -305,7 +305,7 @@ def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: boo
             )
 
 
-def _optimum(value: Any) -> Optimum | None:
+def _optimum(value: Any) -> PricingOptimum | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or value.keys() != {"profit", "markup"}:
@@ -313,7 +313,7 @@ def _optimum(value: Any) -> Optimum | None:
     profit, markup = (_number(value[name], (0.0, 1e12), f"optimum.{name}") for name in ("profit", "markup"))
     if profit < LEAST_PROFIT:
         raise UsageError(f"optimum.profit: {profit} is out of range ({LEAST_PROFIT} at least).")
-    return Optimum(profit=profit, markup=markup)
+    return PricingOptimum(profit=profit, markup=markup)
 
 
 def _given(line: Mapping[str, Any], products: int, periods: int) -> Given:

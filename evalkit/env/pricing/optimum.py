@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalkit.env.pricing.demand import CUSTOMERS, Market
+from evalkit.env.pricing.demand import CUSTOMERS, PricingMarket
 
 BLOCK = 10
 """Periods for which one hint holds."""
@@ -27,7 +27,7 @@ _MOST_ROUNDS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimum:
+class PricingOptimum:
     """What the best prices earn."""
 
     profit: float
@@ -36,7 +36,7 @@ class Optimum:
     """Of every product: price / alpha - cost."""
 
 
-def solve(market: Market) -> Optimum:
+def solve(market: PricingMarket) -> PricingOptimum:
     """The optimum of every period."""
     rest, mu = 1 - market.sigma, market.mu
     at_cost = [
@@ -44,7 +44,7 @@ def solve(market: Market) -> Optimum:
         for members in market.members
     ]
     y = _lambert(_log_sum(at_cost) - 1 + rest * math.log(rest))
-    return Optimum(profit=CUSTOMERS * mu * y, markup=mu * (1 + y))
+    return PricingOptimum(profit=CUSTOMERS * mu * y, markup=mu * (1 + y))
 
 
 def _log_sum(exponents: Sequence[float]) -> float:
@@ -68,13 +68,13 @@ def _lambert(log_argument: float) -> float:
     return math.exp(z)
 
 
-def best_prices(market: Market, period: int) -> tuple[float, ...]:
+def best_prices(market: PricingMarket, period: int) -> tuple[float, ...]:
     """By product: the prices that earn the most in one period."""
     markup = solve(market).markup
     return tuple(alpha * (cost + markup) for alpha, cost in zip(market.drift.alphas(period), market.costs, strict=True))
 
 
-def hint(market: Market, period: int, periods: int) -> float:
+def hint(market: PricingMarket, period: int, periods: int) -> float:
     """The price above which to go is advised against: a factor times the highest best price in the period's block."""
     first = period - period % BLOCK
     markup = solve(market).markup

@@ -16,10 +16,10 @@ from typing import Any
 
 from evalkit.env.arguments import Refusal, listed
 from evalkit.env.environment import fill
-from evalkit.env.kept import Kept
-from evalkit.env.pricing.demand import Market, profits, quantities
+from evalkit.env.persistent_map import PersistentMap
+from evalkit.env.pricing.demand import PricingMarket, profits, quantities
 from evalkit.env.pricing.optimum import hint
-from evalkit.env.rules import Accepted, State
+from evalkit.env.rules import Accepted, PeriodsState
 
 MOST_PRICE = 1e15
 """Either way from 0. No alpha is so high that anything sells at this price, and figures stay of bounded length."""
@@ -50,17 +50,17 @@ BARE_NUMBER = "bare_number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class PricingWorld:
     """What pricing adds to the state of the loop."""
 
-    market: Market
+    market: PricingMarket
     hinted: bool
     """Whether the opening names a price above which not to go."""
-    seen: Kept[bool] = field(default_factory=Kept)
+    seen: PersistentMap[bool] = field(default_factory=PersistentMap)
     """The prices set so far, as they were shown."""
 
 
-def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] | Refusal:
+def submit(state: PeriodsState[PricingWorld], mapping: Mapping[Any, Any]) -> Accepted[PricingWorld] | Refusal:
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts, each a list in product order: `prices` as they counted; `quantities` and `profits`, rounded to
@@ -106,7 +106,7 @@ def read_prices(products: Sequence[str], mapping: Mapping[Any, Any]) -> tuple[fl
     return tuple(float(min(max(numbers[one], -MOST_PRICE), MOST_PRICE)) for one in products)
 
 
-def told_hint(state: State[World]) -> str:
+def told_hint(state: PeriodsState[PricingWorld]) -> str:
     """What the opening says of high prices; nothing where hints are switched off."""
     if not state.world.hinted:
         return ""
@@ -125,7 +125,7 @@ def _shown(value: float) -> str:
 _FIGURES = ("price", "quantity", "profit")
 
 
-def _history(state: State[World], exact: Sequence[Sequence[float]]) -> str:
+def _history(state: PeriodsState[PricingWorld], exact: Sequence[Sequence[float]]) -> str:
     """What the history tool appends: product by product, without a total. `exact`: prices, quantities and profits."""
     texts, market = state.setting.texts, state.world.market
     lines = []

@@ -7,12 +7,12 @@ from evalkit.dialogue import Sampling
 from evalkit.env import periods
 from evalkit.env.environment import Environment, Kit
 from evalkit.env.pricing import instance, prices, score
-from evalkit.env.pricing.instance import Instance
-from evalkit.env.pricing.prices import World
+from evalkit.env.pricing.instance import PricingInstance
+from evalkit.env.pricing.prices import PricingWorld
 from evalkit.env.rules import (
     Getter,
+    PeriodsState,
     Rules,
-    State,
     attempt_getter,
     history_getter,
     loop_texts,
@@ -23,7 +23,7 @@ from evalkit.env.rules import (
 ACTION = "set_prices"
 HISTORY = "get_previous_pricing_data"
 
-RULES: Rules[World] = Rules(
+RULES: Rules[PricingWorld] = Rules(
     getters=(
         history_getter(HISTORY, "previous_pricing_data"),
         Getter(name="get_product_ids", key="product_ids", read=lambda state: list(state.world.market.products)),
@@ -41,7 +41,7 @@ RULES: Rules[World] = Rules(
 TEXTS = {**loop_texts(RULES), **prices.TEXTS}
 
 
-def start(target: Instance, kit: Kit) -> State[World]:
+def start(target: PricingInstance, kit: Kit) -> PeriodsState[PricingWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market = instance.market_of(target)
     setting = make_setting(
@@ -52,10 +52,10 @@ def start(target: Instance, kit: Kit) -> State[World]:
         queries=target.queries,
         restarts=target.no_action == "restart",
     )
-    return State(setting=setting, world=World(market=market, hinted=target.hint))
+    return PeriodsState(setting=setting, world=PricingWorld(market=market, hinted=target.hint))
 
 
-PRICING: Environment[Instance, State[World]] = Environment(
+PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     name=instance.NAME,
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),

@@ -16,7 +16,7 @@ from math import fsum
 
 from evalkit.env.environment import Facts, Score
 from evalkit.env.periods import NO_ACTION, RESTART
-from evalkit.env.pricing.instance import Instance, optimum_of
+from evalkit.env.pricing.instance import PricingInstance, optimum_of
 
 EARLY = 10
 """First periods that adaptability compares with."""
@@ -26,7 +26,7 @@ _ROUNDING = 1 + 1e-9
 """Sums of doubles that are to be compared with a bound."""
 
 
-def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
+def score(instance: PricingInstance, trajectory: Sequence[Facts]) -> Score:
     """The score with its secondary metrics.
 
     early_score: of the first 10 periods (of all, where they are fewer); adaptability: score minus early_score;

@@ -11,7 +11,15 @@ from typing import Any
 
 from evalkit.env.procurement.explicit import MOST_QUANTITY
 from evalkit.env.procurement.generate import Made
-from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product, product_of, totals, workers_of
+from evalkit.env.procurement.market import (
+    ProcurementMarket,
+    is_feasible,
+    plan_cost,
+    product,
+    product_of,
+    totals,
+    workers_of,
+)
 from evalkit.errors import UsageError
 
 _FIELDS = ("product", "workers", "cost", "plan", "gap", "proven")
@@ -101,7 +109,7 @@ def written_best(best: Best) -> dict[str, Any]:
     }
 
 
-def check_best(market: Market, best: Best) -> str:
+def check_best(market: ProcurementMarket, best: Best) -> str:
     """Why a stored optimum is not one of this market's plans, or not as good as it says; empty where all is well."""
     place = {deal.id: i for i, deal in enumerate(market.deals)}
     quantities = [0] * len(market.deals)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evalkit.env.procurement.improve import Plan, improve
+from evalkit.env.procurement.improve import PlanScratch, improve
 from evalkit.env.procurement.relax import OPEN, relax
 from evalkit.env.procurement.scratch import BOUND, TOLL, VALUE, WHOLE, Deals, Floats, Ints, Rows, Scratch
 
@@ -37,7 +37,7 @@ class Stack(NamedTuple):
     """(d,) of the box that this one is a part of."""
 
 
-def cutoff_of(plan: Plan) -> float:
+def cutoff_of(plan: PlanScratch) -> float:
     """The log product that a plan must exceed. A plan that covers all categories has 0 at least."""
     return max(plan.best_log[0], -1.0) + _INNER
 
@@ -151,7 +151,7 @@ def push(place: int, low: Ints, high: Ints, bound: float, stack: Stack, work: Sc
         stack.z[place][j] = work.z[j]
 
 
-def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, plan: Plan) -> tuple[int, float]:
+def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, plan: PlanScratch) -> tuple[int, float]:
     """Looks into the box at the bottom of the stack and all its parts; the best plan is in `plan`.
 
     Boxes looked into, and the best bound of those that were not, for want of `limit` or room; -inf: there are none.
@@ -195,7 +195,7 @@ def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, p
     return nodes, missed
 
 
-def root(deals: Deals, low: Ints, high: Ints, budget: int, work: Scratch, plan: Plan) -> float:
+def root(deals: Deals, low: Ints, high: Ints, budget: int, work: Scratch, plan: PlanScratch) -> float:
     """Shrinks the box of all plans to what may hold a better one than the best found. Its bound; -inf: nothing does."""
     if not shrink(deals, low, high, budget):
         return -math.inf

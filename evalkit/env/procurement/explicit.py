@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, Market
+from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket
 from evalkit.errors import UsageError, nearest
 
 MOST_CATEGORIES = 100
@@ -34,7 +34,7 @@ _FIELDS = {"id", "kind", "contents", "price"}
 _OWN = {TWO_PART: "fixed", BULK: "least"}
 
 
-def read_market(items: object, menu: object, budget: int) -> Market:
+def read_market(items: object, menu: object, budget: int) -> ProcurementMarket:
     """The market that a line's `items` and `menu` write out. Raises UsageError naming the place that is wrong."""
     categories = _categories(items)
     names = [item for category in categories for item, _ in category]
@@ -46,7 +46,7 @@ def read_market(items: object, menu: object, budget: int) -> Market:
     deals = tuple(_deal(f"menu[{place}]", entry, index) for place, entry in enumerate(menu))
     if len({deal.id for deal in deals}) < len(deals):
         raise UsageError("menu: two deals share an id.")
-    market = Market(
+    market = ProcurementMarket(
         categories=tuple(tuple(item for item, _ in category) for category in categories),
         effectiveness=tuple(worth for category in categories for _, worth in category),
         deals=deals,
@@ -59,14 +59,14 @@ def read_market(items: object, menu: object, budget: int) -> Market:
     return market
 
 
-def check_gains(market: Market) -> None:
+def check_gains(market: ProcurementMarket) -> None:
     """Raise UsageError where a unit of a deal would add more than `MOST_GAIN` to a category's total."""
     for deal, gains in zip(market.deals, market.gains, strict=True):
         if max(gains) > MOST_GAIN:
             raise UsageError(f"{deal.id}: a unit adds {max(gains)} to a category's total; at most {MOST_GAIN} may be.")
 
 
-def write_market(market: Market) -> dict[str, Any]:
+def write_market(market: ProcurementMarket) -> dict[str, Any]:
     """A market as the fields `items` and `menu` of a line."""
     worth = iter(market.effectiveness)
     items = [[[item, next(worth)] for item in category] for category in market.categories]

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from evalkit.env.legacy import LegacyStream
-from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, Market, plan_cost
+from evalkit.env.numpy_random_state import RandomStateStream
+from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket, plan_cost
 from evalkit.seeds import Stream
 
 Quantities = tuple[int, ...]
@@ -78,11 +78,11 @@ REFERENCE_SEEDS = range(12)
 class Made:
     """A market and the plan its budget was made from."""
 
-    market: Market
+    market: ProcurementMarket
     start: Quantities
 
 
-class Draws(Protocol):
+class GeneratorDraws(Protocol):
     """What the generator draws from at one place."""
 
     def below(self, n: int) -> int:
@@ -122,7 +122,7 @@ class _Keyed:
 
 def reference_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> Made:
     """The reference's market of a seed (0 to 2**32 - 1). See `_closed` for slack and budget."""
-    draws = LegacyStream(seed)
+    draws = RandomStateStream(seed)
     effectiveness = _effectiveness(shape, draws)
     kinds = [KINDS[draws.below(len(KINDS))] for _ in range(shape.deals)]
     slots = [draws.geometric(shape.p_items) for _ in range(shape.deals)]
@@ -132,7 +132,7 @@ def reference_market(shape: Shape, seed: int, slack: float | None = None, budget
         _deal(place, kind, content, draws) for place, (kind, content) in enumerate(zip(kinds, contents, strict=True))
     )
     start = _start(shape, deals, draws)
-    drawn = LegacyStream(seed).double() if slack is None else slack
+    drawn = RandomStateStream(seed).double() if slack is None else slack
     return _closed(shape, effectiveness, deals, start, drawn, budget)
 
 
@@ -165,12 +165,12 @@ def _letters(place: int) -> str:
     return found
 
 
-def _effectiveness(shape: Shape, draws: Draws) -> tuple[int, ...]:
+def _effectiveness(shape: Shape, draws: GeneratorDraws) -> tuple[int, ...]:
     span = shape.effectiveness_most - shape.effectiveness_least + 1
     return tuple(shape.effectiveness_least + draws.below(span) for _ in range(shape.products))
 
 
-def _anchors(shape: Shape, draws: Draws) -> list[int]:
+def _anchors(shape: Shape, draws: GeneratorDraws) -> list[int]:
     """By deal: the item it certainly holds. Each item at least once.
 
     Chosen: where deals are several times the items, copies of all items stand one behind the other before the draw;
@@ -183,24 +183,24 @@ def _anchors(shape: Shape, draws: Draws) -> list[int]:
     return [anchors[place] for place in draws.permutation(m)]
 
 
-def _contents(shape: Shape, draws: Draws, anchor: int, slots: int) -> tuple[tuple[int, int], ...]:
+def _contents(shape: Shape, draws: GeneratorDraws, anchor: int, slots: int) -> tuple[tuple[int, int], ...]:
     items = [anchor, *(draws.below(shape.products) for _ in range(slots - 1))]
     units = [draws.geometric(shape.p_quantity) for _ in range(slots)]
     return tuple(dict(zip(items, units, strict=True)).items())
 
 
-def _deal(place: int, kind: str, contents: tuple[tuple[int, int], ...], draws: Draws) -> Deal:
+def _deal(place: int, kind: str, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
     fixed = _cents(draws) if kind == TWO_PART else 0
     price = _cents(draws)
     least = _BULK_LEAST + draws.below(_BULK_MOST - _BULK_LEAST + 1) if kind == BULK else 0
     return Deal(id=f"Offer_{place + 1}", kind=kind, contents=contents, price=price, fixed=fixed, least=least)
 
 
-def _cents(draws: Draws) -> int:
+def _cents(draws: GeneratorDraws) -> int:
     return round(round(draws.uniform(_PRICE_LEAST, _PRICE_MOST), 2) * 100)
 
 
-def _start(shape: Shape, deals: Sequence[Deal], draws: Draws) -> Quantities:
+def _start(shape: Shape, deals: Sequence[Deal], draws: GeneratorDraws) -> Quantities:
     """The budget's plan: for each category one of its items, and one of the deals that hold it."""
     size = shape.products // shape.categories
     items = [c * size + draws.below(size) for c in range(shape.categories)]
@@ -226,8 +226,8 @@ def _closed(
 ) -> Made:
     """The market with its budget: the given one in cents, or what the plan costs plus the slack, rounded to cents."""
     categories = item_ids(shape.categories, shape.products // shape.categories)
-    free = Market(categories=categories, effectiveness=effectiveness, deals=deals, budget=0)
+    free = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=0)
     if budget is None:
         budget = plan_cost(free, start) + round(round(slack, 2) * 100)
-    market = Market(categories=categories, effectiveness=effectiveness, deals=deals, budget=budget)
+    market = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=budget)
     return Made(market=market, start=start)

@@ -16,7 +16,7 @@ _NOTHING = 1e-3
 """What a total of 0 counts as while plans are compared."""
 
 
-class Plan(NamedTuple):
+class PlanScratch(NamedTuple):
     """Room for one plan and the best one."""
 
     quantity: Ints
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     """(1,) log of its product."""
 
 
-def improve(deals: Deals, budget: int, exchanges: bool, work: Scratch, plan: Plan) -> bool:
+def improve(deals: Deals, budget: int, exchanges: bool, work: Scratch, plan: PlanScratch) -> bool:
     """A plan from the relaxation's; kept where it is the best so far. Whether it is."""
     left = rounded(deals, budget, work, plan)
     left = spend(deals, left, plan)
@@ -46,7 +46,7 @@ def improve(deals: Deals, budget: int, exchanges: bool, work: Scratch, plan: Pla
     return keep(plan)
 
 
-def keep(plan: Plan) -> bool:
+def keep(plan: PlanScratch) -> bool:
     """Keeps the plan if it is better than the best so far; whether it is."""
     log = 0.0
     for total in plan.totals:
@@ -61,7 +61,7 @@ def keep(plan: Plan) -> bool:
     return True
 
 
-def rounded(deals: Deals, budget: int, work: Scratch, plan: Plan) -> int:
+def rounded(deals: Deals, budget: int, work: Scratch, plan: PlanScratch) -> int:
     """The relaxation's plan rounded down, the deals that cost most first. Cents left."""
     z, quantity, spent = work.z, plan.quantity, plan.spent
     left = budget
@@ -88,7 +88,7 @@ def rounded(deals: Deals, budget: int, work: Scratch, plan: Plan) -> int:
             left -= add(deals, best, units, plan)
 
 
-def add(deals: Deals, j: int, units: int, plan: Plan) -> int:
+def add(deals: Deals, j: int, units: int, plan: PlanScratch) -> int:
     """Adds units of a deal, fewer with a number below 0. Cents that it costs."""
     row = deals.gains[j]
     cost = units * deals.price[j]
@@ -102,7 +102,7 @@ def add(deals: Deals, j: int, units: int, plan: Plan) -> int:
     return cost
 
 
-def spend(deals: Deals, left: int, plan: Plan) -> int:
+def spend(deals: Deals, left: int, plan: PlanScratch) -> int:
     """Buys what raises the product most a cent until nothing can be bought. Cents left."""
     while True:
         best, most, number = -1, 0.0, 0
@@ -124,7 +124,7 @@ def spend(deals: Deals, left: int, plan: Plan) -> int:
         left -= add(deals, best, number, plan)
 
 
-def exchange(deals: Deals, left: int, plan: Plan) -> tuple[int, bool]:
+def exchange(deals: Deals, left: int, plan: PlanScratch) -> tuple[int, bool]:
     """The best of all exchanges of units of one deal for as many of another as there is money for.
 
     Cents left, and whether there was one.

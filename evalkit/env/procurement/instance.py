@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.env.environment import Parameter
-from evalkit.env.legacy import MOST_SEED
+from evalkit.env.numpy_random_state import MOST_SEED
 from evalkit.env.parameters import check_explicit, checked, generated, text_field
 from evalkit.env.procurement.best import Best, check_best, made_best, read_best, written_best
 from evalkit.env.procurement.explicit import (
@@ -24,7 +24,7 @@ from evalkit.env.procurement.explicit import (
     write_market,
 )
 from evalkit.env.procurement.generate import Made, Shape, native_market, reference_market
-from evalkit.env.procurement.market import Market, market_digest
+from evalkit.env.procurement.market import ProcurementMarket, market_digest
 from evalkit.errors import UsageError, nearest
 
 NAME = "procurement"
@@ -99,12 +99,12 @@ class Problem:
     slack: float | None
     budget: int | None
     """Cents; None: made from a plan and the slack."""
-    market: Market | None
+    market: ProcurementMarket | None
     """A market written out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class ProcurementInstance:
     """One procurement problem and how it is played."""
 
     id: str
@@ -118,7 +118,7 @@ class Instance:
     """As the line says."""
 
 
-def load(line: Mapping[str, Any]) -> Instance:
+def load(line: Mapping[str, Any]) -> ProcurementInstance:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
     for key in line:
         if key not in PARAMETERS and key not in _STORED and key not in _EXPLICIT:
@@ -128,7 +128,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     values = {name: _value(name, line.get(name, parameter.default)) for name, parameter in PARAMETERS.items()}
     explicit = values["generator"] == "explicit"
     _check_fit(line, values, explicit)
-    return Instance(
+    return ProcurementInstance(
         id=text_field(line, "id"),
         problem=Problem(
             generator=values["generator"],
@@ -146,7 +146,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     )
 
 
-def describe(instance: Instance) -> dict[str, Any]:
+def describe(instance: ProcurementInstance) -> dict[str, Any]:
     """An instance as a suite's line, with the market's digest and its optimum. What is not stored is solved for.
 
     Raises UsageError where no plan within the budget supports anybody: there is nothing to compare with.
@@ -173,7 +173,7 @@ def describe(instance: Instance) -> dict[str, Any]:
     return {**line, "digest": digest, "optimum": written_best(best)}
 
 
-def optimum_of(instance: Instance) -> Best:
+def optimum_of(instance: ProcurementInstance) -> Best:
     """The stored optimum. Raises UsageError where the line has none: it is solved for when suites are written and when
     runs are planned, not by those who play or score."""
     if instance.optimum is None:
@@ -181,7 +181,7 @@ def optimum_of(instance: Instance) -> Best:
     return instance.optimum
 
 
-def market_of(instance: Instance) -> Made:
+def market_of(instance: ProcurementInstance) -> Made:
     """The instance's market and the plan its budget was made from (of no use where it was not).
 
     Raises UsageError where the line's digest or optimum is not that of the market made.
@@ -217,7 +217,7 @@ def _solved(problem: Problem) -> Best:
     return made_best(_made(problem)[0])
 
 
-def stratum(instance: Instance) -> str:
+def stratum(instance: ProcurementInstance) -> str:
     """The market's size, as in `n12k3`: items and categories; markets written out are a group of their own."""
     shape = instance.problem.shape
     return f"n{shape.products}k{shape.categories}" if shape else instance.problem.generator

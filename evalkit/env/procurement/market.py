@@ -41,7 +41,7 @@ class Deal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class ProcurementMarket:
     """What is for sale, what it is good for, and the money there is."""
 
     categories: tuple[tuple[str, ...], ...]
@@ -78,22 +78,22 @@ def deal_cost(deal: Deal, quantity: int) -> int:
     return deal.fixed + deal.price * quantity
 
 
-def plan_cost(market: Market, quantities: Sequence[int]) -> int:
+def plan_cost(market: ProcurementMarket, quantities: Sequence[int]) -> int:
     """Cents for a plan."""
     return sum(deal_cost(deal, quantity) for deal, quantity in zip(market.deals, quantities, strict=True) if quantity)
 
 
-def short_deals(market: Market, quantities: Sequence[int]) -> list[int]:
+def short_deals(market: ProcurementMarket, quantities: Sequence[int]) -> list[int]:
     """Places of the bulk discounts of which a plan takes some, but less than the least quantity."""
     return [place for place, deal in enumerate(market.deals) if 0 < quantities[place] < deal.least]
 
 
-def is_feasible(market: Market, quantities: Sequence[int]) -> bool:
+def is_feasible(market: ProcurementMarket, quantities: Sequence[int]) -> bool:
     """Whether a plan can be bought: no bulk discount below its least quantity, and no more than the budget."""
     return not short_deals(market, quantities) and plan_cost(market, quantities) <= market.budget
 
 
-def totals(market: Market, quantities: Sequence[int]) -> tuple[int, ...]:
+def totals(market: ProcurementMarket, quantities: Sequence[int]) -> tuple[int, ...]:
     """A plan's total by category."""
     found = [0] * len(market.categories)
     for quantity, row in zip(quantities, market.gains, strict=True):
@@ -103,7 +103,7 @@ def totals(market: Market, quantities: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def product(market: Market, quantities: Sequence[int]) -> int:
+def product(market: ProcurementMarket, quantities: Sequence[int]) -> int:
     """The product of a plan's totals, exactly."""
     return product_of(totals(market, quantities))
 
@@ -116,7 +116,7 @@ def product_of(by_category: Sequence[int]) -> int:
     return found
 
 
-def workers(market: Market, quantities: Sequence[int]) -> float:
+def workers(market: ProcurementMarket, quantities: Sequence[int]) -> float:
     """How many workers a plan supports."""
     return workers_of(totals(market, quantities))
 
@@ -130,7 +130,7 @@ def workers_of(by_category: Sequence[float]) -> float:
     return found
 
 
-def market_digest(market: Market) -> str:
+def market_digest(market: ProcurementMarket) -> str:
     """Hex digest of all that a market holds."""
     deals = [[deal.id, deal.kind, deal.contents, deal.price, deal.fixed, deal.least] for deal in market.deals]
     text = json.dumps([market.categories, market.effectiveness, deals, market.budget], separators=(",", ":"))

@@ -6,7 +6,7 @@ Source: specification of the reference, section B.6.
 from collections.abc import Mapping, Sequence
 
 from evalkit.env.environment import fill
-from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, Market
+from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket
 
 _OWN = {TWO_PART: ("fixed",), BULK: ("least",)}
 
@@ -21,7 +21,7 @@ TEXTS = {
 """
 
 
-def menu_text(market: Market, texts: Mapping[str, str]) -> str:
+def menu_text(market: ProcurementMarket, texts: Mapping[str, str]) -> str:
     """All deals in order."""
     items = market.items
     return "".join(_line(deal, items, texts) for deal in market.deals)

@@ -19,8 +19,8 @@ from typing import Any
 
 from evalkit.env.procurement import branch
 from evalkit.env.procurement.branch import TOLERANCE, Stack
-from evalkit.env.procurement.improve import Plan
-from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product
+from evalkit.env.procurement.improve import PlanScratch
+from evalkit.env.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
 from evalkit.env.procurement.scratch import Deals, Scratch
 
 MOST_NODES = 1_000_000
@@ -35,7 +35,7 @@ _KERNELS = "evalkit.env.procurement.kernels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimum:
+class ProcurementOptimum:
     """The best plan found and what is proven of it."""
 
     quantities: tuple[int, ...]
@@ -53,8 +53,12 @@ class Optimum:
 
 
 def solve(
-    market: Market, start: Sequence[int] | None = None, *, compiled: bool | None = None, nodes: int = MOST_NODES
-) -> Optimum:
+    market: ProcurementMarket,
+    start: Sequence[int] | None = None,
+    *,
+    compiled: bool | None = None,
+    nodes: int = MOST_NODES,
+) -> ProcurementOptimum:
     """The best plan of a market.
 
     start: a plan to begin with, if it can be bought; the result is at least as good. compiled: which path to take;
@@ -67,7 +71,7 @@ def solve(
     return _Search(market, compiled).run(start, nodes)
 
 
-def _check(market: Market, start: Sequence[int] | None) -> None:
+def _check(market: ProcurementMarket, start: Sequence[int] | None) -> None:
     if start is not None and len(start) != len(market.deals):
         raise ValueError(f"the start has {len(start)} quantities, the menu {len(market.deals)} deals")
     if start is not None and min(start, default=0) < 0:
@@ -113,7 +117,7 @@ class _Search:
 
     __slots__ = ("_functions", "_market", "_room")
 
-    def __init__(self, market: Market, compiled: bool) -> None:
+    def __init__(self, market: ProcurementMarket, compiled: bool) -> None:
         self._market = market
         self._room = _Room(compiled)
         self._functions: Any = branch
@@ -122,7 +126,7 @@ class _Search:
 
             self._functions = kernels
 
-    def run(self, start: Sequence[int] | None, limit: int) -> Optimum:
+    def run(self, start: Sequence[int] | None, limit: int) -> ProcurementOptimum:
         market = self._market
         count, k = len(market.deals), len(market.categories)
         best, best_log = [0] * count, -math.inf
@@ -160,7 +164,7 @@ class _Search:
         most = max(self._market.budget - deal.fixed, 0) // deal.price if any(self._market.gains[j]) else 0
         return most if most >= deal.least else 0
 
-    def _ended(self, best: list[int], nodes: int, missed: float) -> Optimum:
+    def _ended(self, best: list[int], nodes: int, missed: float) -> ProcurementOptimum:
         market, plan = self._market, tuple(best)
         found = product(market, plan)
         if not is_feasible(market, plan):
@@ -169,7 +173,7 @@ class _Search:
         gap = 0.0 if found == 0 else TOLERANCE
         if not proven:
             gap = missed - math.log(found) if found else math.inf
-        return Optimum(
+        return ProcurementOptimum(
             quantities=plan, product=found, cost=plan_cost(market, plan), gap=gap, proven=proven, nodes=nodes
         )
 
@@ -202,9 +206,9 @@ class _Search:
             least=self._room.ints([max(deal.least, 1) for deal in deals]),
         )
 
-    def _plan(self, best: list[int], best_log: float) -> Plan:
+    def _plan(self, best: list[int], best_log: float) -> PlanScratch:
         m, k, room = len(best), len(self._market.categories), self._room
-        return Plan(
+        return PlanScratch(
             quantity=room.ints([0] * m),
             totals=room.floats([0.0] * k),
             after=room.floats([0.0] * k),

@@ -16,11 +16,11 @@ from typing import Any
 
 from evalkit.env.arguments import Refusal, listed, whole_argument
 from evalkit.env.environment import fill
-from evalkit.env.kept import Kept
+from evalkit.env.persistent_map import PersistentMap
 from evalkit.env.procurement.explicit import MOST_QUANTITY
-from evalkit.env.procurement.market import Market, plan_cost, product_of, short_deals, totals, workers_of
+from evalkit.env.procurement.market import ProcurementMarket, plan_cost, product_of, short_deals, totals, workers_of
 from evalkit.env.procurement.menu import money
-from evalkit.env.rules import Accepted, State
+from evalkit.env.rules import Accepted, PeriodsState
 
 UNKNOWN = "unknown_deals"
 
@@ -46,21 +46,21 @@ TEXTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class ProcurementWorld:
     """What procurement adds to the state of the loop."""
 
-    market: Market
+    market: ProcurementMarket
     places: Mapping[str, int]
     """The deals' places by id."""
     menu: str
     """The menu as it is shown."""
-    seen: Kept[bool] = field(default_factory=Kept)
+    seen: PersistentMap[bool] = field(default_factory=PersistentMap)
     """Plans submitted so far: what they buy, as (place, quantity)."""
-    written: Kept[bool] = field(default_factory=Kept)
+    written: PersistentMap[bool] = field(default_factory=PersistentMap)
     """Digests of how they were written."""
 
 
-def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] | Refusal:
+def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) -> Accepted[ProcurementWorld] | Refusal:
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `feasible`; `reasons` why it is not, each an object with `reason`; `cost` in cents; `totals` by
@@ -96,7 +96,7 @@ def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] |
     )
 
 
-def read_plan(world: World, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
+def read_plan(world: ProcurementWorld, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
     """A mapping from deals to quantities as a quantity for each deal, 0 for those left out.
 
     A quantity is a whole number, as an integer, a float or a text of digits; a truth value is none.
@@ -129,7 +129,9 @@ def _whole(value: object) -> int | float | None:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _reasons(world: World, order: tuple[str, ...], quantities: tuple[int, ...], cost: int) -> list[dict[str, Any]]:
+def _reasons(
+    world: ProcurementWorld, order: tuple[str, ...], quantities: tuple[int, ...], cost: int
+) -> list[dict[str, Any]]:
     """Why a plan cannot be bought: deals in the order they were written, then the budget."""
     market, places = world.market, world.places
     short = frozenset(short_deals(market, quantities))
@@ -149,7 +151,7 @@ def _written(mapping: Mapping[str, Any], plan: Mapping[str, int]) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _history(state: State[World], plan: Mapping[str, int], facts: Mapping[str, Any]) -> str:
+def _history(state: PeriodsState[ProcurementWorld], plan: Mapping[str, int], facts: Mapping[str, Any]) -> str:
     """What the history tool appends for a plan: all quantities in one line, and what came of it."""
     texts = state.setting.texts
     if facts["feasible"]:

@@ -9,13 +9,13 @@ from evalkit.dialogue import Sampling
 from evalkit.env import periods
 from evalkit.env.environment import Environment, Kit, fill
 from evalkit.env.procurement import instance, menu, plan, score
-from evalkit.env.procurement.instance import Instance
+from evalkit.env.procurement.instance import ProcurementInstance
 from evalkit.env.procurement.menu import menu_text
-from evalkit.env.procurement.plan import World
+from evalkit.env.procurement.plan import ProcurementWorld
 from evalkit.env.rules import (
     Getter,
+    PeriodsState,
     Rules,
-    State,
     attempt_getter,
     history_getter,
     loop_texts,
@@ -28,7 +28,7 @@ HISTORY = "get_previous_purchase_data"
 MENU = "get_equipment_information"
 BUDGET = "get_budget"
 
-RULES: Rules[World] = Rules(
+RULES: Rules[ProcurementWorld] = Rules(
     getters=(
         history_getter(HISTORY, "previous_purchase_data"),
         Getter(name=MENU, key="", read=lambda state: state.world.menu, once=True),
@@ -46,7 +46,7 @@ RULES: Rules[World] = Rules(
 TEXTS = {**loop_texts(RULES), **menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})}
 
 
-def start(target: Instance, kit: Kit) -> State[World]:
+def start(target: ProcurementInstance, kit: Kit) -> PeriodsState[ProcurementWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market = instance.market_of(target).market
     setting = make_setting(
@@ -58,7 +58,9 @@ def start(target: Instance, kit: Kit) -> State[World]:
         restarts=target.no_action == "restart",
     )
     places = {deal.id: place for place, deal in enumerate(market.deals)}
-    return State(setting=setting, world=World(market=market, places=places, menu=menu_text(market, setting.texts)))
+    return PeriodsState(
+        setting=setting, world=ProcurementWorld(market=market, places=places, menu=menu_text(market, setting.texts))
+    )
 
 
 def _telling(kit: Kit, number: int) -> Kit:
@@ -69,7 +71,7 @@ def _telling(kit: Kit, number: int) -> Kit:
     return replace(kit, pack=replace(kit.pack, texts={**texts, "system": fill(texts["system"], periods=number)}))
 
 
-PROCUREMENT: Environment[Instance, State[World]] = Environment(
+PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = Environment(
     name=instance.NAME,
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),

@@ -17,7 +17,7 @@ from typing import Any
 from evalkit.env.environment import Facts, Score
 from evalkit.env.periods import NO_ACTION, RESTART
 from evalkit.env.procurement.best import Best
-from evalkit.env.procurement.instance import Instance, market_of, optimum_of
+from evalkit.env.procurement.instance import ProcurementInstance, market_of, optimum_of
 from evalkit.env.procurement.market import workers_of
 
 _UTILISED = (19, 20)
@@ -27,7 +27,7 @@ _LEAST_QUOTIENT = 1e-300
 """Below it, a quotient of floats loses digits."""
 
 
-def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
+def score(instance: ProcurementInstance, trajectory: Sequence[Facts]) -> Score:
     """The score with its secondary metrics. Raises UsageError where the instance has no stored optimum.
 
     reference_score: the score by the reference's floats; first_score, final_score: of the first and the last feasible
@@ -72,7 +72,7 @@ def _share(flags: Iterable[bool]) -> float:
     return sum(found) / len(found)
 
 
-def _utilisation(instance: Instance, actions: Sequence[Mapping[str, Any]]) -> float:
+def _utilisation(instance: ProcurementInstance, actions: Sequence[Mapping[str, Any]]) -> float:
     budget = market_of(instance).market.budget
     part, whole = _UTILISED
     return _share(action["feasible"] and action["cost"] * whole >= budget * part for action in actions)

@@ -12,10 +12,10 @@ from typing import Any
 
 from evalkit.env.arguments import Refusal, listed
 from evalkit.env.environment import fill
-from evalkit.env.kept import Kept
-from evalkit.env.legacy import LegacyState, LegacyStream
-from evalkit.env.rules import Accepted, State
-from evalkit.env.scheduling.market import Blocking, Market, blocking
+from evalkit.env.numpy_random_state import RandomStateSnapshot, RandomStateStream
+from evalkit.env.persistent_map import PersistentMap
+from evalkit.env.rules import Accepted, PeriodsState
+from evalkit.env.scheduling.market import Blocking, SchedulingMarket, blocking
 from evalkit.seeds import Stream
 
 STABLE = "stable"
@@ -38,20 +38,20 @@ have; these four ids stand in that order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class SchedulingWorld:
     """What scheduling adds to the state of the loop."""
 
-    market: Market
+    market: SchedulingMarket
     k: int
     """Blocking pairs shown at most."""
     seed: int
-    legacy: LegacyState | None
+    random_state: RandomStateSnapshot | None
     """Where the reference's generator stands, from which its feedback is drawn; None: feedback is keyed by place."""
-    seen: Kept[tuple[Pair, ...]] = field(default_factory=Kept)
+    seen: PersistentMap[tuple[Pair, ...]] = field(default_factory=PersistentMap)
     """What was shown of each matching submitted so far."""
 
 
-def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] | Refusal:
+def submit(state: PeriodsState[SchedulingWorld], mapping: Mapping[Any, Any]) -> Accepted[SchedulingWorld] | Refusal:
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `blocking`, how many pairs block it; `shown`, the pairs shown, as ids; `repeat`, whether the
@@ -77,7 +77,7 @@ def submit(state: State[World], mapping: Mapping[Any, Any]) -> Accepted[World] |
     )
 
 
-def read_assignment(market: Market, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
+def read_assignment(market: SchedulingMarket, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
     """A mapping from workers to tasks as a matching. The first of the reference's checks that fails is the refusal."""
     workers, tasks = market.workers, market.tasks
     held = {value for value in mapping.values() if isinstance(value, str)}
@@ -94,24 +94,26 @@ def read_assignment(market: Market, mapping: Mapping[Any, Any]) -> tuple[int, ..
     return tuple(place[mapping[one]] for one in workers)
 
 
-def _feedback(world: World, matching: tuple[int, ...], found: Blocking) -> tuple[World, tuple[Pair, ...]]:
+def _feedback(
+    world: SchedulingWorld, matching: tuple[int, ...], found: Blocking
+) -> tuple[SchedulingWorld, tuple[Pair, ...]]:
     """The pairs shown of a matching that is new: all if they are at most k, else k of them.
 
     Reference: drawn by the permutation rule from the generator that made the instance. Native: keyed by the matching,
     so that it gets the same pairs whenever it is submitted.
     """
     chosen: Iterable[int] = range(found.count)
-    legacy = world.legacy
+    random_state = world.random_state
     if found.count > world.k:
-        if legacy is not None:
-            stream = LegacyStream(legacy)
+        if random_state is not None:
+            stream = RandomStateStream(random_state)
             chosen = stream.sample(found.count, world.k)
-            legacy = stream.leave()
+            random_state = stream.leave()
         else:
             name = ",".join(map(str, matching))
             chosen = distinct(Stream(world.seed, "feedback", name), found.count, world.k)
     told = tuple(found.pairs(chosen))
-    return replace(world, legacy=legacy, seen=world.seen.put(matching, told)), told
+    return replace(world, random_state=random_state, seen=world.seen.put(matching, told)), told
 
 
 def distinct(stream: Stream, n: int, size: int) -> list[int]:
@@ -125,7 +127,9 @@ def distinct(stream: Stream, n: int, size: int) -> list[int]:
     return chosen
 
 
-def _history(state: State[World], mapping: Mapping[str, str], matching: tuple[int, ...], told: Iterable[Pair]) -> str:
+def _history(
+    state: PeriodsState[SchedulingWorld], mapping: Mapping[str, str], matching: tuple[int, ...], told: Iterable[Pair]
+) -> str:
     """What the history tool appends for an assignment: the mapping in one line, and a line for each pair shown."""
     texts, market = state.setting.texts, state.world.market
     workers, tasks = market.workers, market.tasks

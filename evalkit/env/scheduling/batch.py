@@ -6,7 +6,7 @@ Small jobs take the plain path, which is the definition in numpy; big ones are c
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evalkit.env.scheduling.market import Market, blocking_pairs, count_blocking_pairs
+from evalkit.env.scheduling.market import SchedulingMarket, blocking_pairs, count_blocking_pairs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ _PLAIN_PAIR_S = 2e-9
 
 
 def blocking_counts(
-    market: Market, matchings: "Ints | Sequence[Sequence[int]]", compiled: bool | None = None
+    market: SchedulingMarket, matchings: "Ints | Sequence[Sequence[int]]", compiled: bool | None = None
 ) -> "Ints":
     """Number of blocking pairs of each matching: (m, n) tasks by worker -> (m,).
 
@@ -42,7 +42,10 @@ def blocking_counts(
 
 
 def repair_runs(
-    market: Market, starts: "Ints | Sequence[Sequence[int]]", uniforms: "Doubles", compiled: bool | None = None
+    market: SchedulingMarket,
+    starts: "Ints | Sequence[Sequence[int]]",
+    uniforms: "Doubles",
+    compiled: bool | None = None,
 ) -> "Ints":
     """The paper's heuristic, many runs at once: submit, repair one random shown pair, submit again.
 
@@ -69,7 +72,7 @@ def repair_runs(
     return counts
 
 
-def _repair(market: Market, matching: list[int], draws: Sequence[float], counts: "Ints") -> None:
+def _repair(market: SchedulingMarket, matching: list[int], draws: Sequence[float], counts: "Ints") -> None:
     for period in range(len(counts)):
         pairs = blocking_pairs(market, matching)
         counts[period] = len(pairs)
@@ -80,7 +83,7 @@ def _repair(market: Market, matching: list[int], draws: Sequence[float], counts:
         matching[w], matching[other] = t, matching[w]
 
 
-def _checked(market: Market, matchings: "Ints | Sequence[Sequence[int]]", compiled: bool) -> "Ints":
+def _checked(market: SchedulingMarket, matchings: "Ints | Sequence[Sequence[int]]", compiled: bool) -> "Ints":
     """A copy of the matchings, each a permutation: kernels that count do not look."""
     import numpy as np
 
@@ -99,5 +102,5 @@ def _checked(market: Market, matchings: "Ints | Sequence[Sequence[int]]", compil
     return rows
 
 
-def _worth_it(market: Market, matchings: int) -> bool:
+def _worth_it(market: SchedulingMarket, matchings: int) -> bool:
     return matchings * (_PLAIN_CALL_S + market.n**2 * _PLAIN_PAIR_S) > _COMPILED_START_S

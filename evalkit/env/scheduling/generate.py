@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalkit.env.legacy import LegacyState, LegacyStream
-from evalkit.env.scheduling.market import Market, make_market
+from evalkit.env.numpy_random_state import RandomStateSnapshot, RandomStateStream
+from evalkit.env.scheduling.market import SchedulingMarket, make_market
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ def family_of_seed(seed: int) -> str:
     return tuple(FAMILIES)[seed % 12 // 3]
 
 
-def reference_market(n: int, seed: int, gaps: Gaps) -> tuple[Market, LegacyState]:
+def reference_market(n: int, seed: int, gaps: Gaps) -> tuple[SchedulingMarket, RandomStateSnapshot]:
     """The reference's instance, and where its generator then stands: feedback goes on drawing from there."""
-    stream = LegacyStream(seed)
+    stream = RandomStateStream(seed)
     worker_prefs = _reference_side(stream, n, gaps.task)
     task_prefs = _reference_side(stream, n, gaps.worker)
     return make_market(worker_prefs, task_prefs), stream.freeze()
 
 
-def native_market(n: int, seed: int, gaps: Gaps) -> Market:
+def native_market(n: int, seed: int, gaps: Gaps) -> SchedulingMarket:
     """An instance of the native generator: each draw keyed by its place."""
     return make_market(_native_side(n, seed, "tasks", gaps.task), _native_side(n, seed, "workers", gaps.worker))
 
 
-def _reference_side(stream: LegacyStream, n: int, gap: float) -> "Places | list[list[int]]":
+def _reference_side(stream: RandomStateStream, n: int, gap: float) -> "Places | list[list[int]]":
     """Preference lists (n, n) over one side, best first."""
     if gap == ALIKE:
         return [stream.permutation(n)] * n

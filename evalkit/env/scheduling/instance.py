@@ -10,10 +10,17 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.env.environment import Parameter
-from evalkit.env.legacy import MOST_SEED, LegacyState
+from evalkit.env.numpy_random_state import MOST_SEED, RandomStateSnapshot
 from evalkit.env.parameters import check_explicit, checked, generated, text_field
 from evalkit.env.scheduling.generate import ALIKE, FAMILIES, Gaps, family_of_seed, native_market, reference_market
-from evalkit.env.scheduling.market import MOST_N, Market, expected_denominator, make_market, task_ids, worker_ids
+from evalkit.env.scheduling.market import (
+    MOST_N,
+    SchedulingMarket,
+    expected_denominator,
+    make_market,
+    task_ids,
+    worker_ids,
+)
 from evalkit.errors import UsageError, nearest
 
 NAME = "scheduling"
@@ -54,7 +61,7 @@ _STORED = ("id", "environment", "digest", "expected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class SchedulingInstance:
     """One scheduling problem and how it is played."""
 
     id: str
@@ -88,7 +95,7 @@ class Instance:
         )
 
 
-def load(line: Mapping[str, Any]) -> Instance:
+def load(line: Mapping[str, Any]) -> SchedulingInstance:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
     for key in line:
         if key not in PARAMETERS and key not in _STORED and key not in _EXPLICIT:
@@ -102,7 +109,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     _check_fit(line, values, explicit)
     if not explicit and values["family"] is None:
         values["family"] = family_of_seed(values["seed"])
-    return Instance(
+    return SchedulingInstance(
         **{**values, "family": values["family"] or ""},
         id=text_field(line, "id"),
         worker_prefs=_prefs(line, "worker_prefs", values["n"]) if explicit else None,
@@ -112,7 +119,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     )
 
 
-def describe(instance: Instance) -> dict[str, Any]:
+def describe(instance: SchedulingInstance) -> dict[str, Any]:
     """An instance as a suite's line, with the digest of its preferences and the exact expected value.
 
     A family that follows from the reference's seed is left out, so that a sweep that varies the seed varies it too.
@@ -137,22 +144,22 @@ def describe(instance: Instance) -> dict[str, Any]:
     return {**line, "digest": digest, "expected": list(expected)}
 
 
-def expected_of(instance: Instance) -> tuple[int, int]:
+def expected_of(instance: SchedulingInstance) -> tuple[int, int]:
     """Expected blocking pairs of a random matching, exactly: numerator and denominator."""
     if instance.expected is not None:
         return instance.expected
     return market_of(instance)[0].numerator, expected_denominator(instance.n)
 
 
-def market_of(instance: Instance) -> tuple[Market, LegacyState | None]:
+def market_of(instance: SchedulingInstance) -> tuple[SchedulingMarket, RandomStateSnapshot | None]:
     """The instance's market, and where the reference's generator stands after making it (None for the others).
 
     Raises UsageError where the line's digest or expected value is not that of the preferences made.
     """
     if instance.worker_prefs is not None and instance.task_prefs is not None:
-        market, legacy = _explicit_market(instance.worker_prefs, instance.task_prefs), None
+        market, random_state = _explicit_market(instance.worker_prefs, instance.task_prefs), None
     else:
-        market, legacy = _made_market(instance.generator, instance.n, instance.seed, instance.gaps)
+        market, random_state = _made_market(instance.generator, instance.n, instance.seed, instance.gaps)
     if instance.digest and instance.digest != market.digest:
         raise UsageError(
             f"{instance.id}: digest: the preferences made from this line have digest {market.digest}, the line says "
@@ -161,22 +168,22 @@ def market_of(instance: Instance) -> tuple[Market, LegacyState | None]:
     made = (market.numerator, expected_denominator(market.n))
     if instance.expected is not None and instance.expected[0] * made[1] != made[0] * instance.expected[1]:
         raise UsageError(f"{instance.id}: expected: it is {list(made)}, the line says {list(instance.expected)}.")
-    return market, legacy
+    return market, random_state
 
 
 @lru_cache(maxsize=_MARKETS_KEPT)
-def _made_market(generator: str, n: int, seed: int, gaps: Gaps) -> tuple[Market, LegacyState | None]:
+def _made_market(generator: str, n: int, seed: int, gaps: Gaps) -> tuple[SchedulingMarket, RandomStateSnapshot | None]:
     if generator == "reference":
         return reference_market(n, seed, gaps)
     return native_market(n, seed, gaps), None
 
 
 @lru_cache(maxsize=_MARKETS_KEPT)
-def _explicit_market(worker_prefs: Prefs, task_prefs: Prefs) -> Market:
+def _explicit_market(worker_prefs: Prefs, task_prefs: Prefs) -> SchedulingMarket:
     return make_market(worker_prefs, task_prefs)
 
 
-def stratum(instance: Instance) -> str:
+def stratum(instance: SchedulingInstance) -> str:
     """The preference family; instances with preferences of their own are a group of their own."""
     return instance.family or instance.generator
 

@@ -27,7 +27,7 @@ MOST_N = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Market:
+class SchedulingMarket:
     """The preferences of n workers over n tasks and of the tasks over the workers. Its arrays are read-only."""
 
     n: int
@@ -65,7 +65,7 @@ def task_ids(n: int) -> tuple[str, ...]:
 
 def make_market(
     worker_prefs: "Sequence[Sequence[int]] | Places", task_prefs: "Sequence[Sequence[int]] | Places"
-) -> Market:
+) -> SchedulingMarket:
     """A market from preference lists, best first: (n, n) tasks by worker, (n, n) workers by task.
 
     Raises ValueError where a row is no permutation of 0..n-1, or the two sides differ in size.
@@ -80,7 +80,7 @@ def make_market(
         table.setflags(write=False)
     n = len(by_worker)
     tables = by_worker.astype("<i2").tobytes() + task_rank_t.astype("<i2").tobytes()
-    return Market(
+    return SchedulingMarket(
         n=n,
         worker_rank=by_worker,
         task_rank_t=task_rank_t,
@@ -109,7 +109,7 @@ def expected_numerator(worker_rank: "Ranks", task_rank_t: "Ranks") -> int:
     return int(np.multiply(last - worker_rank, last - task_rank_t, dtype=np.int64).sum())
 
 
-def expected_blocking(market: Market) -> Fraction:
+def expected_blocking(market: SchedulingMarket) -> Fraction:
     """Expected number of blocking pairs of a uniformly random matching, exactly: numerator / (n (n - 1)); 0 for n = 1.
 
     Why: for t' != t and w' != w, (n-2)! of the n! matchings give t' to w and t to w', so each such (t', w') has
@@ -141,7 +141,7 @@ class Blocking:
         return [divmod(one, self._n) for one in found.tolist()]
 
 
-def blocking(market: Market, matching: Sequence[int]) -> Blocking:
+def blocking(market: SchedulingMarket, matching: Sequence[int]) -> Blocking:
     """The blocking pairs of a matching, by the compiled kernels where they are loaded."""
     import numpy as np
 
@@ -159,7 +159,7 @@ def blocking(market: Market, matching: Sequence[int]) -> Blocking:
     return Blocking(market.n, kernels.rows_blocking(tasks, *tables), find)
 
 
-def blocking_pairs(market: Market, matching: Sequence[int]) -> list[tuple[int, int]]:
+def blocking_pairs(market: SchedulingMarket, matching: Sequence[int]) -> list[tuple[int, int]]:
     """All blocking pairs (w, t), by worker, then by task."""
     import numpy as np
 
@@ -167,14 +167,14 @@ def blocking_pairs(market: Market, matching: Sequence[int]) -> list[tuple[int, i
     return list(zip(workers.tolist(), tasks.tolist(), strict=True))
 
 
-def count_blocking_pairs(market: Market, matching: Sequence[int]) -> int:
+def count_blocking_pairs(market: SchedulingMarket, matching: Sequence[int]) -> int:
     """How many pairs block the matching; 0 means that it is stable."""
     import numpy as np
 
     return int(np.count_nonzero(_blocks(market, matching)))
 
 
-def _blocks(market: Market, matching: Sequence[int]) -> "npt.NDArray[np.bool_]":
+def _blocks(market: SchedulingMarket, matching: Sequence[int]) -> "npt.NDArray[np.bool_]":
     """(n, n) [w, t]: whether the pair blocks."""
     import numpy as np
 
@@ -186,7 +186,7 @@ def _blocks(market: Market, matching: Sequence[int]) -> "npt.NDArray[np.bool_]":
     return (market.worker_rank < own[:, None]) & (market.task_rank_t < held[None, :])
 
 
-def stable_matching(market: Market) -> list[int]:
+def stable_matching(market: SchedulingMarket) -> list[int]:
     """The stable matching that is best for every worker: workers propose, tasks keep the best so far.
 
     Source: Gale and Shapley (1962). At most n * n proposals.

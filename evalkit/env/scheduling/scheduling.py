@@ -11,8 +11,8 @@ from evalkit.env import periods
 from evalkit.env.environment import Environment, Kit
 from evalkit.env.rules import (
     Getter,
+    PeriodsState,
     Rules,
-    State,
     attempt_getter,
     history_getter,
     loop_texts,
@@ -20,14 +20,14 @@ from evalkit.env.rules import (
     optional_texts,
 )
 from evalkit.env.scheduling import assignment, instance, score
-from evalkit.env.scheduling.assignment import World
-from evalkit.env.scheduling.instance import Instance
+from evalkit.env.scheduling.assignment import SchedulingWorld
+from evalkit.env.scheduling.instance import SchedulingInstance
 from evalkit.env.scheduling.market import MOST_N
 
 ACTION = "submit_assignment"
 HISTORY = "get_previous_attempts_data"
 
-RULES: Rules[World] = Rules(
+RULES: Rules[SchedulingWorld] = Rules(
     getters=(
         history_getter(HISTORY, "previous_attempts_data"),
         attempt_getter(),
@@ -43,9 +43,9 @@ RULES: Rules[World] = Rules(
 TEXTS = {**loop_texts(RULES), **assignment.TEXTS}
 
 
-def start(target: Instance, kit: Kit) -> State[World]:
+def start(target: SchedulingInstance, kit: Kit) -> PeriodsState[SchedulingWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
-    market, legacy = instance.market_of(target)
+    market, random_state = instance.market_of(target)
     setting = make_setting(
         RULES,
         kit,
@@ -54,7 +54,9 @@ def start(target: Instance, kit: Kit) -> State[World]:
         queries=target.queries,
         restarts=target.no_action == "restart",
     )
-    return State(setting=setting, world=World(market=market, k=target.k, seed=target.seed, legacy=legacy))
+    return PeriodsState(
+        setting=setting, world=SchedulingWorld(market=market, k=target.k, seed=target.seed, random_state=random_state)
+    )
 
 
 def compiled_saves_s(line: Mapping[str, Any]) -> float:
@@ -63,7 +65,7 @@ def compiled_saves_s(line: Mapping[str, Any]) -> float:
     return 4e-6 + 3.5e-10 * n**2 if isinstance(n, int) and 0 < n <= MOST_N else 0.0
 
 
-SCHEDULING: Environment[Instance, State[World]] = Environment(
+SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Environment(
     name=instance.NAME,
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from evalkit.env.environment import Facts, Score
 from evalkit.env.periods import NO_ACTION, RESTART
-from evalkit.env.scheduling.instance import Instance, expected_of
+from evalkit.env.scheduling.instance import SchedulingInstance, expected_of
 
 
-def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
+def score(instance: SchedulingInstance, trajectory: Sequence[Facts]) -> Score:
     """The score with its secondary metrics.
 
     first_score, best_score: of the first and of the best assignment; best_so_far_rate: share of assignments with fewer

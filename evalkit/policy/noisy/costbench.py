@@ -25,7 +25,7 @@ from evalkit.policy.noisy.mistakes import (
     wrong_type,
 )
 from evalkit.policy.offers import Offer
-from evalkit.policy.reading import Chat, read_chat
+from evalkit.policy.reading import ChatState, read_chat
 
 
 def _text_only(at: Moment) -> Reply:
@@ -121,7 +121,7 @@ MISTAKES: Mistakes = (
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
 
-def _instead(at: Moment, among: Callable[[Chat], list[Offer]]) -> Reply:
+def _instead(at: Moment, among: Callable[[ChatState], list[Offer]]) -> Reply:
     """A call of one of these tools in the good reply's place; the good reply if there is none."""
     chat = read_chat(at.request)
     tools = among(chat) if chat else []

@@ -7,8 +7,8 @@ from evalkit.env.arguments import Refusal, read_arguments
 from evalkit.env.calls import OK
 from evalkit.env.literals import read_mapping
 from evalkit.env.scheduling.assignment import read_assignment
-from evalkit.env.scheduling.instance import Instance, expected_of, market_of
-from evalkit.env.scheduling.market import Market
+from evalkit.env.scheduling.instance import SchedulingInstance, expected_of, market_of
+from evalkit.env.scheduling.market import SchedulingMarket
 from evalkit.env.scheduling.scheduling import ACTION, RULES
 from evalkit.env.scheduling.score import value_of
 from evalkit.report.moves import Move
@@ -35,7 +35,7 @@ class Assigned:
     """Comparisons of two tasks by a worker, or of two workers by a task, that were told so far or follow from those."""
 
 
-def assigned(target: Instance, moves: Sequence[Move]) -> tuple[Assigned, ...]:
+def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigned, ...]:
     """The accepted assignments, in order."""
     market, _ = market_of(target)
     expected = expected_of(target)
@@ -66,7 +66,7 @@ def assigned(target: Instance, moves: Sequence[Move]) -> tuple[Assigned, ...]:
     return tuple(found)
 
 
-def _submitted(market: Market, move: Move) -> tuple[int, ...] | None:
+def _submitted(market: SchedulingMarket, move: Move) -> tuple[int, ...] | None:
     """The assignment that a move's reply submitted and that was accepted; None: there is none."""
     calls = move.reply.calls if move.reply else ()
     for call, fact in zip(calls, move.facts.get("calls", ()), strict=False):

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from evalkit.env.scheduling.instance import Instance, market_of
-from evalkit.env.scheduling.market import Market, blocking_pairs, stable_matching
+from evalkit.env.scheduling.instance import SchedulingInstance, market_of
+from evalkit.env.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching
 from evalkit.report.charts.assignments import Assigned
 from evalkit.report.charts.drawing import ACTED, PERIOD, WIDTH, Spec, figure, steps_query, tips, values
 from evalkit.report.figures.figure import MOST_MARKS, Figure
@@ -15,7 +15,7 @@ MOST_NAMED = 20
 HELD, BLOCKS, TOLD = "assigned", "blocks", "blocks, told to the agent"
 
 
-def matrix_figure(target: Instance, episode: str, found: Sequence[Assigned]) -> Figure:
+def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assigned]) -> Figure:
     """The matrices as a figure in which a period can be chosen; the best assignment is shown first."""
     market, _ = market_of(target)
     stable = stable_matching(market)
@@ -121,7 +121,7 @@ def _by_interest(found: Sequence[Assigned]) -> list[Assigned]:
     return list({one.period: one for one in order}.values())
 
 
-def _cells(market: Market, one: Assigned) -> Iterable[tuple[int, int, str]]:
+def _cells(market: SchedulingMarket, one: Assigned) -> Iterable[tuple[int, int, str]]:
     told = set(one.told)
     yield from ((w, t, HELD) for w, t in enumerate(one.matching))
     yield from ((w, t, TOLD if (w, t) in told else BLOCKS) for w, t in blocking_pairs(market, one.matching))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from evalkit.env.pricing.instance import Instance, market_of, optimum_of
+from evalkit.env.pricing.instance import PricingInstance, market_of, optimum_of
 from evalkit.env.pricing.optimum import best_prices
 from evalkit.report.charts.drawing import (
     ACTED,
@@ -61,7 +61,7 @@ class PricedPeriod:
     """Whether the score counts it."""
 
 
-def priced(target: Instance, moves: Sequence[Move]) -> tuple[PricedPeriod, ...]:
+def priced(target: PricingInstance, moves: Sequence[Move]) -> tuple[PricedPeriod, ...]:
     """The periods that were begun; of an episode that has ended all, since the score counts them all."""
     market, best = market_of(target), optimum_of(target).profit
     actions = {move.period: move.facts["action"] for move in moves if "action" in move.facts}
@@ -86,7 +86,7 @@ def priced(target: Instance, moves: Sequence[Move]) -> tuple[PricedPeriod, ...]:
     return tuple(found)
 
 
-def pricing_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+def pricing_figures(target: PricingInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """Prices, profits and regret over periods."""
     found = priced(target, moves)
     if not found:
@@ -94,7 +94,7 @@ def pricing_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tu
     return (_prices(target, episode, found), _profits(target, episode, found), _regret(target, episode, found))
 
 
-def pricing_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+def pricing_lines(target: PricingInstance, moves: Sequence[Move]) -> dict[int, str]:
     """A line a period: what it earned."""
     best = optimum_of(target).profit
     lines = {}
@@ -108,7 +108,7 @@ _OPTIMUM = "optimum: evalkit.env.pricing.optimum, solve and best_prices, from th
 _PROFIT = "list_sum((facts->'$.action.profits')::double[]) as profit"
 
 
-def _prices(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+def _prices(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
     names = market_of(target).products
     shown = min(len(names), MOST_PRODUCTS)
     every = -(-len(found) // MOST_PERIODS)
@@ -170,7 +170,7 @@ def _line(field: str, title: str, ends: Sequence[float], last: int) -> Spec:
     }
 
 
-def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+def _profits(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
     best = optimum_of(target).profit
     drawn = [{"period": one.period, "who": PLAYED, "profit": one.profit} for one in found if one.prices is not None]
     idle = [{"period": one.period, "profit": 0.0} for one in found if one.prices is None]
@@ -230,7 +230,7 @@ def _profits(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> F
     )
 
 
-def _regret(target: Instance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+def _regret(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
     best = optimum_of(target).profit
     rows = [{"period": one.period, "lost": one.lost, "regret": one.regret} for one in found]
     everything = best * len(found)

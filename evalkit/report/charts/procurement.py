@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalkit.env.procurement.instance import Instance, market_of, optimum_of
-from evalkit.env.procurement.market import Deal, Market, workers_of
+from evalkit.env.procurement.instance import ProcurementInstance, market_of, optimum_of
+from evalkit.env.procurement.market import Deal, ProcurementMarket, workers_of
 from evalkit.env.procurement.score import value_of
 from evalkit.report.charts.drawing import (
     ACTED,
@@ -60,7 +60,7 @@ class Planned:
     """Whether a plan that buys the same was submitted before."""
 
 
-def planned(target: Instance, moves: Sequence[Move]) -> tuple[Planned, ...]:
+def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned, ...]:
     """The accepted plans, in order."""
     optimum = optimum_of(target)
     found: list[Planned] = []
@@ -88,7 +88,7 @@ def planned(target: Instance, moves: Sequence[Move]) -> tuple[Planned, ...]:
     return tuple(found)
 
 
-def procurement_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+def procurement_figures(target: ProcurementInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """Value and spending over periods, and the best plan's quantities beside the optimal plan's."""
     found = planned(target, moves)
     if not found:
@@ -104,7 +104,7 @@ def best_of(found: Sequence[Planned]) -> Planned | None:
     return max((one for one in found if one.feasible), key=lambda one: (one.value, -one.period), default=None)
 
 
-def procurement_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+def procurement_lines(target: ProcurementInstance, moves: Sequence[Move]) -> dict[int, str]:
     """A line a period: what its plan supports and costs."""
     budget = market_of(target).market.budget
     lines = {}
@@ -124,7 +124,7 @@ _FACTS = (
 )
 
 
-def _values(target: Instance, episode: str, found: Sequence[Planned], last: int) -> Figure:
+def _values(target: ProcurementInstance, episode: str, found: Sequence[Planned], last: int) -> Figure:
     optimum = optimum_of(target)
     rows = [
         {
@@ -211,7 +211,7 @@ def _bought(found: Sequence[Planned]) -> Spec:
     }
 
 
-def _spending(target: Instance, episode: str, found: Sequence[Planned], last: int) -> Figure:
+def _spending(target: ProcurementInstance, episode: str, found: Sequence[Planned], last: int) -> Figure:
     budget = market_of(target).market.budget / 100
     optimum = optimum_of(target).cost / 100
     rows = [
@@ -265,7 +265,7 @@ def _spending(target: Instance, episode: str, found: Sequence[Planned], last: in
     )
 
 
-def _quantities(target: Instance, episode: str, best: Planned) -> Figure:
+def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Figure:
     market, optimum = market_of(target).market, optimum_of(target)
     optimal = dict(optimum.plan)
     bought = [deal for deal in market.deals if deal.id in best.plan or deal.id in optimal]
@@ -323,7 +323,7 @@ def _quantities(target: Instance, episode: str, best: Planned) -> Figure:
     )
 
 
-def _contents(market: Market, deal: Deal) -> str:
+def _contents(market: ProcurementMarket, deal: Deal) -> str:
     """What a unit of a deal holds and costs."""
     held = ", ".join(f"{units} {market.items[item]}" for item, units in deal.contents)
     extra = f" + {deal.fixed / 100:,.2f} once" if deal.fixed else f", {deal.least} at least" if deal.least else ""

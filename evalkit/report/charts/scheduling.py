@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evalkit.env.scheduling.instance import Instance, expected_of
+from evalkit.env.scheduling.instance import SchedulingInstance, expected_of
 from evalkit.report.charts.assignments import Assigned, assigned
 from evalkit.report.charts.drawing import (
     ACTED,
@@ -31,7 +31,7 @@ MOST_DRAWN = 120
 """Workers up to which matrices are drawn at all."""
 
 
-def scheduling_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+def scheduling_figures(target: SchedulingInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """Stability over periods, the assignments as matrices, and the comparisons that came to light."""
     found = assigned(target, moves)
     if not found:
@@ -43,7 +43,7 @@ def scheduling_figures(target: Instance, episode: str, moves: Sequence[Move]) ->
     return (quality, matrix_figure(target, episode, found), _known(target, episode, found, last))
 
 
-def scheduling_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[int, str]:
     """A line a period: how stable its assignment is."""
     lines = {}
     for one in assigned(target, moves):
@@ -56,7 +56,7 @@ def scheduling_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
 _EXPECTED = "score: 1 - blocking / E, E of a random assignment: evalkit.env.scheduling.instance.expected_of"
 
 
-def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
+def _quality(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
     numerator, denominator = expected_of(target)
     rows = [
         {
@@ -126,7 +126,7 @@ def _quality(target: Instance, episode: str, found: Sequence[Assigned], last: in
     )
 
 
-def _known(target: Instance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
+def _known(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
     whole = target.n * target.n * (target.n - 1) or 1
     rows = [
         {"period": one.period, "told": len(one.told), "known": one.known, "share": 100 * one.known / whole}

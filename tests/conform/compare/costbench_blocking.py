@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.env.costbench.blocks import SEED_STEP, alternative_of, planned_blocks
-from evalkit.env.costbench.catalogue import shipped, title
+from evalkit.env.costbench.catalogue import title
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costs import query_seed
 from evalkit.env.costbench.events import Course, agent_blocks, course_of, oracle_eligible, world_of
 from evalkit.env.costbench.ids import show_id
-from evalkit.env.costbench.instance import KINDS, Instance
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import KINDS
 from evalkit.env.costbench.query import Query
 from tests.conform.compare.verdict import Row, Verdict, judged, out_of_scope
 

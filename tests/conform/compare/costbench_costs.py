@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costs import query_seed, reference_costs
 from evalkit.env.costbench.world import make_world
 from tests.conform.compare.verdict import Row, Verdict, differing, judged

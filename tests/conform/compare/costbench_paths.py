@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costs import query_seed, reference_costs
 from evalkit.env.costbench.distance import edit_distance, normalised
 from evalkit.env.costbench.reference import float_cost

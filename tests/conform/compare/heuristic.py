@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 
-from evalkit.env.legacy import LegacyStream
+from evalkit.env.numpy_random_state import RandomStateStream
 from evalkit.env.scheduling.generate import REFERENCE_SEEDS
 from evalkit.env.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream
@@ -77,7 +77,7 @@ def walk(at: Level, start: str, draws: Stream) -> Walk:
     Feedback is the reference's: all pairs if they are few, otherwise k of them by the instance's own generator, and
     the same ones for an assignment that was submitted before.
     """
-    feedback = LegacyStream(at.after)
+    feedback = RandomStateStream(at.after)
     shown: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     matching = draws.permutation(at.n) if start == "random" else list(range(at.n))
     counts: list[int] = []

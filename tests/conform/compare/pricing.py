@@ -16,9 +16,9 @@ from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.environment import Facts, Kit
-from evalkit.env.pricing.demand import CUSTOMERS, LINEAR, Market, profits, quantities
+from evalkit.env.pricing.demand import CUSTOMERS, LINEAR, PricingMarket, profits, quantities
 from evalkit.env.pricing.generate import DIFFICULTIES, REFERENCE_PERIODS
-from evalkit.env.pricing.instance import Instance, load, market_of
+from evalkit.env.pricing.instance import PricingInstance, load, market_of
 from evalkit.env.pricing.optimum import BLOCK, best_prices, hint, solve
 from evalkit.env.pricing.pricing import ACTION, PRICING, RULES
 from evalkit.spec.packs import read_pack
@@ -144,20 +144,20 @@ def replay(row: Row, data: Path | None) -> Verdict:
     return EQUAL if golden["ratio"] == ours.value else documented(CLOSED_FORM)
 
 
-def target_of(row: Row) -> Instance:
+def target_of(row: Row) -> PricingInstance:
     """The reference's instance that a row is about. Raises ValueError for an unknown difficulty."""
     return _target(row["difficulty"].lower(), row["seed"])
 
 
 @lru_cache(maxsize=64)
-def _target(difficulty: str, seed: int) -> Instance:
+def _target(difficulty: str, seed: int) -> PricingInstance:
     if difficulty not in DIFFICULTIES:
         raise ValueError(f"there is no difficulty {difficulty!r}")
     line = {"id": f"{difficulty}-{seed}", "generator": "reference", "seed": seed, "periods": REFERENCE_PERIODS}
     return load({**line, "products": DIFFICULTIES[difficulty]})
 
 
-def play(target: Instance, actions: Sequence[Mapping[str, float]]) -> list[Facts]:
+def play(target: PricingInstance, actions: Sequence[Mapping[str, float]]) -> list[Facts]:
     """The facts of an episode that sets these prices, one mapping a period."""
     state = PRICING.start(target, Kit(pack=read_pack("standard", PRICING.name)))
     found: list[Facts] = []
@@ -168,7 +168,7 @@ def play(target: Instance, actions: Sequence[Mapping[str, float]]) -> list[Facts
     return found
 
 
-def _earned(market: Market, period: int, prices: Sequence[float]) -> float:
+def _earned(market: PricingMarket, period: int, prices: Sequence[float]) -> float:
     alphas = market.drift.alphas(period)
     return math.fsum(profits(market, alphas, prices, quantities(market, alphas, prices)))
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.environment import Facts, Kit
-from evalkit.env.legacy import LegacyStream
+from evalkit.env.numpy_random_state import RandomStateStream
 from evalkit.env.procurement.generate import DIFFICULTIES, N40K5, Made, Shape, reference_market
-from evalkit.env.procurement.instance import Instance, describe, load
-from evalkit.env.procurement.market import BULK, TWO_PART, Deal, Market, plan_cost, totals, workers_of
+from evalkit.env.procurement.instance import ProcurementInstance, describe, load
+from evalkit.env.procurement.market import BULK, TWO_PART, Deal, ProcurementMarket, plan_cost, totals, workers_of
 from evalkit.env.procurement.menu import menu_text
 from evalkit.env.procurement.plan import OVER, REFUSALS
 from evalkit.env.procurement.procurement import ACTION, PROCUREMENT, RULES
@@ -46,7 +46,7 @@ class Level:
     made: Made
 
     @property
-    def market(self) -> Market:
+    def market(self) -> ProcurementMarket:
         """Its market."""
         return self.made.market
 
@@ -60,7 +60,7 @@ def level(difficulty: str, seed: int) -> Level:
     return Level(difficulty=difficulty, seed=seed, shape=shape, made=reference_market(shape, seed))
 
 
-def bare(at: Level) -> Instance:
+def bare(at: Level) -> ProcurementInstance:
     """The reference's instance, as a suite's line would give it, without its optimum: to be judged by, not scored."""
     shape = at.shape
     line = {"id": f"{at.difficulty.lower()}-{at.seed}", "generator": "reference", "seed": at.seed}
@@ -69,7 +69,7 @@ def bare(at: Level) -> Instance:
     return load(line)
 
 
-def target(at: Level) -> Instance:
+def target(at: Level) -> ProcurementInstance:
     """The same with its optimum."""
     return load(describe(bare(at)))
 
@@ -101,7 +101,7 @@ def instances(row: Row, data: Path | None) -> Verdict:
         "start_alloc": {deal.id: units for deal, units in zip(market.deals, start, strict=True) if units},
         "start_cost": cost / 100,
         "start_utility": workers_of(totals(market, start)),
-        "budget_slack_global_seed_eq_seed": round(LegacyStream(at.seed).double(), 2),
+        "budget_slack_global_seed_eq_seed": round(RandomStateStream(at.seed).double(), 2),
         "budget": market.budget / 100,
         "budget_range_upstream": [cost / 100, (cost + 100) / 100],
     }
@@ -152,7 +152,7 @@ def replay(row: Row, data: Path | None) -> Verdict:
     return parted or _scored(row["notebook"], instance, played)
 
 
-def _scored(golden: Mapping[str, Any], instance: Instance, played: Sequence[Facts]) -> Verdict:
+def _scored(golden: Mapping[str, Any], instance: ProcurementInstance, played: Sequence[Facts]) -> Verdict:
     ours = PROCUREMENT.score(instance, played)
     if instance.optimum is None or ours.metrics["exploration_rate_text"] != golden["exploration_rate"]:
         return differing(f"exploration_rate: golden {golden['exploration_rate']}, ours {ours.metrics}")
@@ -173,7 +173,7 @@ def _scored(golden: Mapping[str, Any], instance: Instance, played: Sequence[Fact
     return EQUAL if same else documented("exploration-by-what-is-bought")
 
 
-def reference_judgement(market: Market, plan: Mapping[str, float]) -> dict[str, Any]:
+def reference_judgement(market: ProcurementMarket, plan: Mapping[str, float]) -> dict[str, Any]:
     """What the reference says of a plan: floats, any quantities, sums in the plan's order, its own words."""
     deals = {deal.id: place for place, deal in enumerate(market.deals)}
     costs, reason = [], ""
@@ -218,7 +218,7 @@ def _compensated(terms: Sequence[float]) -> float:
     return total + lost
 
 
-def _compared(market: Market, golden: Mapping[str, Any], action: Mapping[str, Any]) -> Verdict:
+def _compared(market: ProcurementMarket, golden: Mapping[str, Any], action: Mapping[str, Any]) -> Verdict:
     """The environment's facts of a plan, beside what the reference says of it."""
     ours = {"cost": action["cost"], "workers": workers_of(action["totals"]), "reasons": len(action["reasons"])}
     over = [reason for reason in action["reasons"] if reason["reason"] == OVER]
@@ -258,7 +258,7 @@ def _kit() -> Kit:
     return Kit(pack=read_pack("standard", PROCUREMENT.name, ""))
 
 
-def _play(instance: Instance, submitted: Sequence[Mapping[str, Any]]) -> list[Facts]:
+def _play(instance: ProcurementInstance, submitted: Sequence[Mapping[str, Any]]) -> list[Facts]:
     """Submit plans, one a reply, until they or the episode end. The facts of every step."""
     position, found = begin(PROCUREMENT, instance, _kit()), []
     for plan in submitted:

@@ -10,8 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evalkit.env.procurement.generate import reference_market
-from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product, product_of, totals, workers
-from evalkit.env.procurement.optimum import Optimum, solve
+from evalkit.env.procurement.market import (
+    ProcurementMarket,
+    is_feasible,
+    plan_cost,
+    product,
+    product_of,
+    totals,
+    workers,
+)
+from evalkit.env.procurement.optimum import ProcurementOptimum, solve
 from tests.conform.compare.procurement import level, reference_judgement
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 
@@ -88,23 +96,23 @@ def _exact(row: Row, difficulty: str, seed: int) -> Verdict:
     return _compared(market, theirs, 0.0 if row["status"] == "optimal" else row["gap_log"])
 
 
-def _market(difficulty: str, seed: int, budget: float) -> Market:
+def _market(difficulty: str, seed: int, budget: float) -> ProcurementMarket:
     """The reference's market with another budget, in its currency."""
     return reference_market(level(difficulty, seed).shape, seed, budget=round(budget * 100)).market
 
 
-def _plan(market: Market, bought: Mapping[str, int]) -> tuple[int, ...]:
+def _plan(market: ProcurementMarket, bought: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(bought.get(deal.id, 0) for deal in market.deals)
 
 
-def _proven(market: Market) -> Optimum:
+def _proven(market: ProcurementMarket) -> ProcurementOptimum:
     found = solve(market)
     if not found.proven:
         raise RuntimeError(f"the search gave up after {found.nodes} boxes")
     return found
 
 
-def _compared(market: Market, theirs: tuple[int, ...], gap: float) -> Verdict:
+def _compared(market: ProcurementMarket, theirs: tuple[int, ...], gap: float) -> Verdict:
     """Our optimum beside a plan. gap: by how much a log product may exceed the plan's, for all that is proven of it."""
     if not is_feasible(market, theirs):
         return differing("the golden plan cannot be bought")
@@ -120,7 +128,7 @@ def _compared(market: Market, theirs: tuple[int, ...], gap: float) -> Verdict:
     return EQUAL
 
 
-def _beaten(market: Market, theirs: tuple[int, ...], golden: float) -> bool:
+def _beaten(market: ProcurementMarket, theirs: tuple[int, ...], golden: float) -> bool:
     """Whether the solver's plan can be bought, and the proven optimum is a better one by the reference's own rule."""
     found = _proven(market)
     if not is_feasible(market, theirs) or found.product <= product(market, theirs):

@@ -11,10 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.env.legacy import LegacyState, LegacyStream
+from evalkit.env.numpy_random_state import RandomStateSnapshot, RandomStateStream
 from evalkit.env.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.env.scheduling.market import (
-    Market,
+    SchedulingMarket,
     blocking_pairs,
     count_blocking_pairs,
     expected_blocking,
@@ -42,8 +42,8 @@ class Level:
     n: int
     k: int
     """Blocking pairs shown at most."""
-    market: Market
-    after: LegacyState
+    market: SchedulingMarket
+    after: RandomStateSnapshot
     """Where the reference's generator stands once the market is drawn."""
 
 
@@ -63,7 +63,7 @@ def of_row(row: Row) -> Level:
     return level(row.get("difficulty", "basic"), row["seed"])
 
 
-def tasks_of_workers(market: Market, assignment: Mapping[str, str]) -> list[int]:
+def tasks_of_workers(market: SchedulingMarket, assignment: Mapping[str, str]) -> list[int]:
     """An assignment by ids as a matching by index. Raises KeyError or ValueError for what is no complete one."""
     index = {task: i for i, task in enumerate(market.tasks)}
     matching = [index[assignment[worker]] for worker in market.workers]
@@ -72,7 +72,7 @@ def tasks_of_workers(market: Market, assignment: Mapping[str, str]) -> list[int]
     return matching
 
 
-def named(market: Market, pairs: list[tuple[int, int]]) -> list[list[str]]:
+def named(market: SchedulingMarket, pairs: list[tuple[int, int]]) -> list[list[str]]:
     """Pairs by ids, as golden files write them."""
     return [[market.workers[w], market.tasks[t]] for w, t in pairs]
 
@@ -94,7 +94,7 @@ def instances(row: Row, data: Path | None) -> Verdict:
         "task_ids": at.market.tasks,
         "worker_prefs": _lists(at.market.worker_rank, at.market.workers, at.market.tasks),
         "task_prefs": _lists(at.market.task_rank_t.T, at.market.tasks, at.market.workers),
-        "rng_probe_next_double": LegacyStream(at.after).double(),
+        "rng_probe_next_double": RandomStateStream(at.after).double(),
     }
     return judged(row, ours)
 
@@ -145,7 +145,7 @@ def baselines(row: Row, data: Path | None) -> Verdict:
 
 @lru_cache(maxsize=64)
 def _permutations(n: int) -> list[list[int]]:
-    stream = LegacyStream(0)
+    stream = RandomStateStream(0)
     return [stream.permutation(n) for _ in range(SHIPPED_TRIALS)]
 
 

@@ -13,11 +13,11 @@ from typing import Any
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.env.arguments import Parsed, Refusal
 from evalkit.env.environment import Facts, Kit
-from evalkit.env.legacy import LegacyStream
 from evalkit.env.literals import read_mapping
+from evalkit.env.numpy_random_state import RandomStateStream
 from evalkit.env.replay import Position, advance, begin
 from evalkit.env.scheduling import assignment
-from evalkit.env.scheduling.instance import Instance, load
+from evalkit.env.scheduling.instance import SchedulingInstance, load
 from evalkit.env.scheduling.scheduling import ACTION, RULES, SCHEDULING
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
@@ -66,7 +66,7 @@ def feedback_streams(row: Row, data: Path | None) -> Verdict:
         for submitted, action in zip(assignments, actions, strict=True)
     ]
     ours = {"difficulty": at.name.title(), "seed": at.seed, "k": at.k, "steps": steps}
-    ours["rng_probe_next_double"] = LegacyStream(played.position.state.world.legacy).double()
+    ours["rng_probe_next_double"] = RandomStateStream(played.position.state.world.random_state).double()
     return judged(row, ours)
 
 
@@ -128,13 +128,13 @@ def reference_figures(at: Level, played: Played) -> dict[str, Any]:
     }
 
 
-def target(at: Level) -> Instance:
+def target(at: Level) -> SchedulingInstance:
     """The reference's instance, as a suite's line would give it."""
     line = {"id": f"{at.name}-{at.seed}", "generator": "reference", "seed": at.seed, "n": at.n, "k": at.k}
     return load({**line, "periods": REFERENCE_PERIODS})
 
 
-def submit_all(instance: Instance, assignments: Sequence[Mapping[str, str]]) -> Played:
+def submit_all(instance: SchedulingInstance, assignments: Sequence[Mapping[str, str]]) -> Played:
     """Submit assignments, one a period, until they or the episode end."""
     played = _begin(instance)
     for submitted in assignments:
@@ -145,7 +145,7 @@ def submit_all(instance: Instance, assignments: Sequence[Mapping[str, str]]) -> 
     return played
 
 
-def play_knuth(instance: Instance) -> Played:
+def play_knuth(instance: SchedulingInstance) -> Played:
     """The policy `knuth`, from what the conversation shows, to the episode's end."""
     played, play = _begin(instance), player("knuth")
     while not played.position.ending:
@@ -163,7 +163,7 @@ def play_knuth(instance: Instance) -> Played:
     return played
 
 
-def _begin(instance: Instance) -> Played:
+def _begin(instance: SchedulingInstance) -> Played:
     return Played(begin(SCHEDULING, instance, Kit(pack=read_pack("standard", SCHEDULING.name, ""))))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from evalkit.env.costbench.catalogue import Catalogue, parse_catalogue, shipped
+from evalkit.env.costbench.catalogue import Catalogue
+from evalkit.env.costbench.catalogue_files import parse_catalogue, shipped
 from evalkit.env.costbench.ids import preferences_at
 from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.query import Query

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.env.costbench.answer import ends_turn, read_answer
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.world import World, make_world
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from evalkit.env.costbench import batch, kernels, solve
-from evalkit.env.costbench.batch import UNAVAILABLE, Plans, cheapest, greedy, held_positions, span_costs
+from evalkit.env.costbench.batch import Plans, cheapest, greedy, held_positions, span_costs
+from evalkit.env.costbench.chain_loops import UNAVAILABLE
 from evalkit.env.costbench.world import Terms, World
 from tests.compiling import keep_nothing, printed
 from tests.env.costbench.test_solve import TASKS, chain_world, drawn_state, drawn_terms

@@ -24,7 +24,7 @@ from evalkit.env.costbench.blocks import (
     table_seed,
 )
 from evalkit.env.costbench.events import world_of
-from evalkit.env.costbench.instance import KINDS
+from evalkit.env.costbench.parameters import KINDS
 from evalkit.errors import UsageError
 from tests.env.costbench.lines import bare_instance, bare_query
 

@@ -4,15 +4,8 @@ import pytest
 from msgspec import to_builtins
 
 from evalkit.env.costbench import ids
-from evalkit.env.costbench.catalogue import (
-    SPLITS,
-    Catalogue,
-    only_task,
-    parse_catalogue,
-    shipped,
-    shipped_names,
-    title,
-)
+from evalkit.env.costbench.catalogue import SPLITS, Catalogue, title
+from evalkit.env.costbench.catalogue_files import only_task, parse_catalogue, shipped, shipped_names
 from evalkit.env.costbench.world import World, composite_spans, make_world, output_type, registry, tool_name
 from evalkit.errors import UsageError
 

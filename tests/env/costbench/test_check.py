@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.env.costbench.catalogue import parse_catalogue, read_catalogue, shipped
+from evalkit.env.costbench.catalogue_files import parse_catalogue, read_catalogue, shipped
 from evalkit.env.costbench.check import check
 from evalkit.env.costbench.world import make_world
 from evalkit.errors import UsageError

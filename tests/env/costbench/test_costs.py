@@ -11,8 +11,9 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.costbench.costs import DISTRIBUTIONS, costs_of, hash31, query_seed, reference_costs, show_cost
+from evalkit.env.costbench.costs import costs_of, hash31, query_seed, reference_costs, show_cost
 from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import DISTRIBUTIONS
 from evalkit.env.costbench.world import make_world
 from tests.conform.compare.costbench_costs import costs
 from tests.env.costbench.lines import GRAPH, TRAVEL, bare_instance, catalogue_with_a_graph

@@ -11,7 +11,7 @@ import pytest
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.costbench import step
 from evalkit.env.costbench.blocks import alternative_of
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.costs import query_seed
 from evalkit.env.costbench.events import course_of

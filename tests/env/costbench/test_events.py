@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.costbench.catalogue import Graph, GraphTool, shipped
+from evalkit.env.costbench.catalogue import Graph, GraphTool
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.events import (
     ON_CALL,
     Course,
@@ -21,7 +22,8 @@ from evalkit.env.costbench.events import (
     terms_of,
     world_of,
 )
-from evalkit.env.costbench.instance import KINDS, Instance
+from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.parameters import KINDS
 from evalkit.env.costbench.solve import optimum
 from evalkit.env.costbench.world import Terms
 from tests.env.costbench.lines import bare_instance, bare_query

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.catalogue import only_task
-from evalkit.env.costbench.instance import check_optimum, describe, generate, load
+from evalkit.env.costbench.catalogue_files import only_task
+from evalkit.env.costbench.suite import check_optimum, describe, generate, load
 from evalkit.errors import UsageError
 from tests.env.costbench.lines import (
     GRAPH,

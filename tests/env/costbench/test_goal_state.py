@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Question
-from evalkit.client.client import Voice
+from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Sampling
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.score import score
@@ -118,7 +118,7 @@ def test_what_is_asked_reaches_the_request_and_no_digest() -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_says_it_where_the_question_does(name: str) -> None:
-    voice = Voice(
+    template = RequestTemplate(
         agent="a",
         provider="p",
         model="m",
@@ -129,7 +129,7 @@ def test_every_dialect_says_it_where_the_question_does(name: str) -> None:
         seeded=False,
         key_env="",
     )
-    heads = {asked: voice.head(asked) for asked in (None, "auto", "required", "none")}  # type: ignore[arg-type]
+    heads = {asked: template.head(asked) for asked in (None, "auto", "required", "none")}  # type: ignore[arg-type]
     assert heads[None] == heads["auto"]
     assert len(set(heads.values())) == 3
     question = Question(episode="e", step=0, seed=0, tools=(), messages=(), choice="none")

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.costbench import instance as instances
-from evalkit.env.costbench.catalogue import only_task
+from evalkit.env.costbench import suite
+from evalkit.env.costbench.catalogue_files import only_task
 from evalkit.env.costbench.costs import costs_of
-from evalkit.env.costbench.instance import Instance, check_optimum, describe, load, offers, stratum
+from evalkit.env.costbench.instance import Instance
 from evalkit.env.costbench.line import read_query, show_query
 from evalkit.env.costbench.solve import optimum
+from evalkit.env.costbench.suite import check_optimum, describe, load, offers, stratum
 from evalkit.env.costbench.world import Terms, make_world
 from evalkit.errors import UsageError
 from evalkit.spec.identity import instance_digest
@@ -287,7 +288,7 @@ def test_loading_draws_no_costs_and_what_a_line_stores_is_not_computed(monkeypat
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("costs were drawn")
 
-    monkeypatch.setattr(instances, "costs_of", refuse)
+    monkeypatch.setattr(suite, "costs_of", refuse)
     assert describe(load(full)) == full
     with pytest.raises(AssertionError, match="were drawn"):
         describe(load(DINING))

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.instance import describe, load
+from evalkit.env.costbench.suite import describe, load
 from evalkit.errors import UsageError
 from evalkit.spec.identity import instance_digest
 from tests.env.costbench.lines import CHANGED, DINING, REFERENCE, alternative

@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 
 from evalkit.env.costbench import prompt
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costs import show_cost
 from evalkit.env.costbench.events import terms_of, world_of
 from evalkit.env.costbench.example import example, ways

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.env.costbench import ids
-from evalkit.env.costbench.catalogue import SPLITS, only_task, parse_catalogue, shipped
+from evalkit.env.costbench.catalogue import SPLITS
+from evalkit.env.costbench.catalogue_files import only_task, parse_catalogue, shipped
 from evalkit.env.costbench.queries import conflicts, native_query, reference_queries
 from evalkit.env.costbench.world import context_type
 from evalkit.errors import UsageError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalkit.env.costbench import reference, solve
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costs import reference_costs
 from evalkit.env.costbench.world import Terms, World, make_world
 from tests.env.costbench.test_solve import chain_world, drawn_state, drawn_terms

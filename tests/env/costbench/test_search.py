@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from evalkit.env.costbench import search, solve
-from evalkit.env.costbench.catalogue import Graph, GraphTool, Task, shipped
+from evalkit.env.costbench.catalogue import Graph, GraphTool, Task
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.world import Terms, World, make_world
 from evalkit.errors import UsageError
 

@@ -6,9 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from evalkit.env.costbench.catalogue import shipped
-from evalkit.env.costbench.instance import load
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.solvable import fewest_breaks
+from evalkit.env.costbench.suite import load
 from evalkit.env.costbench.world import World, make_world
 from evalkit.errors import UsageError
 from tests.env.costbench.lines import DINING

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from evalkit.env.costbench import solve
-from evalkit.env.costbench.catalogue import shipped
+from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.world import Terms, World, make_world
 from tests.env.costbench.test_search import check_against_oracle
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalkit.env.costbench.catalogue import only_task, parse_catalogue, shipped
+from evalkit.env.costbench.catalogue_files import only_task, parse_catalogue, shipped
 from evalkit.env.costbench.ids import preferences_at
 from evalkit.env.costbench.queries import native_query
 from evalkit.env.costbench.query import Query

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.pricing.demand import Drift, Market, profits, quantities
+from evalkit.env.pricing.demand import Drift, PricingMarket, profits, quantities
 from evalkit.env.pricing.instance import load, market_of
 from tests.env.pricing.playing import reference, rows
 
 
 def market(
     *, costs: tuple[float, ...], qualities: tuple[float, ...], groups: tuple[int, ...], sigma: float, mu: float = 1.0
-) -> Market:
+) -> PricingMarket:
     drift = Drift(kind="", table=(tuple(1.0 for _ in costs),))
-    return Market(costs=costs, qualities=qualities, groups=groups, sigma=sigma, mu=mu, drift=drift, factor=2.0)
+    return PricingMarket(costs=costs, qualities=qualities, groups=groups, sigma=sigma, mu=mu, drift=drift, factor=2.0)
 
 
-def by_definition(at: Market, alphas: list[float], prices: list[float]) -> list[float]:
+def by_definition(at: PricingMarket, alphas: list[float], prices: list[float]) -> list[float]:
     """The formulas of the specification, read aloud; overflows where the reference does."""
     s = at.sigma
     e = [math.exp((a - p / t) / at.mu / (1 - s)) for a, p, t in zip(at.qualities, prices, alphas, strict=True)]
@@ -51,7 +51,7 @@ SIGMAS = st.sampled_from([0.0, 0.3, 0.5, 0.9])
 
 
 @st.composite
-def markets(draw: st.DrawFn) -> Market:
+def markets(draw: st.DrawFn) -> PricingMarket:
     n = draw(st.integers(1, 5))
     groups = draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
     places = {group: i for i, group in enumerate(dict.fromkeys(groups), 1)}
@@ -66,7 +66,7 @@ def markets(draw: st.DrawFn) -> Market:
 
 
 @given(markets(), st.data())
-def test_ordinary_prices_sell_what_the_formula_says(at: Market, data: st.DataObject) -> None:
+def test_ordinary_prices_sell_what_the_formula_says(at: PricingMarket, data: st.DataObject) -> None:
     n = len(at.costs)
     alphas = data.draw(st.lists(st.floats(0.5, 10.0), min_size=n, max_size=n))
     prices = data.draw(st.lists(st.floats(0.0, 3.0), min_size=n, max_size=n))
@@ -75,7 +75,7 @@ def test_ordinary_prices_sell_what_the_formula_says(at: Market, data: st.DataObj
 
 
 @given(markets(), st.data())
-def test_every_finite_price_has_a_demand(at: Market, data: st.DataObject) -> None:
+def test_every_finite_price_has_a_demand(at: PricingMarket, data: st.DataObject) -> None:
     n = len(at.costs)
     alphas = data.draw(st.lists(st.floats(1e-6, 1e6), min_size=n, max_size=n))
     prices = data.draw(st.lists(FLOATS | st.sampled_from([1e308, -1e308, 5e-324]), min_size=n, max_size=n))
@@ -119,7 +119,7 @@ def test_shifted_and_plain_exponents_meet_without_a_step(beyond: float) -> None:
 
 
 @given(markets(), st.data())
-def test_a_dearer_product_sells_less_and_leaves_more_to_every_other(at: Market, data: st.DataObject) -> None:
+def test_a_dearer_product_sells_less_and_leaves_more_to_every_other(at: PricingMarket, data: st.DataObject) -> None:
     n = len(at.costs)
     prices = data.draw(st.lists(st.floats(0.0, 5.0), min_size=n, max_size=n))
     i = data.draw(st.integers(0, n - 1))

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalkit.env.pricing.demand import CUSTOMERS, Drift, Market, profits, quantities
+from evalkit.env.pricing.demand import CUSTOMERS, Drift, PricingMarket, profits, quantities
 from evalkit.env.pricing.instance import load, market_of
 from evalkit.env.pricing.optimum import best_prices, hint, solve
 from evalkit.seeds import Stream
 from tests.env.pricing.playing import reference, rows
 
 
-def earned(market: Market, period: int, prices: "tuple[float, ...] | list[float]") -> float:
+def earned(market: PricingMarket, period: int, prices: "tuple[float, ...] | list[float]") -> float:
     alphas = market.drift.alphas(period)
     return math.fsum(profits(market, alphas, prices, quantities(market, alphas, prices)))
 
 
-def native(seed: int, **more: object) -> Market:
+def native(seed: int, **more: object) -> PricingMarket:
     return market_of(load({"id": "n", "seed": seed, "products": 4, **more}))
 
 
@@ -67,7 +67,7 @@ def test_the_paper_s_hint() -> None:
 
 
 def test_a_hint_looks_no_further_than_the_episode() -> None:
-    rising = Market(
+    rising = PricingMarket(
         costs=(1.0,),
         qualities=(2.0,),
         groups=(1,),
@@ -81,14 +81,14 @@ def test_a_hint_looks_no_further_than_the_episode() -> None:
 
 
 @pytest.mark.parametrize("market", VARIED, ids=range(len(VARIED)))
-def test_the_best_prices_earn_the_optimum_in_every_period(market: Market) -> None:
+def test_the_best_prices_earn_the_optimum_in_every_period(market: PricingMarket) -> None:
     best = solve(market)
     for period in (0, 1, 17, 50, 99):
         assert earned(market, period, best_prices(market, period)) == pytest.approx(best.profit, rel=1e-12)
 
 
 @pytest.mark.parametrize("market", VARIED, ids=range(len(VARIED)))
-def test_no_search_from_anywhere_finds_better_prices(market: Market) -> None:
+def test_no_search_from_anywhere_finds_better_prices(market: PricingMarket) -> None:
     from scipy.optimize import minimize
 
     best, n = solve(market), len(market.costs)
@@ -128,7 +128,7 @@ def test_it_is_a_maximum_in_every_direction(scale: float) -> None:
             assert earned(market, 3, moved) < best.profit
 
 
-def exactly(market: Market, digits: int = 50) -> tuple[Decimal, Decimal]:
+def exactly(market: PricingMarket, digits: int = 50) -> tuple[Decimal, Decimal]:
     """(profit, markup) in decimal arithmetic, with a Newton's method of its own."""
     with localcontext() as context:
         context.prec = digits + 10
@@ -161,7 +161,7 @@ def test_it_is_right_in_fifty_digits() -> None:
 @given(st.floats(-500.0, 1e4))
 def test_the_equation_behind_it_is_solved_at_any_size(height: float) -> None:
     # One product, mu 1, no groups: y + log y = quality - cost - 1.
-    market = Market(
+    market = PricingMarket(
         costs=(0.0,),
         qualities=(height + 1,),
         groups=(1,),

@@ -9,10 +9,10 @@ import math
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from evalkit.env.procurement.market import BASIC, Market, totals
+from evalkit.env.procurement.market import BASIC, ProcurementMarket, totals
 
 
-def best_by_cuts(market: Market, gap: float = 1e-8, rounds: int = 12) -> tuple[tuple[int, ...], float]:
+def best_by_cuts(market: ProcurementMarket, gap: float = 1e-8, rounds: int = 12) -> tuple[tuple[int, ...], float]:
     """A plan and a bound on every plan's log product. Columns: quantities, then whether any is bought, then logs."""
     m, k = len(market.deals), len(market.categories)
     gains = np.array(market.gains, float)

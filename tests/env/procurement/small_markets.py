@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, Market
+from evalkit.env.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket
 from evalkit.env.procurement.optimum import _Search
 from evalkit.env.procurement.scratch import Deals, Scratch
 
@@ -13,7 +13,7 @@ MOST_PLANS = 1_000_000
 """If every deal had the whole budget for itself; most of these cannot be bought."""
 
 
-def a_market(rows: list[tuple[int, ...]], budget: int, **terms: list[int]) -> Market:
+def a_market(rows: list[tuple[int, ...]], budget: int, **terms: list[int]) -> ProcurementMarket:
     """A market from gains, by deal and category; terms: prices, fixed costs and least quantities by deal."""
     prices = terms.get("price", [1] * len(rows))
     fixed, least = terms.get("fixed", [0] * len(rows)), terms.get("least", [0] * len(rows))
@@ -23,12 +23,12 @@ def a_market(rows: list[tuple[int, ...]], budget: int, **terms: list[int]) -> Ma
         contents = tuple((c, units) for c, units in enumerate(row) if units)
         deals.append(Deal(id=f"D{j}", kind=kind, contents=contents, price=prices[j], fixed=fixed[j], least=least[j]))
     k = len(rows[0])
-    return Market(
+    return ProcurementMarket(
         categories=tuple((f"I{c}",) for c in range(k)), effectiveness=(1,) * k, deals=tuple(deals), budget=budget
     )
 
 
-def drawn_market(seed: int) -> Market:
+def drawn_market(seed: int) -> ProcurementMarket:
     """At most 8 deals in at most 4 categories: all kinds, small numbers that tie, twins, no money, nothing for sale."""
     draws = random.Random(seed)
     k, tiny = draws.randint(1, 4), draws.random() < 0.5
@@ -48,7 +48,7 @@ def drawn_market(seed: int) -> Market:
     budget = draws.choice([0, draws.randint(0, scale // 4), *(draws.randint(scale // 4, scale) for _ in range(6))])
     while math.prod(1 + max(budget - deal.fixed, 0) // deal.price for deal in deals[:8]) > MOST_PLANS:
         budget = budget * 9 // 10
-    return Market(
+    return ProcurementMarket(
         categories=tuple((f"I{c}",) for c in range(k)),
         effectiveness=tuple(draws.randint(1, 3) for _ in range(k)),
         deals=tuple(deals[:8]),
@@ -56,7 +56,7 @@ def drawn_market(seed: int) -> Market:
     )
 
 
-def plans(market: Market) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def plans(market: ProcurementMarket) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Every plan that can be bought, without deals of no use, and its totals."""
 
     def further(j: int, left: int, plan: tuple[int, ...], sums: tuple[int, ...]):  # type: ignore[no-untyped-def]
@@ -74,7 +74,7 @@ def plans(market: Market) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     yield from further(0, market.budget, (), (0,) * len(market.categories))
 
 
-def best_product(market: Market) -> int:
+def best_product(market: ProcurementMarket) -> int:
     """The greatest product of totals, by counting out; the last deal is bought as often as money lasts."""
     last = len(market.deals) - 1
 
@@ -99,7 +99,7 @@ def best_product(market: Market) -> int:
     return further(0, market.budget, (0,) * len(market.categories))
 
 
-def room_for(market: Market) -> tuple[Deals, Scratch]:
+def room_for(market: ProcurementMarket) -> tuple[Deals, Scratch]:
     """The market as arrays, and the room in which the search works on all its deals."""
     search = _Search(market, compiled=False)
     every = list(range(len(market.deals)))
@@ -111,13 +111,13 @@ def inside(low: list[int], plan: tuple[int, ...], high: list[int]) -> bool:
     return all(a <= units <= b for a, units, b in zip(low, plan, high, strict=True))
 
 
-def best_in_box(market: Market, low: list[int], high: list[int]) -> float:
+def best_in_box(market: ProcurementMarket, low: list[int], high: list[int]) -> float:
     """The greatest log product of a plan in the box; -inf: none covers all categories."""
     best = max((math.prod(sums) for plan, sums in plans(market) if inside(low, plan, high)), default=0)
     return math.log(best) if best else -math.inf
 
 
-def drawn_box(market: Market, draws: random.Random) -> tuple[list[int], list[int]]:
+def drawn_box(market: ProcurementMarket, draws: random.Random) -> tuple[list[int], list[int]]:
     """A box as branching makes them: no quantity from 1 on that is below the least one."""
     low, high = [], []
     for deal in market.deals:
@@ -127,7 +127,7 @@ def drawn_box(market: Market, draws: random.Random) -> tuple[list[int], list[int
     return low, high
 
 
-def drawn_boxes(draws: random.Random) -> Iterator[tuple[Market, Deals, Scratch, list[int], list[int]]]:
+def drawn_boxes(draws: random.Random) -> Iterator[tuple[ProcurementMarket, Deals, Scratch, list[int], list[int]]]:
     """Markets of at most five deals in which something can be bought, room to search them, and a box of each."""
     for seed in range(4000, 4800):
         drawn = drawn_market(seed)

@@ -15,7 +15,7 @@ from evalkit.env.procurement.market import (
     BULK,
     TWO_PART,
     Deal,
-    Market,
+    ProcurementMarket,
     is_feasible,
     market_digest,
     plan_cost,
@@ -25,7 +25,7 @@ from evalkit.env.procurement.market import (
     workers,
 )
 
-SMALL = Market(
+SMALL = ProcurementMarket(
     categories=(("A1", "A2"), ("B1", "B2")),
     effectiveness=(1, 3, 2, 5),
     deals=(
@@ -87,7 +87,7 @@ def test_the_digest_is_of_all_that_a_market_holds() -> None:
     assert market_digest(replace(SMALL)) == market_digest(SMALL)
 
 
-def golden_market(row: dict[str, Any]) -> Market:
+def golden_market(row: dict[str, Any]) -> ProcurementMarket:
     """The market of a golden instance, as the row writes it."""
     items = [item for group in row["item_groups"] for item in group]
     deals = tuple(
@@ -101,7 +101,7 @@ def golden_market(row: dict[str, Any]) -> Market:
         )
         for name, deal in row["menu"].items()
     )
-    return Market(
+    return ProcurementMarket(
         categories=tuple(map(tuple, row["item_groups"])),
         effectiveness=tuple(row["effectiveness"][item] for item in items),
         deals=deals,

@@ -10,7 +10,7 @@ import pytest
 from evalkit.env.procurement import relax
 from evalkit.env.procurement.branch import TOLERANCE
 from evalkit.env.procurement.generate import DIFFICULTIES, Shape, reference_market
-from evalkit.env.procurement.market import Market, is_feasible, plan_cost, product
+from evalkit.env.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
 from evalkit.env.procurement.optimum import MOST_BUDGET, _Search, solve
 from tests.compiling import printed
 from tests.env.procurement.cutting import best_by_cuts
@@ -20,7 +20,7 @@ HARD = DIFFICULTIES["hard"]
 BIG = replace(HARD, categories=20, products=400, deals=400)
 
 
-def market_of(shape: Shape, seed: int) -> Market:
+def market_of(shape: Shape, seed: int) -> ProcurementMarket:
     return reference_market(shape, seed).market
 
 
@@ -106,11 +106,11 @@ def test_a_least_quantity_beyond_the_budget_crosses_nothing() -> None:
         a_market([(1, 1)], 10, price=[4], fixed=[7]),
         a_market([(3, 0), (0, 3)], 10, price=[6, 6]),
         a_market([(3, 0), (0, 3)], 10, price=[3, 3], fixed=[3, 3]),
-        Market(categories=(("A1",),), effectiveness=(1,), deals=(), budget=5),
+        ProcurementMarket(categories=(("A1",),), effectiveness=(1,), deals=(), budget=5),
     ],
 )
 @pytest.mark.parametrize("given", [False, True])
-def test_where_no_plan_covers_all_categories_the_empty_one_is_the_best(market: Market, given: bool) -> None:
+def test_where_no_plan_covers_all_categories_the_empty_one_is_the_best(market: ProcurementMarket, given: bool) -> None:
     empty = (0,) * len(market.deals)
     found = solve(market, empty if given else None, compiled=False)
     assert (found.quantities, found.product, found.cost) == (empty, 0, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.legacy import LegacyStream
+from evalkit.env.numpy_random_state import RandomStateStream
 from evalkit.env.scheduling.generate import (
     ALIKE,
     DIFFICULTIES,
@@ -16,10 +16,10 @@ from evalkit.env.scheduling.generate import (
     native_market,
     reference_market,
 )
-from evalkit.env.scheduling.market import Market
+from evalkit.env.scheduling.market import SchedulingMarket
 
 
-def preferences(market: Market) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def preferences(market: SchedulingMarket) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Both sides' lists, best first, by id."""
     by_worker, by_task = np.argsort(market.worker_rank, axis=1), np.argsort(market.task_rank_t, axis=0).T
     return (
@@ -35,9 +35,9 @@ def test_golden_instances_are_made_bit_for_bit_and_leave_the_generator_where_it_
         gaps = FAMILIES[family_of_seed(case["seed"])]
         assert ((gaps.worker or None), (gaps.task or None)) == (case["score_gap_worker"], case["score_gap_task"])
         assert DIFFICULTIES[case["difficulty"].lower()] == (case["n"], case["feedback_k"])
-        market, legacy = reference_market(case["n"], case["seed"], gaps)
+        market, random_state = reference_market(case["n"], case["seed"], gaps)
         assert preferences(market) == (case["worker_prefs"], case["task_prefs"])
-        assert LegacyStream(legacy).double() == case["rng_probe_next_double"]
+        assert RandomStateStream(random_state).double() == case["rng_probe_next_double"]
 
 
 def test_the_families_of_the_reference_s_seeds_are_three_each_and_begin_again() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evalkit.env.scheduling.generate import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
 from evalkit.env.scheduling.market import (
-    Market,
+    SchedulingMarket,
     blocking_pairs,
     count_blocking_pairs,
     expected_blocking,
@@ -103,7 +103,7 @@ def test_the_digest_tells_markets_apart() -> None:
     assert one.digest == same.digest != swapped.digest
 
 
-def golden_market(case: dict[str, object]) -> Market:
+def golden_market(case: dict[str, object]) -> SchedulingMarket:
     n, _ = DIFFICULTIES[str(case["difficulty"]).lower()]
     seed = case["seed"]
     assert isinstance(seed, int)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.env.environment import Kit
-from evalkit.env.legacy import LegacyStream
+from evalkit.env.numpy_random_state import RandomStateStream
 from evalkit.env.scheduling.assignment import distinct
 from evalkit.env.scheduling.generate import DIFFICULTIES
 from evalkit.env.scheduling.market import stable_matching
@@ -47,7 +47,7 @@ def test_golden_feedback_streams_are_what_the_environment_says_back(shared: Path
             }
             seen.append(asked["matching"])
         probes = [value for key, value in case.items() if key.startswith("rng_probe")]
-        assert [LegacyStream(play.state.world.legacy).double()] == probes
+        assert [RandomStateStream(play.state.world.random_state).double()] == probes
 
 
 def test_the_golden_walk_on_basic_is_stable_after_the_same_periods(shared: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from evalkit.serve.dialects.table import SERVED_DIALECTS, base_urls
 from evalkit.serve.options import options_from
-from evalkit.serve.outcome import Arrival, Outcome
+from evalkit.serve.outcome import Arrival, ServedOutcome
 from evalkit.serve.provider import handle, open_simulator
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
@@ -19,7 +19,7 @@ from tests.serve.asking import spoken
 NOON = datetime(2026, 1, 2, 12, 0, 0, 250_000, UTC).timestamp()
 
 
-def asked(dialect: str, count: int = 1, **options: object) -> Outcome:
+def asked(dialect: str, count: int = 1, **options: object) -> ServedOutcome:
     """What becomes of the last of so many requests, a quarter second after noon."""
     simulator = open_simulator(options_from(options), 5.0, NOON)
     return [handle(simulator, spoken(dialect, request_id=f"e/{i}/0"), 5.0) for i in range(count)][-1]

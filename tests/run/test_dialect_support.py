@@ -11,7 +11,7 @@ from evalkit.dialogue import Tool
 from evalkit.env.environment import Environment
 from evalkit.env.scheduling.scheduling import SCHEDULING
 from evalkit.errors import UsageError
-from evalkit.run import expressible
+from evalkit.run import dialect_support
 from tests.run.sweeps import resolved
 
 SPEC = """
@@ -132,7 +132,7 @@ EVERYWHERE = tuple(MODELS)
 def test_tools_that_a_provider_refuses_are_found_when_the_sweep_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: tuple[Tool, ...], says: str, refusing: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(expressible, "ENVIRONMENTS", {"scheduling": offering(*tools)})
+    monkeypatch.setattr(dialect_support, "ENVIRONMENTS", {"scheduling": offering(*tools)})
     for provider in MODELS:
         if provider in refusing:
             with pytest.raises(UsageError, match=f"agent 'm'.*'scheduling/basic'.*{says}"):
@@ -151,7 +151,7 @@ def test_one_instance_of_each_stratum_and_size_stands_for_its_like(
         begun.append(instance)
         return start(instance, kit)
 
-    monkeypatch.setattr(expressible, "ENVIRONMENTS", {"scheduling": replace(SCHEDULING, start=counted)})
+    monkeypatch.setattr(dialect_support, "ENVIRONMENTS", {"scheduling": replace(SCHEDULING, start=counted)})
     twice = spec("openai") + '[[agents]]\nname = "n"\nprovider = "openai"\nmodel = "gpt-4o"\n'
     agents = resolved(tmp_path, twice).manifest.agents
     assert len(agents) == 2

@@ -5,8 +5,8 @@ from collections import Counter
 
 from evalkit.client.budget import BudgetStats
 from evalkit.run.admission import Admission, Line
+from evalkit.run.admission_queue import AdmissionQueue
 from evalkit.run.forecast import Forecast
-from evalkit.run.gate import Gate
 from evalkit.store.unmetered import Unmetered
 from tests.clock import run_virtual
 from tests.run.test_admission import BOUND, UNIT, an_episode, prior
@@ -27,7 +27,7 @@ def test_who_goes_home_instead_of_starting_wakes_the_next() -> None:
     """A lane is closed while its players wait for money, which then is there: each must hear of it."""
     home: list[float] = []
 
-    async def player(gate: Gate, closed: asyncio.Event) -> None:
+    async def player(gate: AdmissionQueue, closed: asyncio.Event) -> None:
         gate.enter("a")
         try:
             while not closed.is_set():
@@ -59,7 +59,7 @@ def test_who_goes_home_instead_of_starting_wakes_the_next() -> None:
             clock=asyncio.get_running_loop().time,
             first_bound=lambda _: BOUND,
         )
-        gate, closed = Gate(admission, over=lambda _: None), asyncio.Event()
+        gate, closed = AdmissionQueue(admission, over=lambda _: None), asyncio.Event()
         async with asyncio.timeout(100), asyncio.TaskGroup() as group:
             for _ in range(4):
                 group.create_task(player(gate, closed))

@@ -32,7 +32,7 @@ class Step:
 GO, WAIT, NEVER = Step(action="go"), Step(action="wait"), Step(action="never")
 
 
-class Purse:
+class BudgetState:
     """What one session of a run has leased, spent and reserved, in pico-dollars."""
 
     __slots__ = ("before", "budget", "charged", "leased", "reserved", "room", "spent")
@@ -89,7 +89,7 @@ class Purse:
 
         They become durable together, so that many who wait share one commit.
         """
-        ahead = Purse(budget=self.budget, before=self.before)
+        ahead = BudgetState(budget=self.budget, before=self.before)
         ahead.leased, ahead.room = self.leased, self.room
         for amount in amounts:
             step = ahead.next(amount)
@@ -115,7 +115,7 @@ class Purse:
 class Ceiling:
     """What one agent, or one lane, may spend of the run's money, in pico-dollars. It draws on the run's leases.
 
-    before + spent + reserved <= budget, under the same condition as the purse's.
+    before + spent + reserved <= budget, under the same condition as the budget's.
     """
 
     __slots__ = ("before", "budget", "reserved", "spent")

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.purse import Ceiling, Purse, crash_charge, in_flight_bound
+from evalkit.client.budget_state import BudgetState, Ceiling, crash_charge, in_flight_bound
 
 
 @dataclass
@@ -25,34 +25,34 @@ class Book:
 )
 def test_no_order_of_reservations_and_settlements_passes_the_ceiling(budget, before, moves) -> None:
     before = min(before, budget)
-    purse, book = Purse(budget=budget, before=before), Book(budget=budget, before=before)
+    state, book = BudgetState(budget=budget, before=before), Book(budget=budget, before=before)
     for amount, share, settle_first in moves:
         if settle_first and book.in_flight:
             reserved = book.in_flight.pop(0)
             cost = int(reserved * share)
-            purse.settle(reserved, cost)
+            state.settle(reserved, cost)
             book.settled.append(cost)
-        step = purse.next(amount)
+        step = state.next(amount)
         if step.action == "lease":
             assert 0 < step.lease <= budget - before - book.leased
-            purse.lease(step.lease)
+            state.lease(step.lease)
             book.leased += step.lease
-            step = purse.next(amount)
+            step = state.next(amount)
             assert step.action == "go"
         if step.action == "go":
-            assert purse.take(amount)
+            assert state.take(amount)
             book.in_flight.append(amount)
         else:
-            assert not purse.take(amount)
+            assert not state.take(amount)
             fits_when_all_is_back_for_nothing = before + sum(book.settled) + amount <= budget
             assert (step.action == "wait") == fits_when_all_is_back_for_nothing
         assert before + sum(book.settled) + sum(book.in_flight) <= before + book.leased <= budget
-        assert purse.left == budget - before - sum(book.settled) - sum(book.in_flight)
+        assert state.left == budget - before - sum(book.settled) - sum(book.in_flight)
 
 
 @given(budget=st.integers(1_000, 10**15), amount=st.integers(1, 10**15))
 def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budget, amount) -> None:
-    step = Purse(budget=budget, before=0).next(amount)
+    step = BudgetState(budget=budget, before=0).next(amount)
     if amount > budget:
         assert step.action == "never"
     else:
@@ -62,14 +62,14 @@ def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budg
 @given(budget=st.integers(1, 10**6), room=st.integers(0, 10**5), amounts=st.lists(st.integers(1, 10**5), max_size=30))
 def test_those_who_wait_get_leases_of_their_own(budget, room, amounts) -> None:
     """Each at most a hundredth of the budget or one request's bound; together they let all go, or exhaust it."""
-    purse = Purse(budget=budget, before=0)
-    purse.lease(min(room, budget))
-    leases = list(purse.leases(amounts))
+    state = BudgetState(budget=budget, before=0)
+    state.lease(min(room, budget))
+    leases = list(state.leases(amounts))
     assert all(lease <= max(budget // 100, *amounts) for lease in leases)
-    assert purse.leased == min(room, budget)  # nothing is leased before it is durable
-    assert purse.leased + sum(leases) <= budget
+    assert state.leased == min(room, budget)  # nothing is leased before it is durable
+    assert state.leased + sum(leases) <= budget
     if sum(amounts) <= budget:
-        assert purse.leased + sum(leases) >= sum(amounts)
+        assert state.leased + sum(leases) >= sum(amounts)
 
 
 def test_a_ceiling_has_room_for_what_is_neither_spent_nor_in_flight() -> None:
@@ -87,30 +87,30 @@ def test_a_ceiling_has_room_for_what_is_neither_spent_nor_in_flight() -> None:
 
 @given(left=st.integers(-5, 10**6), worst_case=st.integers(1, 10**4))
 def test_as_many_requests_are_in_flight_as_have_room_for_their_worst_case(left, worst_case) -> None:
-    purse = Purse(budget=max(0, left), before=0)
-    purse.lease(max(0, left))
+    state = BudgetState(budget=max(0, left), before=0)
+    state.lease(max(0, left))
     count = 0
-    while count < 300 and purse.take(worst_case):
+    while count < 300 and state.take(worst_case):
         count += 1
     assert count == min(300, in_flight_bound(left, worst_case))
 
 
 def test_a_reply_above_its_bound_shrinks_what_may_still_be_leased() -> None:
-    purse = Purse(budget=1_000, before=0)
-    purse.lease(100)
-    assert purse.take(100)
-    purse.settle(100, 700)
-    assert purse.leasable == 300
-    assert purse.next(301).action == "never"
-    assert purse.next(300).lease == 300
-    assert purse.left == 300
+    state = BudgetState(budget=1_000, before=0)
+    state.lease(100)
+    assert state.take(100)
+    state.settle(100, 700)
+    assert state.leasable == 300
+    assert state.next(301).action == "never"
+    assert state.next(300).lease == 300
+    assert state.left == 300
 
 
 def test_without_a_budget_everything_fits_and_is_still_counted() -> None:
-    purse = Purse(budget=None, before=7)
-    assert purse.take(10**18)
-    purse.settle(10**18, 5)
-    assert (purse.spent, purse.reserved, purse.left) == (5, 0, None)
+    state = BudgetState(budget=None, before=7)
+    assert state.take(10**18)
+    state.settle(10**18, 5)
+    assert (state.spent, state.reserved, state.left) == (5, 0, None)
 
 
 @given(
@@ -122,7 +122,7 @@ def test_without_a_budget_everything_fits_and_is_still_counted() -> None:
 )
 def test_the_crash_charge_covers_whatever_was_in_flight(worst, share, settled, charged, spare) -> None:
     in_flight = worst[: int(len(worst) * share)]
-    leased = settled + charged + sum(in_flight) + spare  # the purse's invariant
+    leased = settled + charged + sum(in_flight) + spare  # the state's invariant
     charge = crash_charge(leased=leased, settled=settled, charged=charged, worst_cases=worst)
     assert sum(in_flight) <= charge <= leased - settled - charged
     assert crash_charge(leased=None, settled=settled, charged=charged, worst_cases=worst) == sum(worst)

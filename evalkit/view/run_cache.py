@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.errors import RunError, nearest
-from evalkit.nightly.books import FOLDER as NIGHTS
-from evalkit.nightly.books import nights
+from evalkit.nightly.history_files import FOLDER as NIGHTS
+from evalkit.nightly.history_files import nights
 from evalkit.store.manifest import FILE as MANIFEST
 from evalkit.view.reading import Glance, LogState, Reading, completed, log_state, read_run
 
@@ -43,7 +43,7 @@ class _Slot:
     """Whether somebody waits for what is coming."""
 
 
-class Shelf:
+class RunCache:
     """Some runs, by name."""
 
     def __init__(self, runs: Sequence[Path], folder: Path | None = None, sweeps: Sequence[Path] = ()) -> None:

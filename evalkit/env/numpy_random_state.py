@@ -21,7 +21,7 @@ MOST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class LegacyState:
+class RandomStateSnapshot:
     """Where a stream stands. Equal states give equal draws."""
 
     key: bytes
@@ -31,18 +31,18 @@ class LegacyState:
 
 _MOST_STANDING = 2048
 """Streams that are kept where they were left, of 5 kB each: as many as episodes are played at a time, or so."""
-_STANDING: "dict[LegacyState, np.random.RandomState]" = {}
+_STANDING: "dict[RandomStateSnapshot, np.random.RandomState]" = {}
 
 
-class LegacyStream:
+class RandomStateStream:
     """A stream of draws, from a seed (0 to 2**32 - 1) or from where another one stood."""
 
     __slots__ = ("_draws",)
 
-    def __init__(self, begin: "int | LegacyState") -> None:
+    def __init__(self, begin: "int | RandomStateSnapshot") -> None:
         import numpy as np
 
-        if not isinstance(begin, LegacyState):
+        if not isinstance(begin, RandomStateSnapshot):
             self._draws = np.random.RandomState(begin)
             return
         # Whoever goes on where a stream stood takes that very stream, once; its state is as good for any other.
@@ -53,12 +53,12 @@ class LegacyStream:
             draws.set_state(("MT19937", key, begin.position, 0, 0.0))
         self._draws = draws
 
-    def freeze(self) -> LegacyState:
+    def freeze(self) -> RandomStateSnapshot:
         """Where the stream stands now. A half-used pair of normal draws is not kept: nothing here draws normals."""
         state = self._draws.get_state(legacy=False)["state"]
-        return LegacyState(state["key"].astype("<u4").tobytes(), int(state["pos"]))
+        return RandomStateSnapshot(state["key"].astype("<u4").tobytes(), int(state["pos"]))
 
-    def leave(self) -> LegacyState:
+    def leave(self) -> RandomStateSnapshot:
         """`freeze`, where nothing more is drawn from this stream: who goes on from there needs not build it anew, which
         takes as long as all else that a step does."""
         state = self.freeze()

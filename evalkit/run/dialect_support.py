@@ -20,7 +20,7 @@ _NEUTRAL = Sampling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class OfferedTools:
     """What tools a suite's requests offer."""
 
     suite: str
@@ -42,17 +42,17 @@ class Offer:
         return self._known[key]
 
 
-def offer_of(suite: str, instances: Sequence[SuiteInstance]) -> Offer:
+def offer_of(suite: str, instances: Sequence[SuiteInstance]) -> OfferedTools:
     """What a suite of one environment offers."""
     env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
     samples: dict[tuple[str, int], Any] = {}
     for one in instances:
         samples.setdefault((one.stratum, env.offers(one.instance)), one.instance)
     most = max(count for _, count in samples)
-    return Offer(suite=suite, environment=env.name, most=most, samples=tuple(samples.values()))
+    return OfferedTools(suite=suite, environment=env.name, most=most, samples=tuple(samples.values()))
 
 
-def check_offer(spec: AgentSpec, provider: Provider, offer: Offer) -> None:
+def check_offer(spec: AgentSpec, provider: Provider, offer: OfferedTools) -> None:
     """Raises UsageError where a suite offers more tools than the provider takes."""
     if provider.most_tools is not None and offer.most > provider.most_tools:
         raise UsageError(
@@ -84,7 +84,7 @@ def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampli
 
 
 def check_words(
-    spec: AgentSpec, provider: Provider, model: Model, sampling: Sampling, pack: Pack, offer: Offer
+    spec: AgentSpec, provider: Provider, model: Model, sampling: Sampling, pack: Pack, offer: OfferedTools
 ) -> None:
     """Raises UsageError for what the dialect cannot express of a request in the suite."""
     dialect = DIALECTS[provider.dialect]

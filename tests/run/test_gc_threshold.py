@@ -3,7 +3,7 @@ from contextlib import suppress
 
 import pytest
 
-from evalkit.run.collecting import COLLECT_EVERY, seldom_collected
+from evalkit.run.gc_threshold import COLLECT_EVERY, seldom_collected
 
 
 @pytest.mark.parametrize(("before", "within"), [(700, COLLECT_EVERY), (2 * COLLECT_EVERY, 2 * COLLECT_EVERY), (0, 0)])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env import legacy
-from evalkit.env.legacy import LegacyStream
+from evalkit.env import numpy_random_state
+from evalkit.env.numpy_random_state import RandomStateStream
 
 MASK = 0xFFFF_FFFF
 
@@ -58,7 +58,7 @@ SEEDS = st.integers(0, MASK)
 
 @given(SEEDS, st.lists(st.integers(1, 300), min_size=1, max_size=8))
 def test_every_draw_is_what_the_words_of_the_generator_say(seed: int, sizes: list[int]) -> None:
-    stream, words = LegacyStream(seed), Words(seed)
+    stream, words = RandomStateStream(seed), Words(seed)
     for n in sizes:
         assert stream.below(n) == words.below(n)
         assert stream.permutation(n) == words.permutation(n)
@@ -71,7 +71,7 @@ def test_every_draw_is_what_the_words_of_the_generator_say(seed: int, sizes: lis
 @given(SEEDS)
 def test_exponentials_take_one_double_each_row_by_row(seed: int) -> None:
     scales = [1.0, 2.5, 3.0]
-    drawn = LegacyStream(seed).exponentials(scales, 2)
+    drawn = RandomStateStream(seed).exponentials(scales, 2)
     words = Words(seed)
     expected = [[-math.log(1 - words.double()) * scale for scale in scales] for _ in range(2)]
     assert np.allclose(drawn, expected, rtol=1e-14, atol=0)
@@ -79,7 +79,7 @@ def test_exponentials_take_one_double_each_row_by_row(seed: int) -> None:
 
 @pytest.mark.parametrize("p", [0.9, 0.5, 0.1])
 def test_geometric_draws_take_one_double_and_start_at_one(p: float) -> None:
-    stream, words = LegacyStream(5), Words(5)
+    stream, words = RandomStateStream(5), Words(5)
     drawn = [stream.geometric(p) for _ in range(200)]
     for x in drawn:
         u = words.double()
@@ -88,32 +88,34 @@ def test_geometric_draws_take_one_double_and_start_at_one(p: float) -> None:
 
 @given(SEEDS, st.integers(0, 1500))
 def test_a_frozen_stream_goes_on_where_it_stood_and_is_not_moved_by_it(seed: int, words: int) -> None:
-    stream = LegacyStream(seed)
+    stream = RandomStateStream(seed)
     stream.choices(2, words)
     frozen = stream.freeze()
     ahead = [stream.double(), stream.below(1000)]
-    again, once_more = LegacyStream(frozen), LegacyStream(frozen)
+    again, once_more = RandomStateStream(frozen), RandomStateStream(frozen)
     assert [again.double(), again.below(1000)] == ahead == [once_more.double(), once_more.below(1000)]
-    assert frozen == LegacyStream(frozen).freeze()
-    assert hash(frozen) == hash(LegacyStream(frozen).freeze())
+    assert frozen == RandomStateStream(frozen).freeze()
+    assert hash(frozen) == hash(RandomStateStream(frozen).freeze())
 
 
 def test_a_stream_that_was_left_goes_on_once_and_its_state_stays_good_for_all() -> None:
-    stream = LegacyStream(5)
+    stream = RandomStateStream(5)
     stream.sample(100, 3)
-    wanted = LegacyStream(stream.freeze()).choices(1000, 8)
+    wanted = RandomStateStream(stream.freeze()).choices(1000, 8)
     state = stream.leave()
-    first, second = LegacyStream(state), LegacyStream(state)
+    first, second = RandomStateStream(state), RandomStateStream(state)
     assert first.choices(1000, 8) == second.choices(1000, 8) == wanted
-    assert LegacyStream(state).choices(1000, 8) == wanted
+    assert RandomStateStream(state).choices(1000, 8) == wanted
     with pytest.raises(AttributeError):
         stream.double()
 
 
 def test_only_so_many_streams_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legacy, "_MOST_STANDING", 3)
-    monkeypatch.setattr(legacy, "_STANDING", {})
-    states = [LegacyStream(seed).leave() for seed in range(5)]
-    assert list(legacy._STANDING) == states[2:]
-    assert [LegacyStream(state).double() for state in states] == [LegacyStream(seed).double() for seed in range(5)]
-    assert not legacy._STANDING
+    monkeypatch.setattr(numpy_random_state, "_MOST_STANDING", 3)
+    monkeypatch.setattr(numpy_random_state, "_STANDING", {})
+    states = [RandomStateStream(seed).leave() for seed in range(5)]
+    assert list(numpy_random_state._STANDING) == states[2:]
+    assert [RandomStateStream(state).double() for state in states] == [
+        RandomStateStream(seed).double() for seed in range(5)
+    ]
+    assert not numpy_random_state._STANDING

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.blackout import SECRET_CHARS, Blackout
+from evalkit.client.redact import SECRET_CHARS, Redactor
 from tests.foreign import BODIES, Maker, times
 from tests.growth import assert_linear
 
@@ -56,7 +56,7 @@ def spelled(text: str) -> str:
 )
 @pytest.mark.parametrize("good", [True, False])
 def test_a_key_is_blacked_out_however_it_is_spelled(body: str, good: bool) -> None:
-    out = Blackout(KEY).body(body.encode(), good=good)
+    out = Redactor(KEY).body(body.encode(), good=good)
     assert b"***" in out
     assert KEY.encode() not in out
     if body.startswith("{"):
@@ -67,49 +67,49 @@ def test_a_key_is_blacked_out_however_it_is_spelled(body: str, good: bool) -> No
 def test_a_backslash_in_a_password_may_be_escaped_too(escape: Callable[[str], str]) -> None:
     password = "a\\proxy's-password-0123"
     for text in ("".join(map(escape, password)), json.dumps(password)[1:-1]):
-        assert Blackout(password).body(f"[{text}]".encode(), good=True) == b"[***]"
+        assert Redactor(password).body(f"[{text}]".encode(), good=True) == b"[***]"
 
 
 def test_a_body_without_the_key_stays_as_it_is() -> None:
     body = b'{"text":"sk-planted\\u00e4 \\/ sk-plante\\u0064"}'
-    assert Blackout(KEY).body(body, good=True) == body
-    assert Blackout("").body(body, good=False) is body
+    assert Redactor(KEY).body(body, good=True) == body
+    assert Redactor("").body(body, good=False) is body
 
 
 def test_a_short_key_is_no_secret_and_stays_in_a_reply_but_not_in_an_error() -> None:
-    assert Blackout("EMPTY").body(b'"EMPTY"', good=True) == b'"EMPTY"'
-    assert Blackout("EMPTY").body(b'"EMPTY"', good=False) == b'"***"'
+    assert Redactor("EMPTY").body(b'"EMPTY"', good=True) == b'"EMPTY"'
+    assert Redactor("EMPTY").body(b'"EMPTY"', good=False) == b'"***"'
 
 
 def test_words_for_people_hold_no_key() -> None:
-    assert Blackout(KEY).text(f"Bad header {KEY}!") == "Bad header ***!"
-    assert Blackout("").text("as it is") == "as it is"
+    assert Redactor(KEY).text(f"Bad header {KEY}!") == "Bad header ***!"
+    assert Redactor("").text("as it is") == "as it is"
 
 
 @given(KEYS, st.data())
 def test_any_of_its_characters_may_be_escaped_in_any_way(key: str, data: st.DataObject) -> None:
     spelled = "".join(data.draw(st.sampled_from(ESCAPES))(char) for char in key)
-    assert Blackout(key).text(f"_{spelled}_") == "_***_"
+    assert Redactor(key).text(f"_{spelled}_") == "_***_"
 
 
 @given(KEYS)
 def test_all_of_its_characters_may_be_escaped_in_one_way(key: str) -> None:
     for escape in ESCAPES:
-        assert Blackout(key).text("_" + "".join(map(escape, key)) + "_") == "_***_"
-    assert Blackout(key).text(f"_{quote(key)}_{quote(key, safe='')}_") == "_***_***_"
+        assert Redactor(key).text("_" + "".join(map(escape, key)) + "_") == "_***_"
+    assert Redactor(key).text(f"_{quote(key)}_{quote(key, safe='')}_") == "_***_***_"
 
 
 @given(KEYS)
 def test_json_with_a_key_stays_json(key: str) -> None:
     for text in (json.dumps({"a": key}), json.dumps({"a": key}).replace("/", "\\/")):
-        assert json.loads(Blackout(key).text(text)) == {"a": "***"}
-    twice = json.loads(Blackout(key).text(json.dumps({"arguments": json.dumps({"a": key})})))
+        assert json.loads(Redactor(key).text(text)) == {"a": "***"}
+    twice = json.loads(Redactor(key).text(json.dumps({"arguments": json.dumps({"a": key})})))
     assert json.loads(twice["arguments"]) == {"a": "***"}
 
 
 @given(KEYS)
 def test_a_key_in_base64_or_hexadecimal_digits_is_found_too(key: str) -> None:
-    blackout = Blackout(key)
+    blackout = Redactor(key)
     for digits in (key.encode().hex(), key.encode().hex().upper()):
         assert blackout.text(f"({digits})") == "(***)"
     for encoded in in_base64(key):
@@ -124,24 +124,24 @@ def test_a_key_in_base64_or_hexadecimal_digits_is_found_too(key: str) -> None:
 
 def test_keys_of_all_providers_are_blacked_out_the_longer_one_first() -> None:
     other = KEY + "-of-a-team"
-    blackout = Blackout(KEY, "", other, "EMPTY")
+    blackout = Redactor(KEY, "", other, "EMPTY")
     assert blackout.body(f"{KEY} {other} EMPTY".encode(), good=True) == b"*** *** EMPTY"
     assert blackout.text(f"{other.encode().hex()} {KEY}") == "*** ***"
 
 
 def test_a_short_key_is_not_taken_out_of_digits_and_base64() -> None:
     encoded = base64.b64encode(b"EMPTY").decode()
-    assert Blackout("EMPTY").text(f"{encoded} {b'EMPTY'.hex()}") == f"{encoded} {b'EMPTY'.hex()}"
+    assert Redactor("EMPTY").text(f"{encoded} {b'EMPTY'.hex()}") == f"{encoded} {b'EMPTY'.hex()}"
 
 
 def test_half_surrogates_are_no_obstacle() -> None:
-    assert Blackout(KEY).text(f"\ud800 {KEY} \udcff") == "\ud800 *** \udcff"
+    assert Redactor(KEY).text(f"\ud800 {KEY} \udcff") == "\ud800 *** \udcff"
 
 
 @pytest.mark.parametrize("at", [*range(2**16 - 140, 2**16 - 120), *range(2**16 - 4, 2**16 + 2)])
 def test_a_key_across_two_windows_is_found(at: int) -> None:
     body = b"." * at + spelled(KEY).encode() + b"behind"
-    assert Blackout(KEY).body(body, good=True) == b"." * at + b"***behind"
+    assert Redactor(KEY).body(body, good=True) == b"." * at + b"***behind"
 
 
 NEARLY = {
@@ -155,5 +155,5 @@ NEARLY = {
 
 @pytest.mark.parametrize("make", [*BODIES.values(), *NEARLY.values()], ids=[*BODIES, *NEARLY])
 def test_blacking_out_is_linear_in_any_body(make: Maker) -> None:
-    blackout = Blackout(KEY, "a" * 40)
+    blackout = Redactor(KEY, "a" * 40)
     assert_linear(make, lambda body: blackout.body(body, good=False))

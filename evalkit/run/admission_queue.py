@@ -13,7 +13,7 @@ from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
 
 
-class Gate:
+class AdmissionQueue:
     """The door that all lanes of a run share."""
 
     def __init__(self, admission: Admission, *, over: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.kept import Kept
+from evalkit.env.persistent_map import PersistentMap
 
 
 class Clash:
@@ -28,7 +28,7 @@ KEYS = st.one_of(
 @given(st.lists(st.tuples(KEYS, st.integers())))
 def test_it_holds_what_a_dict_holds_and_older_ones_stay_as_they_were(entries: list[tuple[object, int]]) -> None:
     plain: dict[object, int] = {}
-    kept: Kept[int] = Kept()
+    kept: PersistentMap[int] = PersistentMap()
     history = [(kept, dict(plain))]
     for key, value in entries:
         kept, plain = kept.put(key, value), {**plain, key: value}
@@ -38,7 +38,7 @@ def test_it_holds_what_a_dict_holds_and_older_ones_stay_as_they_were(entries: li
 
 
 def test_putting_a_value_in_makes_a_few_new_nodes_however_many_there_are() -> None:
-    kept: Kept[int] = Kept()
+    kept: PersistentMap[int] = PersistentMap()
     for key in range(100_000):
         kept = kept.put(key, key)
 

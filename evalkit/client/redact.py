@@ -28,7 +28,7 @@ _LONGEST = 16
 """Bytes that one character may be escaped to."""
 
 
-class Blackout:
+class Redactor:
     """Keys, and how they may come back; without a key all that comes back stays as it is."""
 
     __slots__ = ("_secrets",)

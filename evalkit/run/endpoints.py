@@ -14,18 +14,18 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.keys import read_key, url_of
 from evalkit.client.lane import Lane
 from evalkit.client.local import PolicyAsker
-from evalkit.client.open import endpoint_of, open_asker, open_transport
+from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.shared import Pool
-from evalkit.client.transport import HttpTransport, Transport
+from evalkit.client.transport import HttpTransport
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
-from evalkit.run.episode import Seat, first_question
+from evalkit.run.episode import Seat, next_question
 from evalkit.run.freeze import Endpoint, Resolved, lane_limits, lane_shares
 from evalkit.run.universe import Choice, Episode
-from evalkit.spec.model import Limits, Provider
+from evalkit.spec.model import Provider
 from evalkit.store.manifest import Manifest
-from evalkit.wire.http import HttpResponse
 
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
@@ -38,15 +38,8 @@ def check_keys(resolved: Resolved, choice: Choice) -> None:
             url_of(endpoint.provider)
 
 
-class _Nowhere:
-    """A transport for askers that are only asked what a request would cost."""
-
-    async def send(self, body: bytes, request_id: str) -> HttpResponse:
-        raise AssertionError(f"{request_id}: {len(body)} bytes were to be bounded, not sent")
-
-
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class Endpoints:
     """What answers."""
 
     resolved: Resolved
@@ -71,11 +64,10 @@ class Desk:
             self.askers[place] = self._model(episode, self.budget)
         return self.askers[place]
 
-    def worst_case(self, seat: Seat, unfunded: Budget) -> PicoUsd:
-        """The most that the next request of an episode can cost; `unfunded` is not drawn upon, nothing is sent."""
-        lane = Lane(seat.episode.cell.agent.lane, limits=Limits(), width=1)
-        asker = self._open(seat.episode, unfunded, lane, _Nowhere())
-        return asker.worst_case(first_question(seat, asker))
+    def worst_case(self, seat: Seat) -> PicoUsd:
+        """The most that the next request of an episode can cost."""
+        template = self._template(seat.episode)
+        return template.worst_case(next_question(seat, template))
 
     def _policy(self, episode: Episode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name
@@ -90,25 +82,26 @@ class Desk:
     def _model(self, episode: Episode, budget: Budget) -> ModelAsker:
         agent = episode.cell.agent
         place = self.resolved.endpoints[agent.name]
-        transport = endpoint_of(self.transports[agent.provider], place.provider, place.model.name)
-        return self._open(episode, budget, self.lanes[agent.lane], transport)
+        return ModelAsker(
+            self._template(episode),
+            lane=self.lanes[agent.lane],
+            budget=budget.of(agent.lane, agent.name),
+            transport=endpoint_of(self.transports[agent.provider], place.provider, place.model.name),
+        )
 
-    def _open(self, episode: Episode, budget: Budget, lane: Lane, transport: Transport) -> ModelAsker:
+    def _template(self, episode: Episode) -> RequestTemplate:
         agent = episode.cell.agent
         endpoint, price = self.resolved.endpoints[agent.name], self.manifest.agents[agent.name].price
-        return open_asker(
+        return request_template(
             agent.name,
             provider=endpoint.provider,
             model=endpoint.model,
             sampling=episode.cell.sampling,
             price=FREE if price is None else Price(**price),
-            lane=lane,
-            budget=budget.of(agent.lane, agent.name),
-            transport=transport,
         )
 
 
-async def open_desk(
+async def open_endpoints(
     resolved: Resolved,
     manifest: Manifest,
     choice: Choice,
@@ -116,30 +109,30 @@ async def open_desk(
     *,
     launch: Launch | None,
     directory: Path,
-) -> Desk:
+) -> Endpoints:
     """Open an endpoint for each provider and a lane for each model that the chosen agents use; `stack` closes them.
 
     Raises UsageError where a key is missing, EvalkitError where a simulated provider does not start.
     """
-    desk = Desk(resolved=resolved, manifest=manifest)
+    endpoints = Endpoints(resolved=resolved, manifest=manifest)
     pools: dict[str, Pool] = {}
     chosen = {name: one for name, one in resolved.endpoints.items() if not choice.agents or name in choice.agents}
     keys = {read_key(endpoint.provider) for endpoint in chosen.values()}
     for name, endpoint in chosen.items():
         provider, agent = endpoint.provider, resolved.manifest.agents[name]
-        if provider.name not in desk.transports:
+        if provider.name not in endpoints.transports:
             url = ""
             if provider.simulate is not None:
                 if launch is None:
                     raise UsageError(f"provider {provider.name!r} is started by `evalkit run`; here it needs a url.")
                 # Starting takes a moment of waiting for its first line: not on the loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
-            desk.transports[provider.name] = await stack.enter_async_context(
+            endpoints.transports[provider.name] = await stack.enter_async_context(
                 open_transport(provider, url=url, others=keys)
             )
-        if agent.lane not in desk.lanes:
-            desk.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
-    return desk
+        if agent.lane not in endpoints.lanes:
+            endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
+    return endpoints
 
 
 def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool]) -> Lane:

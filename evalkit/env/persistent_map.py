@@ -24,7 +24,7 @@ class _Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[ValueT]):
+class PersistentMap(Generic[ValueT]):
     """A mapping from hashable keys to values: a radix tree over the keys' hashes, 16 ways at each node."""
 
     _root: Any = None
@@ -40,9 +40,9 @@ class Kept(Generic[ValueT]):
             return None
         return next((value for other, value in node.entries if other == key), None)
 
-    def put(self, key: Hashable, value: ValueT) -> "Kept[ValueT]":
+    def put(self, key: Hashable, value: ValueT) -> "PersistentMap[ValueT]":
         """The mapping with a key set to a value; this one stays as it is."""
-        return Kept(_put(self._root, 0, _Leaf(_code(key), ((key, value),))))
+        return PersistentMap(_put(self._root, 0, _Leaf(_code(key), ((key, value),))))
 
 
 def _code(key: Hashable) -> int:

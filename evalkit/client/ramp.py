@@ -14,7 +14,7 @@ BARREN_EPISODES = 8
 """Ended without a valid action: it is said, once."""
 
 
-class Hall:
+class EpisodeRamp:
     """The players of one lane: those with an episode, and those who wait for one."""
 
     __slots__ = ("_barren", "_waiting", "_window", "canary", "open", "players")

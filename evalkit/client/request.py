@@ -1,0 +1,96 @@
+"""What one agent asks with, and what a request of it can cost at most. Pure: no lane, money or connection is needed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from evalkit.client.ask import Question
+from evalkit.dialogue import Message, Sampling, Tool, ToolChoice
+from evalkit.money import PicoUsd, Price
+from evalkit.spec.model import Model, Provider
+from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.table import DIALECTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTemplate:
+    """How one agent speaks: everything of its requests that does not change."""
+
+    agent: str
+    provider: str
+    model: str
+    dialect: Dialect
+    quirks: Quirks
+    sampling: Sampling
+    price: Price
+    seeded: bool
+    """Whether requests carry a seed."""
+    cache_key: bool = False
+    """Whether they name their episode, so that those of one find the same prompt cache."""
+    key_env: str
+    """The variable that holds the key: for messages."""
+    billed: Mapping[str, bool] = field(default_factory=dict)
+    """By outcome without a reply: whether the provider bills it, where that is not as for all (`wire/billed.py`)."""
+    estimates: bool = False
+    """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
+    _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Heads that were asked for."""
+
+    def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
+        """Have messages join the encoded parts of their chat."""
+        self.dialect.join(parts, messages)
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
+        """A tool list."""
+        return self.dialect.encode_tools(tools)
+
+    def head(self, choice: ToolChoice | None = None) -> bytes:
+        """The part that all its bodies share; with `choice`, those that say otherwise whether a call is wanted."""
+        head = self._heads.get(choice)
+        if head is None:
+            sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
+            head = self._heads[choice] = self.dialect.head(self.model, sampling, self.quirks)
+        return head
+
+    def body(self, question: Question) -> bytes:
+        """The request, whole."""
+        seed, own = None, self.sampling.seed
+        if self.seeded and own is not False and "seed" not in self.quirks.refuses:
+            seed = question.seed if own is None else own
+        head = self.head(question.choice)
+        if self.cache_key and self.dialect.cache_key:
+            # An episode's id is hexadecimal digits: nothing in it needs escaping.
+            head = b'{"%b":"%b",%b' % (self.dialect.cache_key.encode(), question.episode.encode(), head[1:])
+        return self.dialect.body(head, question.tools, question.messages, seed)
+
+    def bound(self, body_bytes: int) -> PicoUsd:
+        """The most that one attempt with a body of so many bytes can cost."""
+        input_tokens = body_bytes + self.dialect.overhead_tokens
+        return self.price.worst(input_tokens=input_tokens, output_tokens=self.sampling.max_tokens)
+
+    def worst_case(self, question: Question) -> PicoUsd:
+        """The most that one attempt at this question can cost."""
+        return self.bound(len(self.body(question)))
+
+
+def request_template(
+    agent: str, *, provider: Provider, model: Model, sampling: Sampling, price: Price
+) -> RequestTemplate:
+    """What one agent asks with in one environment, from the catalogue's values.
+
+    `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one, FREE where it is
+    unknown.
+    """
+    return RequestTemplate(
+        agent=agent,
+        provider=provider.name,
+        model=model.name,
+        dialect=DIALECTS[provider.dialect],
+        quirks=model.quirks,
+        sampling=sampling,
+        price=price,
+        seeded=provider.seed,
+        cache_key=provider.cache_key,
+        key_env=provider.key_env,
+        billed=provider.billed,
+        estimates=provider.estimates_usage,
+    )
