@@ -149,4 +149,4 @@ def test_where_directories_have_no_locks_a_writer_stops_when_its_file_is_gone(tm
 
     with pytest.raises(StorageError, match="deleted or replaced"):
         asyncio.run(go())
-    assert len(list((tmp_path / "tail").glob("*.parquet"))) == 1
+    assert len(list((tmp_path / "log").glob("*/*.parquet"))) == 1
