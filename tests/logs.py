@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from evalkit.store.journal import Carried
 from evalkit.store.lock import hold_run
 from evalkit.store.opening import take_over
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import steps_table
+from evalkit.store.totals import Tally
 from evalkit.store.writer import open_store
 from tests.rows import a_charge, a_step, rounds
 
@@ -33,8 +35,14 @@ def write_run(run: Path, commits: Iterable[Iterable[StepRecord]], ledger: Iterab
 def write_tails(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequence[LedgerRecord] = ()) -> Path:
     """A run that died before anything was compacted; `ledger` came with its first rows."""
     with hold_run(run):
-        journal = take_over(run, "s").journal
+        opened = take_over(run, "s")
+        journal, tally = opened.journal, Tally(opened.index.episodes)
         for rows in commits:
+            for step in rows:
+                tally.step(step)
+            for row in ledger:
+                tally.money(row)
+            journal.carried = Carried(totals=tally.text(), compacted=opened.adopted.named)
             journal.commit(steps_table(rows), ledger)
             ledger = ()
     return run

@@ -13,6 +13,7 @@ from evalkit.store.chain import Chain, follow
 from evalkit.store.effect import Effect, Flags, Ints, rows_in_effect
 from evalkit.store.examine import Examined, Flaw, examine, footer_problem
 from evalkit.store.layout import Layout, gaps, journal_object, lay_out
+from evalkit.store.recount import ends_flaws, totals_flaws
 from evalkit.store.segment import KINDS, RANGE, Kind, Segment
 
 __all__ = ["Flaw", "check_log"]
@@ -36,7 +37,9 @@ def check_log(run: Path) -> list[Flaw]:
         found += one.flaws
     told = {one.segment for one in found}
     found += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in told]
-    return found + missing_steps(known_rows(steps), steps, {one.segment for one in found})
+    found += missing_steps(known_rows(steps), steps, {one.segment for one in found})
+    # What repeats the rows can be held against them once these are whole.
+    return found or [*ends_flaws(run), *totals_flaws(run)]
 
 
 def misplaced(run: Path, layouts: Mapping[Kind, Layout], chain: Chain) -> Iterator[Flaw]:

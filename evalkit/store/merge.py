@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from pyarrow import compute
 
@@ -21,22 +22,17 @@ from evalkit.store import disk
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.folder import new_folder
 from evalkit.store.index import read_index
+from evalkit.store.journal import Appender, Carried, Named, new_writer
+from evalkit.store.layout import FOLDERS, compacted, lay_out
 from evalkit.store.lock import holder
 from evalkit.store.manifest import Manifest, write_manifest
 from evalkit.store.reader import scan, scan_all
 from evalkit.store.record import LedgerRecord
+from evalkit.store.recount import ends_anew, parts_of
 from evalkit.store.schema import STEPS, conform, ledger_table
-from evalkit.store.segment import (
-    LEDGER_FOLDER,
-    MARK,
-    STEPS_FOLDER,
-    TAIL,
-    encode_mark,
-    encode_segment,
-    lay_out,
-    read_segment,
-    segment_name,
-)
+from evalkit.store.segment import KINDS, LOG, Kind, digest_of, encode_compacted, read_segment
+from evalkit.store.sums import COLUMNS, totals_of
+from evalkit.store.totals import text_of
 from evalkit.store.void import add_voids, read_decisions
 
 SEGMENT_ROWS = 100_000
@@ -76,13 +72,9 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
     charges = _charges(runs, owner, renamed)
     ledger += charges
     with new_folder(out) as folder:
-        for name in (TAIL, STEPS_FOLDER, LEDGER_FOLDER):
-            (folder / name).mkdir()
-        rows, segments = _write_steps(runs, owner, renamed, folder)
-        if ledger:
-            data = encode_segment(ledger_table(ledger), "ledger", 0, 0, compacted=True)
-            disk.write_durably(folder / LEDGER_FOLDER / segment_name(0, 0), memoryview(data))
-        disk.write_durably(folder / MARK, encode_mark(steps=segments, ledger=int(bool(ledger))))
+        journal = _Journal(folder)
+        rows = _write_steps(runs, owner, renamed, journal)
+        journal.end(ledger)
         _copy_texts(runs, folder)
         write_manifest(folder, manifest)
         for run, files in zip(runs, before, strict=True):
@@ -112,7 +104,7 @@ def _refuse(runs: Sequence[Path], out: Path) -> None:
 
 
 def _files(run: Path) -> Names:
-    return tuple(tuple(one.name for one in lay_out(run, kind).segments) for kind in ("steps", "ledger"))
+    return tuple(tuple(one.name for one in lay_out(run, kind).segments) for kind in KINDS)
 
 
 def _owners(
@@ -238,19 +230,11 @@ def _paid(table: pa.Table) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def _write_steps(
-    runs: Sequence[Path], owner: Mapping[str, int], renamed: Sequence[Mapping[str, str]], folder: Path
-) -> tuple[int, int]:
-    """(rows, segments) that were written."""
+    runs: Sequence[Path], owner: Mapping[str, int], renamed: Sequence[Mapping[str, str]], journal: "_Journal"
+) -> int:
+    """How many rows were written."""
     waiting: list[pa.Table] = []
-    rows = segments = 0
-
-    def write() -> None:
-        nonlocal segments
-        data = encode_segment(pa.concat_tables(waiting), "steps", segments, segments, compacted=True)
-        disk.write_durably(folder / STEPS_FOLDER / segment_name(segments, segments), memoryview(data))
-        segments += 1
-        waiting.clear()
-
+    rows = 0
     for number, run in enumerate(runs):
         others = pa.array([name for name, one in owner.items() if one != number], pa.string())
         for segment in lay_out(run, "steps").segments:
@@ -262,10 +246,56 @@ def _write_steps(
             waiting.append(_with_workers(table, renamed[number]))
             rows += table.num_rows
             if sum(one.num_rows for one in waiting) >= SEGMENT_ROWS or sum(map(_size, waiting)) >= SEGMENT_BYTES:
-                write()
+                journal.put("steps", pa.concat_tables(waiting))
+                waiting.clear()
     if waiting:
-        write()
-    return rows, segments
+        journal.put("steps", pa.concat_tables(waiting))
+    return rows
+
+
+class _Journal:
+    """The new run's only writer: its objects, one a file, are compacted from the beginning, and it has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._writer = folder, new_writer()
+        self._named: dict[str, Named] = {}
+        self._next: Counter[Kind] = Counter()
+        for kind in KINDS:
+            (folder / FOLDERS[kind][-1]).mkdir()
+
+    def put(self, kind: Kind, table: pa.Table) -> None:
+        """The next compacted file of a kind."""
+        number = self._next[kind]
+        self._next[kind] += 1
+        facts = {"before": orjson.dumps(self._named.get(kind, ())).decode(), "object": ""}
+        if kind == "steps" and not number:
+            facts["heads"] = "{}"
+        segment = compacted(self._folder, kind, self._writer, number, number)
+        data = memoryview(encode_compacted(table, kind, number, number, writer=self._writer, facts=facts))
+        disk.write_durably(segment.path, data)
+        self._named[kind] = segment.name, digest_of(data)
+
+    def end(self, ledger: Sequence[LedgerRecord]) -> None:
+        """Write what belongs to the steps, and the object that ends the journal."""
+        if ledger and not self._next["steps"]:
+            self.put("steps", STEPS.empty_table())
+        count = self._next["steps"]
+        for number in range(count):
+            self.put("ledger", ledger_table([] if number else ledger))
+        wanted = [compacted(self._folder, "ends", self._writer, number, number) for number in range(count)]
+        for _, table in ends_anew(parts_of(self._folder), wanted):
+            self.put("ends", table)
+        disk.make_directories(self._folder / LOG / self._writer)
+        Appender(
+            run=self._folder,
+            writer=self._writer,
+            heads={},
+            carried=Carried(
+                totals=text_of(totals_of(scan_all(self._folder, COLUMNS), ledger)),
+                compacted={self._writer: self._named} if self._named else {},
+            ),
+            number=count,
+        ).close()
 
 
 def _size(table: pa.Table) -> int:

@@ -11,12 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from evalkit.store.arrays import coded, ints, take_rows
+from evalkit.store.correction import COUNTS
 from evalkit.store.effect import rows_in_effect
 from evalkit.store.ends import PLACE, SUMS, UNKNOWN, Standing, fold, settle
 from evalkit.store.examine import Flaw
-from evalkit.store.layout import began, lay_out
+from evalkit.store.layout import began, journals, lay_out
+from evalkit.store.reader import read_ledger, scan_all
 from evalkit.store.schema import ENDS, steps_table
-from evalkit.store.segment import Segment, read_segment
+from evalkit.store.segment import LOG, Segment, read_segment
+from evalkit.store.sums import COLUMNS, read_totals, totals_of
+from evalkit.store.totals import Cell
 
 _FOLDED = ("episode", "take", "step", "ending", *PLACE, *SUMS, "facts")
 _KEYS = ("episode", "take", "step")
@@ -121,3 +125,29 @@ def odd_ends(found: pa.Table, wanted: pa.Table) -> Iterator[tuple[str, int]]:
 def _certain(one: Mapping[str, int], other: Mapping[str, int]) -> list[str]:
     unsure = {"steps", "facts"} if UNKNOWN in (one["steps"], other["steps"]) else set()
     return [name for name in ENDS.names if name not in unsure]
+
+
+def totals_flaws(run: Path) -> Iterator[Flaw]:
+    """Where running totals say something else than the rows do, in a log that is whole otherwise."""
+    written = journals(run)
+    if not written:
+        return
+    said, wanted = read_totals(run), totals_of(scan_all(run, COLUMNS), read_ledger(run))
+    where = f"{LOG}/{written[-1].writer}"
+    for place in {**said.cells, **wanted.cells}:
+        none = Cell(agent=place[0], suite=place[1])
+        if _sums(said.cells.get(place, none)) != _sums(wanted.cells.get(place, none)):
+            yield Flaw(segment=where, problem=f"running totals of {':'.join(place)} are not those of its rows")
+    for name in {**said.workers, **wanted.workers}:
+        if said.workers.get(name, 0) != wanted.workers.get(name, 0):
+            yield Flaw(segment=where, problem=f"running totals of what {name} spent are not those of its rows")
+    for name in {**said.accounts, **wanted.accounts}:
+        if said.accounts.get(name) != wanted.accounts.get(name):
+            yield Flaw(segment=where, problem=f"running totals of the money of {name} are not those of its rows")
+
+
+def _sums(cell: Cell) -> tuple[object, ...]:
+    """Counts and money, without times and what is rounded."""
+    counts = [getattr(cell, name) for name in COUNTS]
+    endings = {word: count for word, count in cell.endings.items() if count}
+    return *counts, endings, {far: held for far, held in cell.going.items() if any(held)}

@@ -17,6 +17,7 @@ from evalkit.money import show_usd
 from evalkit.store import disk
 from evalkit.store.chain import follow
 from evalkit.store.check import check_log, file_flaws, known_rows
+from evalkit.store.correction import difference
 from evalkit.store.examine import Flaw, examine
 from evalkit.store.in_order import in_order
 from evalkit.store.journal import Appender, Carried, new_writer
@@ -30,7 +31,7 @@ from evalkit.store.salvage import GIVEN_UP, GivenUp, Kept, not_yet, read_money, 
 from evalkit.store.schema import steps_table
 from evalkit.store.segment import KINDS, Kind, Segment, digest_of
 from evalkit.store.sums import COLUMNS, totals_of
-from evalkit.store.totals import Totals, difference, read, text_of, together
+from evalkit.store.totals import Totals, read, text_of, together
 
 __all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
 

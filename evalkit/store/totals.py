@@ -118,7 +118,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
     def add(self, other: "Cell") -> None:
         """Count what another has of the same place."""
-        for name in _SUMMED:
+        for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for word, count in other.endings.items():
             self.endings[word] = self.endings.get(word, 0) + count
@@ -127,7 +127,7 @@ class Cell(msgspec.Struct, kw_only=True):
         self.spells = joined([*self.spells, *other.spells])
 
 
-_SUMMED = tuple(
+SUMMED = tuple(
     one.name for one in msgspec.structs.fields(Cell) if one.name not in ("agent", "suite", "endings", "going", "spells")
 )
 
@@ -253,46 +253,6 @@ def text_of(totals: Totals) -> str:
     """Totals as a footer has them."""
     held = _Wire(cells=list(totals.cells.values()), workers=totals.workers, accounts=list(totals.accounts.values()))
     return _encode(held).decode()
-
-
-def difference(wanted: Totals, said: Totals) -> Totals:
-    """What makes of `said`, added to it, the sums that are wanted; of spells and closing words those it lacks."""
-    found = Totals()
-    for place in {**wanted.cells, **said.cells}:
-        cell = Cell(agent=place[0], suite=place[1])
-        mine, theirs = wanted.cells.get(place, cell), said.cells.get(place, cell)
-        made = msgspec.structs.replace(cell)
-        for name in _SUMMED:
-            setattr(made, name, getattr(mine, name) - getattr(theirs, name))
-        words = {**mine.endings, **theirs.endings}
-        made.endings = {
-            word: count for word in words if (count := mine.endings.get(word, 0) - theirs.endings.get(word, 0))
-        }
-        made.going = {}
-        for far_off, held in mine.going.items():
-            made.stay(far_off, *held)
-        for far_off, (count, steps, cost) in theirs.going.items():
-            made.stay(far_off, -count, -steps, -cost)
-        made.earlier, made.earlier_s, made.spells = 0, 0.0, mine.spells
-        found.cells[place] = made
-    for name in {**wanted.workers, **said.workers}:
-        found.workers[name] = wanted.workers.get(name, 0) - said.workers.get(name, 0)
-    for name in {**wanted.accounts, **said.accounts}:
-        none = Account(session=name)
-        found.accounts[name] = _less(wanted.accounts.get(name, none), said.accounts.get(name, none))
-    return found
-
-
-def _less(account: Account, other: Account) -> Account:
-    """What `_join` adds to the other to make it like the first."""
-    found = Account(session=account.session)
-    for one in fields(Account):
-        mine, theirs = getattr(account, one.name), getattr(other, one.name)
-        if isinstance(mine, bool) or one.name in ("said", "width"):
-            setattr(found, one.name, mine)
-        elif one.name != "session":
-            setattr(found, one.name, mine - theirs)
-    return found
 
 
 @dataclass(slots=True)

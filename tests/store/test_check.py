@@ -64,8 +64,8 @@ Write = Callable[..., Path]
 def test_a_whole_log_has_no_flaw(tmp_path: Path, write: Callable[..., Path]) -> None:
     rows = rounds(EPISODES, 4)
     rows.append([a_step("a", 4, reply=None, ending="refusal")])
-    rows.append([a_step("a", 4, take=1), a_step("a", 5, take=1)])
     run = write(tmp_path / "run", rows)
+    write(run, [[a_step("a", 4, take=1), a_step("a", 5, take=1)]])
     assert check_log(run) == []
     write(run, [], [a_charge()])
     assert check_log(run) == []
