@@ -22,13 +22,14 @@ from evalkit.run.universe import Choice, Episode, episodes
 from evalkit.seeds import derive
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
-from evalkit.store.commit import Load, commit
-from evalkit.store.compact import Tail, compact, discard
+from evalkit.store.compact import Chain, Tail, discard
+from evalkit.store.journal import new_writer, open_journal
 from evalkit.store.manifest import Manifest, ManifestInstance, write_manifest
 from evalkit.store.record import StepRecord
 from evalkit.store.replies import encode_reply
 from evalkit.store.schema import steps_table
-from evalkit.store.segment import LEDGER_FOLDER, STEPS_FOLDER, TAIL, Segment, segment_name
+from evalkit.store.segment import ENDS_FOLDER, LEDGER_FOLDER, LOG, STEPS_FOLDER, Segment
+from evalkit.store.totals import Tally
 
 SWEEP = Sweep(
     name="replicas",
@@ -56,14 +57,17 @@ def write_replicas(run: Path, steps: int, sweep: Sweep = SWEEP, *, instances: in
     replicates = -(-steps // rows)
     manifest = msgspec.structs.replace(manifest, replicates=replicates)
     write_manifest(run, manifest)
-    for folder in (TAIL, STEPS_FOLDER, LEDGER_FOLDER):
+    for folder in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER):
         (run / folder).mkdir()
     ordered = sorted((row.step, place, row) for place, (_, one) in enumerate(played) for row in one)
-    table = steps_table([row for _, _, row in ordered])
+    rows_in_order = [row for _, _, row in ordered]
+    table = steps_table(rows_in_order)
+    log = _Log(run)
     places = pa.array([place for _, place, _ in ordered])
     for number in range(replicates):
         ids = pa.array([episode_id(one.cell.key, one.target.digest, number) for one, _ in played])
-        _write(run, number, _as_replicate(table, ids.take(places), number))
+        log.write(_as_replicate(table, ids.take(places), number), rows_in_order)
+    log.close()
     return rows * replicates
 
 
@@ -147,8 +151,34 @@ def _as_replicate(table: pa.Table, ids: pa.Array, number: int) -> pa.Table:
     return put(put(table, "episode", ids), "replicate", numbers)
 
 
-def _write(run: Path, number: int, table: pa.Table) -> None:
-    commit(run, Load(steps=table, entries=(), lines=(), steps_number=number, ledger_number=0))
-    segment = Segment(kind="steps", path=run / TAIL / segment_name(number), first=number, last=number)
-    compact(run, [Tail(segment=segment, table=table, bytes=table.nbytes)], ledger_segments=0)
-    discard([segment])
+class _Log:
+    """A journal whose every commit is compacted at once."""
+
+    def __init__(self, run: Path) -> None:
+        self._journal = open_journal(run, new_writer())
+        self._chain = Chain(
+            run=run,
+            writer=self._journal.writer,
+            heads=self._journal.heads,
+            recall=lambda _: {},
+            before=lambda _: None,
+        )
+        self._tally = Tally({})
+        self._written: list[Segment] = []
+
+    def write(self, table: pa.Table, rows: Sequence[StepRecord]) -> None:
+        """Commit a replicate; `rows` say the same but for whose they are."""
+        for row, episode in zip(rows, table.column("episode").to_pylist(), strict=True):
+            row.episode = episode
+            self._tally.step(row)
+        self._journal.carried.totals = self._tally.text()
+        segment = self._journal.commit(table)
+        digest = self._journal.before
+        self._chain.compact([Tail(segment=segment, digest=digest, table=table, entries=(), bytes=table.nbytes)])
+        self._written.append(segment)
+
+    def close(self) -> None:
+        """End the journal."""
+        self._journal.carried.compacted = {self._journal.writer: dict(self._chain.named)}
+        self._journal.close()
+        discard(self._written)
