@@ -10,9 +10,13 @@ import pytest
 
 from evalkit.errors import StorageError
 from evalkit.store import compactor, disk
+from evalkit.store.chain import check_chain
 from evalkit.store.index import read_index
-from evalkit.store.segment import KINDS
+from evalkit.store.journal import head_of, heads_of
+from evalkit.store.layout import compacted, journals
+from evalkit.store.segment import KINDS, read_claim
 from evalkit.store.writer import open_store
+from tests.clock import VirtualLoop
 from tests.logs import a_step, rounds, write_run
 from tests.patience import PATIENCE_S
 
@@ -113,3 +117,44 @@ def test_a_compaction_that_fails_stops_the_run_and_loses_nothing(
     write_run(run, rounds(["a"], 1, first=2))
     assert read_index(run).rows == 3
     assert len(list((run / "steps").iterdir())) == 2  # one of each session
+
+
+def test_objects_go_once_a_later_one_names_what_holds_their_rows_and_a_while_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under virtual time: two commits that are compacted, a long silence, a commit that names the files, the grace."""
+    monkeypatch.setattr(compactor, "BATCH_TAILS", 2)
+    run = tmp_path / "run"
+
+    def numbers() -> tuple[int, ...]:
+        return journals(run)[0].numbers
+
+    async def go() -> None:
+        with open_store(run, session="s", inline=True) as store:
+            for step in range(2):
+                store.append(a_step("a", step))
+                await store.durable()
+            await asyncio.sleep(3600.0)
+            assert len(list((run / "steps").iterdir())) == 1
+            assert numbers() == (0, 1)  # nothing names the file: nobody but its name says what it holds
+            store.append(a_step("a", 2))
+            await store.durable()
+            assert "compacted" in read_claim(journals(run)[0].object(run, 2))
+            await asyncio.sleep(compactor.GRACE_S - 0.5)
+            assert numbers() == (0, 1, 2)
+            await asyncio.sleep(1.0)
+            assert numbers() == (2,)
+        assert numbers() == (3,)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(go())
+    assert read_index(run).rows == 3
+    assert check_chain(run) == []
+
+
+def test_the_file_that_holds_the_first_object_repeats_what_that_said_of_other_journals(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(["a"], 2))
+    write_run(run, rounds(["a"], 2, first=2))
+    first, second = (one.writer for one in journals(run))
+    file = compacted(run, "steps", second, 0, 1)
+    assert heads_of(read_claim(file), file.name) == {first: head_of(run, first)}
