@@ -1,7 +1,7 @@
 """A run's log made ready for one more writer: what is there is whole, lasts, and belongs to nobody else any more."""
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError
@@ -13,7 +13,7 @@ from evalkit.store.ends import Standing
 from evalkit.store.index import RunIndex, read_index
 from evalkit.store.journal import Appender, new_writer, open_journal
 from evalkit.store.layout import MARK, Layout, began, encode_mark, journals, lay_out
-from evalkit.store.reader import replay_rows
+from evalkit.store.reader import facts_of
 from evalkit.store.segment import (
     ENDS_FOLDER,
     KINDS,
@@ -56,9 +56,7 @@ def take_over(run: Path, session: str) -> Opened:
     fits = WRITER.fullmatch(session) and all(began(one) < began(session) for one in others)
     journal = open_journal(run, session if fits else new_writer(others))
 
-    def recall(episodes: Collection[str]) -> Mapping[str, Sequence[bytes]]:
-        return {name: [row.facts for row in rows] for name, rows in replay_rows(run, episodes).items()}
-
+    recall = partial(facts_of, run)
     adopted = adopt(run, recall)
     discard((*adopted.covered, *(one for kind in KINDS for one in layouts[kind].covered if not one.writer)))
     index = read_index(run)

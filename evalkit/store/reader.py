@@ -6,13 +6,14 @@ log is listed again. Page checksums are verified in every read. No loop over row
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.arrays import coded, ints, take_rows
+from evalkit.store.arrays import coded, ints, take_rows, texts
 from evalkit.store.effect import Effect, Ints, rows_in_effect
 from evalkit.store.looking import patiently, settled
 from evalkit.store.record import LedgerRecord
@@ -67,6 +68,19 @@ def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[R
     table = _read(run, "steps", ("episode", *_REPLAY), wanted)
     names, _, effect = _effect(table)
     return _Rows(names, effect, table)
+
+
+def facts_of(run: Path, episodes: Collection[str]) -> dict[str, list[bytes]]:
+    """The facts of these episodes' steps in effect, in step order; an episode without rows is absent.
+
+    One pass over the files that hold them. Raises CorruptLogError.
+    """
+    table = _read(run, "steps", (*_KEYS, "facts"), frozenset(episodes))
+    names, _, effect = _effect(table)
+    facts = texts(table, "facts")
+    bounds = pairwise(effect.start.tolist())
+    rows = (effect.order[begin:end].tolist() for begin, end in bounds)
+    return {name: [facts[row] for row in mine] for name, mine in zip(names, rows, strict=True) if mine}
 
 
 def _rows_of(wanted: Collection[str]) -> Choose:
