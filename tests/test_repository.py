@@ -191,7 +191,7 @@ def test_an_installed_wheel_finds_what_it_carries(wheel: Path, tmp_path: Path) -
 
 
 def test_the_page_about_costbench_names_every_parameter_and_event() -> None:
-    from evalkit.env.costbench.parameters import KINDS, PARAMETERS
+    from evalkit.env.costbench.instances.parameters import KINDS, PARAMETERS
 
     text = (PROJECT / "docs" / "costbench.md").read_text()
     missing = [name for name in (*PARAMETERS, *KINDS, "mixed") if f"`{name}`" not in text]

@@ -114,7 +114,7 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
 
 def _own_catalogue(name: str) -> dict[str, Any]:
     """A catalogue's file as plain values, checked. Raises UsageError."""
-    from evalkit.env.costbench.catalogue_files import parse_catalogue
+    from evalkit.env.costbench.domain.catalogue_files import parse_catalogue
     from evalkit.spec.reading import parse_toml
 
     path = Path(name).expanduser()

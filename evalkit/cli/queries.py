@@ -53,8 +53,8 @@ def raw(args: argparse.Namespace) -> int:
     """Write the reference's raw queries, in its form: what a validator and a writer would then be asked about."""
     import json
 
-    from evalkit.env.costbench.catalogue_files import shipped
-    from evalkit.env.costbench.queries import reference_queries
+    from evalkit.env.costbench.domain.catalogue_files import shipped
+    from evalkit.env.costbench.domain.queries import reference_queries
     from evalkit.spec.queries import CATALOGUE, RAW_TOTALS
 
     out = new_file(args.out, ".json", "a file of raw queries")

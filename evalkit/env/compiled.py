@@ -26,7 +26,7 @@ MARGIN = 2.0
 LOADED: dict[str, ModuleType] = {}
 """By environment: the module whose kernels may be called. Empty until `load`."""
 
-_MAIN = {"scheduling": "evalkit.env.scheduling.kernels", "costbench": "evalkit.env.costbench.kernels"}
+_MAIN = {"scheduling": "evalkit.env.scheduling.kernels", "costbench": "evalkit.env.costbench.planning.kernels"}
 """Kernels that steps call. Their modules have `samples()`: by kernel, arguments of the types that it is called with."""
 _SEARCH = "evalkit.env.procurement.kernels"
 """The branch and bound, which only big markets' optima take; it is compiled ahead with the others."""

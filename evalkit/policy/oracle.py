@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.dialogue import Reply, Request
+from evalkit.env.costbench.domain.ids import show_id
+from evalkit.env.costbench.domain.query import Query
 from evalkit.env.costbench.events import course_of, query_after, world_of
-from evalkit.env.costbench.ids import show_id
-from evalkit.env.costbench.instance import Instance as CostbenchInstance
-from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.instances.instance import Instance as CostbenchInstance
 from evalkit.env.pricing.instance import PricingInstance
 from evalkit.env.pricing.instance import market_of as pricing_market_of
 from evalkit.env.pricing.optimum import best_prices

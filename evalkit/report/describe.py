@@ -134,7 +134,7 @@ def _one_a_task(lines: Sequence[Line], places: Iterable[int]) -> list[int]:
 
 
 def _combinations(line: Line) -> int:
-    from evalkit.env.costbench.suite import load
+    from evalkit.env.costbench.instances.suite import load
 
     instance = load(line)
     task = instance.catalogue.tasks[instance.task]

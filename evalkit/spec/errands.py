@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.catalogue import Catalogue
-from evalkit.env.costbench.catalogue_files import parse_catalogue, shipped
-from evalkit.env.costbench.ids import split_values
+from evalkit.env.costbench.domain.catalogue import Catalogue
+from evalkit.env.costbench.domain.catalogue_files import parse_catalogue, shipped
+from evalkit.env.costbench.domain.ids import split_values
 from evalkit.env.errand import errand
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from evalkit.env.costbench.catalogue import SPLITS, Catalogue, title
-from evalkit.env.costbench.catalogue_files import shipped
-from evalkit.env.costbench.costs import query_seed
-from evalkit.env.costbench.ids import preference_number, split_values
-from evalkit.env.costbench.world import context_type
+from evalkit.env.costbench.domain.catalogue import SPLITS, Catalogue, title
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.ids import preference_number, split_values
+from evalkit.env.costbench.domain.world import context_type
+from evalkit.env.costbench.instances.costs import query_seed
 from evalkit.env.mersenne import Mersenne
 from evalkit.errors import UsageError, nearest
 

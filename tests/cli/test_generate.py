@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.env.costbench.catalogue import Catalogue, Chain, Dimension, Graph, GraphTool, Link, Task, Words
+from evalkit.env.costbench.domain.catalogue import Catalogue, Chain, Dimension, Graph, GraphTool, Link, Task, Words
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from tests.cli.calling import Call, tree

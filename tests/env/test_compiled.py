@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Request
 from evalkit.env import compiled
-from evalkit.env.costbench import solve
-from evalkit.env.costbench.catalogue_files import shipped
-from evalkit.env.costbench.world import Terms, World, make_world
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.world import Terms, World, make_world
+from evalkit.env.costbench.planning import solve
 from evalkit.env.environment import Kit
 from evalkit.env.replay import advance, begin
 from evalkit.env.scheduling import market as markets
@@ -151,7 +151,7 @@ SCRIPT = """
 import sys
 from evalkit.env import compiled
 from evalkit.env.scheduling.market import blocking, make_market
-import evalkit.env.costbench.solve
+import evalkit.env.costbench.planning.solve
 {body}
 """
 

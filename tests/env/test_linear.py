@@ -7,10 +7,10 @@ import pytest
 from evalkit.dialogue import Reply
 from evalkit.env.arguments import Parsed, Refusal, clean, listed, read_arguments, read_json, whole_argument
 from evalkit.env.costbench.answer import ends_turn, read_answer
-from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.coverage import count_paths
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.world import make_world
 from evalkit.env.costbench.repair import MARKS, read_call
-from evalkit.env.costbench.world import make_world
 from evalkit.env.errand.parse import count_in, verdict_in, written
 from evalkit.env.literals import read_mapping
 from evalkit.report.exports.inspect_log import _arguments

@@ -11,12 +11,12 @@ import pytest
 
 from evalkit.dialogue import Request
 from evalkit.env.costbench.costbench import COSTBENCH
+from evalkit.env.costbench.domain.world import Terms
 from evalkit.env.costbench.events import course_of, query_after, terms_of, world_of
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import KINDS
-from evalkit.env.costbench.solve import optimum
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import KINDS
+from evalkit.env.costbench.planning.solve import optimum
 from evalkit.env.costbench.step import State
-from evalkit.env.costbench.world import Terms
 from evalkit.env.environment import Facts
 from evalkit.seeds import derive
 from evalkit.spec.queries import read_queries, suite_lines

@@ -11,8 +11,8 @@ import pytest
 
 from evalkit.cli.main import main
 from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.costbench.costs import show_cost
-from evalkit.env.costbench.ids import show_id
+from evalkit.env.costbench.domain.ids import show_id
+from evalkit.env.costbench.instances.costs import show_cost
 from evalkit.env.environment import Kit
 from evalkit.errors import UsageError
 from evalkit.spec import interpret

@@ -8,8 +8,8 @@ Source: specification, sections 4.2 (a) and 4.4.
 import re
 from functools import lru_cache
 
-from evalkit.env.costbench.catalogue import Catalogue
-from evalkit.env.costbench.world import World, filled
+from evalkit.env.costbench.domain.catalogue import Catalogue
+from evalkit.env.costbench.domain.world import World, filled
 from evalkit.env.environment import fill
 
 _OPEN = re.compile("<answer>", re.IGNORECASE)

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 
 from evalkit.dialogue import ToolCall
 from evalkit.env.arguments import Refusal, shown
-from evalkit.env.costbench.costs import show_cost
-from evalkit.env.costbench.ids import combinations, has_context, preference_number, show_id, split_values
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import CHARGED
+from evalkit.env.costbench.domain.ids import combinations, has_context, preference_number, show_id, split_values
+from evalkit.env.costbench.domain.query import Query
+from evalkit.env.costbench.domain.world import Terms, ToolSpec, World, context_type
+from evalkit.env.costbench.instances.costs import show_cost
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import CHARGED
 from evalkit.env.costbench.prompt import NAMED_STEPS, named_criterion
-from evalkit.env.costbench.query import Query
 from evalkit.env.costbench.repair import read_call
-from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type
 from evalkit.env.environment import fill
 
 OK = "ok"

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalkit.dialogue import Sampling
-from evalkit.env.costbench import score, step, suite
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import NAME, PARAMETERS
-from evalkit.env.costbench.solve import COMPILED_LENGTH
-from evalkit.env.costbench.world import MOST_LENGTH
+from evalkit.env.costbench import score, step
+from evalkit.env.costbench.domain.world import MOST_LENGTH
+from evalkit.env.costbench.instances import suite
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import NAME, PARAMETERS
+from evalkit.env.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.env.environment import Environment
 
 

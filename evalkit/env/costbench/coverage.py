@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evalkit.env.costbench.world import World
+from evalkit.env.costbench.domain.world import World
 
 MOST_TEXT = 1 << 16
 MOST_CALLS = 64

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from evalkit.env.costbench.blocks import (
+from evalkit.env.costbench.domain.query import Query
+from evalkit.env.costbench.domain.world import Terms, World, make_world
+from evalkit.env.costbench.instances.blocks import (
     EVENT_KINDS,
     ON_CALL,
     TOOL_FAILURE,
@@ -26,11 +28,9 @@ from evalkit.env.costbench.blocks import (
     failing_turns,
     planned_blocks,
 )
-from evalkit.env.costbench.costs import costs_of
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.query import Query
-from evalkit.env.costbench.solve import optimal_path, reference_path
-from evalkit.env.costbench.world import Terms, World, make_world
+from evalkit.env.costbench.instances.costs import costs_of
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.planning.solve import optimal_path, reference_path
 
 __all__ = [
     "EVENT_KINDS",

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from evalkit.dialogue import Message, Tool
-from evalkit.env.costbench.catalogue import Catalogue, Chain
-from evalkit.env.costbench.costs import show_cost
+from evalkit.env.costbench.domain.catalogue import Catalogue, Chain
+from evalkit.env.costbench.domain.ids import has_context, split_values
+from evalkit.env.costbench.domain.wording import message
+from evalkit.env.costbench.domain.world import Terms, ToolSpec, World, context_type, criterion, deed, meaning
 from evalkit.env.costbench.example import example
-from evalkit.env.costbench.ids import has_context, split_values
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import MOST_EXAMPLE
-from evalkit.env.costbench.wording import message
-from evalkit.env.costbench.world import Terms, ToolSpec, World, context_type, criterion, deed, meaning
+from evalkit.env.costbench.instances.costs import show_cost
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import MOST_EXAMPLE
 from evalkit.env.environment import Opening, fill
 
 SHORT, FULL = "short", "full"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from evalkit.env.costbench import parameters
 from evalkit.env.costbench.distance import edit_distance, normalised
+from evalkit.env.costbench.domain.world import Terms, World, registry, tool_name
 from evalkit.env.costbench.events import (
     Course,
     agent_blocks,
@@ -25,10 +25,10 @@ from evalkit.env.costbench.events import (
     terms_after,
     world_of,
 )
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import KINDS
-from evalkit.env.costbench.solve import call_is_optimal, optimal_paths
-from evalkit.env.costbench.world import Terms, World, registry, tool_name
+from evalkit.env.costbench.instances import parameters
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import KINDS
+from evalkit.env.costbench.planning.solve import call_is_optimal, optimal_paths
 from evalkit.env.environment import Facts, Score
 
 CHARGED = frozenset({"ok", "banned", "failed"})

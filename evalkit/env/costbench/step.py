@@ -30,6 +30,9 @@ from evalkit.env.costbench.calls import (
     unexecuted,
 )
 from evalkit.env.costbench.coverage import count_paths
+from evalkit.env.costbench.domain.ids import show_id
+from evalkit.env.costbench.domain.query import Query
+from evalkit.env.costbench.domain.world import Terms
 from evalkit.env.costbench.events import (
     TOOL_FAILURE,
     Event,
@@ -39,11 +42,8 @@ from evalkit.env.costbench.events import (
     terms_after,
     world_of,
 )
-from evalkit.env.costbench.ids import show_id
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.query import Query
-from evalkit.env.costbench.suite import check_optimum
-from evalkit.env.costbench.world import Terms
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.suite import check_optimum
 from evalkit.env.environment import Kit, Observation, Opening, fill
 from evalkit.errors import UsageError
 

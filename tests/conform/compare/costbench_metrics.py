@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env.costbench.catalogue import title
 from evalkit.env.costbench.costbench import COSTBENCH
+from evalkit.env.costbench.domain.catalogue import title
+from evalkit.env.costbench.domain.ids import show_id
 from evalkit.env.costbench.events import course_of, terms_of, world_of
-from evalkit.env.costbench.ids import show_id
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import CHARGED
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import CHARGED
+from evalkit.env.costbench.planning.solve import greedy_path
 from evalkit.env.costbench.score import score, units, walked
-from evalkit.env.costbench.solve import greedy_path
 from evalkit.env.costbench.step import TEXTS
 from evalkit.env.environment import Facts, Kit, Pack
 from evalkit.spec.queries import read_queries, suite_lines

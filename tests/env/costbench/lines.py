@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from evalkit.env.costbench.catalogue import Catalogue
-from evalkit.env.costbench.catalogue_files import parse_catalogue, shipped
-from evalkit.env.costbench.ids import preferences_at
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.domain.catalogue import Catalogue
+from evalkit.env.costbench.domain.catalogue_files import parse_catalogue, shipped
+from evalkit.env.costbench.domain.ids import preferences_at
+from evalkit.env.costbench.domain.query import Query
+from evalkit.env.costbench.instances.instance import Instance
 
 GRAPH = "parcel"
 TRAVEL = shipped("travel")

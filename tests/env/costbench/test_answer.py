@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.env.costbench.answer import ends_turn, read_answer
-from evalkit.env.costbench.catalogue_files import shipped
-from evalkit.env.costbench.world import World, make_world
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.world import World, make_world
 
 
 def dining() -> World:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.costs import show_cost
+from evalkit.env.costbench.instances.costs import show_cost
 from tests.acting import Episode, make_instance, travel_with_errand
 
 DECIDE, SEARCH, BOTH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Preference_and_Search"

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.coverage import MOST_TEXT, count_paths, is_valid
-from evalkit.env.costbench.world import World, composite_spans, make_world, tool_name
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.world import World, composite_spans, make_world, tool_name
 from tests.env.costbench.lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
 from tests.growth import assert_linear
 

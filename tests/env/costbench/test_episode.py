@@ -10,13 +10,13 @@ import pytest
 
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.costbench import step
-from evalkit.env.costbench.blocks import alternative_of
-from evalkit.env.costbench.catalogue_files import shipped
 from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.costbench.costs import query_seed
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.query import Query
 from evalkit.env.costbench.events import course_of
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.query import Query
+from evalkit.env.costbench.instances.blocks import alternative_of
+from evalkit.env.costbench.instances.costs import query_seed
+from evalkit.env.costbench.instances.instance import Instance
 from tests.acting import Episode, make_instance
 
 TASKS = [(name, task) for name in ("travel", "delivery") for task in shipped(name).tasks]

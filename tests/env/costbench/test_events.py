@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.env.costbench.catalogue import Graph, GraphTool
-from evalkit.env.costbench.catalogue_files import shipped
+from evalkit.env.costbench.domain.catalogue import Graph, GraphTool
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.world import Terms
 from evalkit.env.costbench.events import (
     ON_CALL,
     Course,
@@ -22,10 +23,9 @@ from evalkit.env.costbench.events import (
     terms_of,
     world_of,
 )
-from evalkit.env.costbench.instance import Instance
-from evalkit.env.costbench.parameters import KINDS
-from evalkit.env.costbench.solve import optimum
-from evalkit.env.costbench.world import Terms
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.instances.parameters import KINDS
+from evalkit.env.costbench.planning.solve import optimum
 from tests.env.costbench.lines import bare_instance, bare_query
 
 TASKS = ("location", "transportation", "accommodation", "attraction", "dining", "shopping")

@@ -6,12 +6,12 @@ from hashlib import sha256
 import pytest
 
 from evalkit.env.costbench import prompt
-from evalkit.env.costbench.catalogue_files import shipped
-from evalkit.env.costbench.costs import show_cost
+from evalkit.env.costbench.domain.catalogue_files import shipped
+from evalkit.env.costbench.domain.world import Terms
 from evalkit.env.costbench.events import terms_of, world_of
 from evalkit.env.costbench.example import example, ways
+from evalkit.env.costbench.instances.costs import show_cost
 from evalkit.env.costbench.step import LATER_TEXTS, TEXTS
-from evalkit.env.costbench.world import Terms
 from evalkit.spec.packs import read_pack
 from tests.acting import Episode, make_instance, standard_kit
 

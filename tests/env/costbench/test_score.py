@@ -8,9 +8,9 @@ import pytest
 
 from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.events import course_of, terms_of, world_of
-from evalkit.env.costbench.instance import Instance
+from evalkit.env.costbench.instances.instance import Instance
+from evalkit.env.costbench.planning.solve import call_is_optimal
 from evalkit.env.costbench.score import answered, score, units
-from evalkit.env.costbench.solve import call_is_optimal
 from evalkit.env.environment import Facts, Score
 from tests.env.costbench.lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.costbench import step
+from evalkit.env.costbench.domain.ids import show_id
 from evalkit.env.costbench.events import course_of
-from evalkit.env.costbench.ids import show_id
 from evalkit.env.environment import Kit
 from evalkit.errors import UsageError
 from tests.acting import Episode, make_instance, standard_kit, travel_with_errand
