@@ -47,6 +47,8 @@ class Chain:
     """Files that are there and say something else than was written, or than others stand on."""
     missing: list[str] = field(default_factory=list)
     """Files that are named and gone, and whose rows no other file has."""
+    headless: set[str] = field(default_factory=set)
+    """Writers whose newest objects are gone, by what is left."""
     unread: bool = False
     """Whether a journal's newest object was changed or is gone, so that nobody knows what it names."""
 
@@ -63,14 +65,16 @@ class Chain:
         name = segment.name
         found = self.digests[name] = digest_of_file(segment.path)
         by = next((by for by, digest in self.named.get(name, {}).items() if digest != found), None)
-        if by is not None and found not in self.repaired.get(name, ()):
-            self.accuse(name, f"is not as it was written: {by} tells another digest of it")
-            return {}
+        changed = by is not None and found not in self.repaired.get(name, ())
         try:
-            says = self.claims[name] = read_claim(segment)
+            says = read_claim(segment)
         except CorruptLogError as flaw:
             self.accuse(name, problem_of(segment, flaw))
             return {}
+        if changed:
+            self.accuse(name, f"is not as it was written: {by} tells another digest of it")
+            return {}
+        self.claims[name] = says
         return says
 
     def accuse(self, name: str, problem: str) -> None:
@@ -190,6 +194,7 @@ def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
     if not chain.named.get(segment.name) and segment.name not in chain.repaired and not chain.unread:
         lost = [number for number in range(segment.first, segment.last + 1) if number not in files.there]
         if lost:
+            chain.headless.add(files.writer)
             chain.flaws.append((segment.name, "is named by no object: objects behind it are missing"))
     says = chain.look_at(segment)
     if not says:

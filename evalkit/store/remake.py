@@ -38,7 +38,7 @@ from evalkit.store.segment import (
 
 MOST_OBJECTS = 10_000
 """Missing objects that are made one by one; more are one compacted range."""
-_CARRIED = ("totals", "compacted", "repaired", "heads")
+_CARRIED = ("totals", "compacted", "repaired")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,9 +81,18 @@ class Sources:
     def certain(self, writer: str) -> bool:
         """Whether a writer's newest object can be read, which says its sums."""
         newest = self.newest(writer)
-        if newest < self.chain.ends.get(writer, -1) or newest < 0:
+        if newest < self.chain.ends.get(writer, -1) or newest < 0 or writer in self.chain.headless:
             return False
         return journal_object(self.view, writer, newest).name in self.chain.claims
+
+    def newest_says(self, writer: str, upto: int) -> Mapping[str, str]:
+        """What the newest object of a journal says, up to this number, that can be read; empty where none can."""
+        numbers = [one.first for one in self.segments("steps", writer) if one.is_object and one.first <= upto]
+        for number in sorted(numbers, reverse=True):
+            says = self.chain.claims.get(journal_object(self.view, writer, number).name)
+            if says is not None:
+                return says
+        return {}
 
 
 def remake(run: Path, by: str, sources: Sources) -> Remade:
@@ -218,8 +227,9 @@ class _Writer:
                 self._put(self._name(number), self._object(number, last=number == numbers[-1]))
         for kind in KINDS:
             self._remake_compacted(kind)
-        if numbers:
-            self._end(numbers[-1])
+        held = [one.last for kind in KINDS for one in self.sources.segments(kind, self.writer) if not one.is_object]
+        held += [one.last for one in self.missing if not one.is_object]
+        self._end(max([*numbers, *held]))
 
     def _name(self, number: int) -> str:
         return journal_object(self.made.run, self.writer, number).name
@@ -243,10 +253,15 @@ class _Writer:
         table = None if kept is None else kept.rows(STEPS.names)
         empty = (table is None or not table.num_rows) and not money
         kind = says.get("kind", SEAL if empty and last else COMMIT)
-        facts = {name: says[name] for name in _CARRIED if name in says}
+        facts = self._carried(number)
         if not number:
-            facts.setdefault("heads", "{}")
+            facts["heads"] = says.get("heads", "{}")
         return self._encode(number, kind if last else COMMIT, facts, table, money)
+
+    def _carried(self, number: int) -> dict[str, str]:
+        """What an object repeats: its own word, or that of the nearest before it that can be read."""
+        says = self.sources.newest_says(self.writer, number)
+        return {name: says[name] for name in _CARRIED if name in says}
 
     def _encode(
         self,
@@ -322,11 +337,11 @@ class _Writer:
         return one.is_object and one.writer == self.writer and first <= one.first <= last
 
     def _end(self, newest: int) -> None:
-        """The newest object ends the journal; a seal follows one that does not."""
+        """The newest object ends the journal; a seal follows one that does not, and compacted files without any."""
         name = self._name(newest)
         says = self.sources.chain.claims.get(name, {})
         if self.kinds.get(name, says.get("kind")) not in (CLOSE, SEAL):
-            facts = {one: says[one] for one in _CARRIED[:3] if one in says}
+            facts = self._carried(newest)
             newest, name = newest + 1, self._name(newest + 1)
             self._put(name, self._encode(newest, SEAL, facts))
         self.made.heads[self.writer] = newest, self._digest(name)

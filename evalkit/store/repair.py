@@ -7,6 +7,7 @@ what the sessions of the lost rows had leased and had not given back (`lost_mone
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,14 +123,14 @@ def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]
     made = remake(run, new_writer([one.writer for one in journals(run)]), sources)
     _put_in_place(run, view, made, layouts)
     charges = not_yet(charges, money.rows)
-    said = _said(sources)
+    said = together(_sums_of(sources, writer) for writer in made.heads)
     lost = [*money.damaged, *(one for one in made.lost if one.is_object or one.kind == "ledger")]
     recovered, uncounted = lost_money(
         run,
         Remains(
             files=_remnants(sources, made),
             ledger=[*money.rows, *charges],
-            ledger_whole=all(one.writer and sources.certain(one.writer) for one in lost),
+            ledger_whole=all(one.writer for one in lost) and all(sources.certain(one) for one in made.heads),
             said=said,
         ),
     )
@@ -166,22 +167,9 @@ def _put_in_place(run: Path, view: Path, made: Remade, layouts: Mapping[Kind, La
                 made.files[one.name] = one.path.read_bytes()
 
 
-def _said(sources: Sources) -> Totals:
-    """The sums that journals say: those of the newest object that can be read."""
-    return together(_totals_of(sources, one) for one in _newest(sources))
-
-
-def _newest(sources: Sources) -> list[str]:
-    """Of each journal the newest object that can be read."""
-    found: dict[str, str] = {}
-    for one in sources.layouts["steps"].segments + sources.layouts["steps"].covered:
-        if one.is_object and one.name in sources.chain.claims:
-            found[one.writer] = max(found.get(one.writer, ""), one.name)
-    return list(found.values())
-
-
-def _totals_of(sources: Sources, name: str) -> Totals:
-    return read(sources.chain.claims[name].get("totals") or "{}", name)
+def _sums_of(sources: Sources, writer: str) -> Totals:
+    """What a journal's newest object says, of those that can be read; a repaired journal says the same."""
+    return read(sources.newest_says(writer, sys.maxsize).get("totals") or "{}", f"log/{writer}")
 
 
 def _remnants(sources: Sources, made: Remade) -> list[Remnant]:
@@ -205,7 +193,7 @@ def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord])
     the rows that stay."""
     money = {name: rows for name, rows in sources.money.by_file.items() if not _lost(made, name)}
     wanted = totals_of(_rows(sources.kept), [*(row for rows in money.values() for row in rows), *charges])
-    said = [_newest_totals(sources, made, writer) for writer in made.heads]
+    said = [_sums_of(sources, writer) for writer in made.heads]
     old = [one for one in sources.kept if not one.segment.writer]
     first = {one.name for one in sources.layouts["ledger"].segments if not one.writer}
     said.append(totals_of(_rows(old), [row for name in first & set(money) for row in money[name]]))
@@ -214,16 +202,6 @@ def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord])
 
 def _lost(made: Remade, name: str) -> bool:
     return name.startswith("ledger/") and name in made.files
-
-
-def _newest_totals(sources: Sources, made: Remade, writer: str) -> Totals:
-    """The sums that a journal's newest object will say."""
-    number, _ = made.heads[writer]
-    for one in range(number, max(-1, number - 2), -1):
-        name = f"log/{writer}/{one:09d}.parquet"
-        if name in sources.chain.claims:
-            return _totals_of(sources, name)
-    return Totals()
 
 
 def _rows(kept: Sequence[Kept]) -> pa.Table:

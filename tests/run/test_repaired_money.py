@@ -15,13 +15,17 @@ from evalkit.run.reconcile import read_books, reconcile_usage
 from evalkit.run.usage import read_usage
 from evalkit.store.accounts import UNACCOUNTED
 from evalkit.store.index import read_index
+from evalkit.store.layout import lay_out
+from evalkit.store.reader import read_ledger
 from evalkit.store.record import LedgerRecord
 from evalkit.store.repair import GIVEN_UP, repair
-from evalkit.store.schema import LEDGER, conform, ledger_records, ledger_table
-from evalkit.store.segment import encode_segment, lay_out, read_segment
+from evalkit.store.schema import ledger_table
+from evalkit.store.segment import object_name, read_segment
+from tests.firsts import encode_first
 from tests.run.running import go_served, served, with_budget
 from tests.run.snapshot import snapshot_at
 from tests.run.sweeps import resolved
+from tests.run.test_tampering import as_first
 from tests.store.test_check import replaced, rewrite
 
 BUDGET = 3 * 10**12
@@ -60,7 +64,7 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def copies(run: Path, folder: Path) -> Iterator[Path]:
     """A copy of the run for each of its files, and the path of that file in it."""
     files = [path.relative_to(run) for path in sorted(run.rglob("*.parquet"))]
-    assert {path.parts[0] for path in files} >= {"steps", "ledger"}
+    assert {path.parts[0] for path in files} == {"steps", "ledger", "ends", "log"}
     for number, file in enumerate(files):
         shutil.copytree(run, folder / str(number))
         yield folder / str(number) / file
@@ -74,12 +78,12 @@ def test_whichever_file_is_lost_the_books_do_not_fall(
     assert before >= bill_of(finished / "bill.jsonl") > 0
     for path in copies(finished / "run", tmp_path):
         harm(path)
-        run = path.parent.parent
+        run = next(one for one in path.parents if one.parent == tmp_path)
         said = repair(run, lambda plan: None).lines()
         after = read_books(run).spent
         assert after >= before, path
         if path.parent.name == "steps":
-            assert after == before, path  # sessions that ended by themselves know the sum
+            assert after == before, path  # running totals, and sessions that ended by themselves, know the sum
             assert any("more stay charged" in line for line in said)
         assert repair(run, lambda plan: None).flaws == ()
         assert read_books(run).spent == after
@@ -89,14 +93,12 @@ def test_a_log_of_an_older_evalkit_knows_the_sum_by_its_leases(tmp_path: Path) -
     """It has no closing words."""
     folder = played(tmp_path, BUDGET)
     run = folder / "run"
-    for segment in lay_out(run, "ledger").segments:
-        rows = ledger_records(conform(read_segment(segment), LEDGER))
-        table = ledger_table([replace(row, reason="") if row.kind == "close" else row for row in rows])
-        data = encode_segment(table, "ledger", segment.first, segment.last, compacted=False)
-        segment.path.write_bytes(memoryview(data))
+    as_first(run)
+    rows = [replace(row, reason="") if row.kind == "close" else row for row in read_ledger(run)]
+    (run / "ledger" / object_name(0)).write_bytes(encode_first(ledger_table(rows), "ledger", 0, 0, compacted=False))
     (run / "events.jsonl").unlink()
     before = read_books(run).spent
-    zero(next((run / "steps").glob("*.parquet")))
+    zero(next((run / "tail").glob("*.parquet")))
     repair(run, lambda plan: None)
     assert read_books(run).spent == before
 
@@ -154,7 +156,7 @@ def test_a_crashed_sessions_lost_rows_are_covered_by_its_leases(tmp_path: Path, 
         go_served(sweep, run, limit=1)
     before = read_books(run).spent
     for path in sorted(run.rglob("*.parquet")):
-        if path.parent.name in ("tail", "steps"):
+        if path.parent.name == "steps" or path.parent.parent.name == "log":
             copy = tmp_path / path.name
             shutil.copytree(run, copy)
             zero(copy / path.relative_to(run))
@@ -175,15 +177,17 @@ def test_lost_leases_of_a_crashed_session_are_made_up_for_by_worst_cases(
     shutil.copytree(run, unharmed)
     outcome, _ = go_served(sweep, unharmed, limit=1)
     assert outcome.unconfirmed > 0
-    for file in sorted((run / "ledger").glob("*.parquet")):
+    objects = sorted((run / "log").glob("*/*.parquet"))
+    for file in {objects[0], objects[len(objects) // 2], objects[-1]}:
         copy = tmp_path / file.name
         shutil.copytree(run, copy)
-        harm(copy / "ledger" / file.name)
+        harm(copy / file.relative_to(run))
         lost = repair(copy, lambda plan: None).ledger_lost
         assert repair(copy, lambda plan: None).flaws == ()
-        assert lost or harm is not zero
+        newest = file == objects[-1]
+        assert bool(lost) == (harm is zero or not newest)  # that the newest is gone is not noticed
         [account] = [one for one in read_books(copy).accounts.values() if not one.session.startswith("repair:")]
-        assert account.leases_lost == bool(lost)  # that the newest file is gone is not noticed
+        assert account.leases_lost == (harm is zero and newest)  # of others, later totals tell what they leased
         outcome, _ = go_served(sweep, copy, limit=1)
         assert read_books(copy).spent == outcome.spent >= bill_of(bill)
         assert outcome.unconfirmed > 0 or not lost

@@ -14,10 +14,14 @@ from evalkit.errors import CorruptLogError
 from evalkit.report.verify import verify
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
-from evalkit.store.segment import Segment, encode_segment, lay_out, read_segment
+from evalkit.store.layout import lay_out
+from evalkit.store.reader import read_ledger
+from evalkit.store.segment import Segment, object_name, read_segment
+from tests.firsts import encode_first, first_tails
 from tests.run.running import go_served, served
 from tests.run.snapshot import snapshot_at
 from tests.run.sweeps import resolved
+from tests.store.test_check import reencoded
 
 Change = Callable[[list[dict[str, Any]], int], list[dict[str, Any]]]
 """(rows of a segment, which of them) -> the rows as they are put back."""
@@ -63,8 +67,20 @@ def rewrite(segment: Segment, place: int, change: Change) -> None:
     """Put a changed segment back, its checksums and metadata in order."""
     table = read_segment(segment)
     changed = pa.Table.from_pylist(change(table.to_pylist(), place), schema=table.schema)
-    data = encode_segment(changed, "steps", segment.first, segment.last, compacted=segment.path.parent.name == "steps")
-    segment.path.write_bytes(memoryview(data))
+    segment.path.write_bytes(reencoded(segment, changed))
+
+
+def as_first(run: Path) -> Path:
+    """The run's log in format 1, whose files name no others."""
+    steps = [read_segment(one) for one in lay_out(run, "steps").segments]
+    ledger = read_ledger(run)
+    for name in ("log", "ends", "steps", "ledger"):
+        shutil.rmtree(run / name)
+    first_tails(run, (), ledger)
+    for number, table in enumerate(table for table in steps if table.num_rows):
+        data = encode_first(table, "steps", number, number, compacted=False)
+        (run / "tail" / object_name(number)).write_bytes(data)
+    return run
 
 
 def set_to(**values: Callable[[dict[str, Any]], Any]) -> Change:
@@ -137,7 +153,7 @@ def test_a_run_does_not_go_on_from_a_changed_step(runs: Path, tmp_path: Path, wh
     rewrite(segment, place, CHANGES[what])
     code, words = refusal(run, tmp_path)
     assert code == 2
-    assert row["episode"] in words
+    assert segment.name in words  # before anything is asked; which episodes it is, `verify` says
     assert "evalkit verify" in words
     assert "evalkit run --repair" in words
     after = {one["step"] for one in rows_of(run, row["episode"])}
@@ -172,13 +188,14 @@ def row_digest(row: dict[str, Any]) -> bytes:
     return step_digest(row["request_digest"], row["reply"].encode(), row["facts"].encode(), row["observation_digest"])
 
 
-def test_a_removed_last_row_makes_the_episode_owed_and_nothing_else(runs: Path, tmp_path: Path) -> None:
-    """What was cut off at the end cannot be told from what was never asked; it is played again, to the same end."""
+def test_a_removed_last_row_is_noticed_by_the_files_digest_and_played_again(runs: Path, tmp_path: Path) -> None:
+    """What was cut off at the end could be told from what was never asked by nothing else."""
     run = Path(shutil.copytree(runs / "whole", tmp_path / "whole"))
     segment, place, row = find(run, lambda row: bool(row["ending"]))
     rewrite(segment, place, CHANGES["a removed row"])
-    assert verify(run) == []
-    outcome = call(run, tmp_path)
+    assert [(one.segment, one.problem[:24]) for one in verify(run)] == [(segment.name, "is not as it was written")]
+    assert refusal(run, tmp_path)[0] == 2
+    outcome, _ = go_served(resolved(tmp_path, SPEC), run, repair=True)
     assert (outcome.exit_code, outcome.steps) == (0, 1)
     again = [(one["step"], one["reply"], one["step_digest"]) for one in rows_of(run, row["episode"])]
     assert again == [(one["step"], one["reply"], one["step_digest"]) for one in rows_of(runs / "whole", row["episode"])]
@@ -194,13 +211,13 @@ def test_a_flipped_byte_in_a_page_is_named_and_refused(run: Path, tmp_path: Path
     assert {one.segment for one in found} == {segment.name}
     assert any((one.episode, one.step) != ("", -1) for one in found)
     assert "step_digest is damaged (page checksum)" in found[0].problem
-    with pytest.raises(CorruptLogError, match=r"is damaged.*`evalkit verify`.*--repair"):
+    with pytest.raises(CorruptLogError, match=r"is not as it was written.*`evalkit verify`.*--repair"):
         call(run, tmp_path)
 
 
 def test_two_swapped_segments_are_named_and_refused(runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
-    one, *_, two = lay_out(run, "steps").segments
+    one, *_, two = (segment for segment in lay_out(run, "steps").segments if read_segment(segment).num_rows)
     data = one.path.read_bytes()
     one.path.write_bytes(two.path.read_bytes())
     two.path.write_bytes(data)
@@ -213,18 +230,19 @@ def test_two_swapped_segments_are_named_and_refused(runs: Path, tmp_path: Path) 
 
 def test_two_segments_swapped_with_their_numbers_are_told_by_the_order_of_steps(runs: Path, tmp_path: Path) -> None:
     """The forger has put the numbers right as well: rows then come before those that they build on."""
-    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    run = as_first(Path(shutil.copytree(runs / "torn", tmp_path / "torn")))
+    assert verify(run) == []
     one, *_, two = lay_out(run, "steps").segments
     first, second = read_segment(one), read_segment(two)
     for segment, table in ((one, second), (two, first)):
-        data = encode_segment(table, "steps", segment.first, segment.last, compacted=False)
-        segment.path.write_bytes(memoryview(data))
+        segment.path.write_bytes(reencoded(segment, table))
     found = verify(run)
     assert one.name in {flaw.segment for flaw in found}
     early = {row["episode"] for row in second.to_pylist()}
     # One that began in the last segment is whole all the same: episodes do not hang on each other.
-    assert set() < {flaw.episode for flaw in found if flaw.segment == one.name} <= early
-    assert all(flaw.step == 0 for flaw in found if flaw.segment == one.name)
+    told = [flaw for flaw in found if flaw.segment == one.name and flaw.episode]
+    assert set() < {flaw.episode for flaw in told} <= early
+    assert all(flaw.step == 0 for flaw in told)
 
 
 def test_an_untouched_run_has_no_findings_and_goes_on(run: Path, tmp_path: Path) -> None:
