@@ -31,7 +31,8 @@ from evalkit.run.scheduler import LaneJob, play_lanes
 from evalkit.run.universe import Cell, Episode
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.spec.model import Limits, Model, Provider
-from evalkit.store.manifest import ManifestAgent, ManifestInstance, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.store.writer import Store, open_store
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)

@@ -22,7 +22,7 @@ from evalkit.run.universe import Choice, episodes
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.chain import check_chain
 from evalkit.store.index import read_index
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.record import StepRecord
 from evalkit.store.sums import read_totals
 from evalkit.store.writer import open_store

@@ -23,8 +23,10 @@ from evalkit.seeds import derive
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
 from evalkit.store.compact import Chain, Tail, discard
+from evalkit.store.instances import ManifestInstance
 from evalkit.store.journal import new_writer, open_journal
-from evalkit.store.manifest import Manifest, ManifestInstance, write_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.record import StepRecord
 from evalkit.store.replies import encode_reply
 from evalkit.store.schema import steps_table

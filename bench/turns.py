@@ -29,7 +29,8 @@ from evalkit.run.resume import Holdings
 from evalkit.run.universe import Cell, Episode
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.spec.model import Limits
-from evalkit.store.manifest import ManifestAgent, ManifestInstance, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse

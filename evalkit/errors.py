@@ -15,6 +15,10 @@ class UsageError(EvalkitError):
     """What the user asked for cannot be started: a spec, a suite, a flag. Nothing was written."""
 
 
+class UnfitInstance(UsageError):
+    """A line of a large suite turned out, when it was reached, to be no instance: it alone is not played."""
+
+
 class RunError(EvalkitError):
     """A run directory cannot be used as asked: locked, foreign, conflicting."""
 

@@ -70,7 +70,9 @@ def run_directory(name: str) -> Path:
     for path in (Path(name), Path("runs") / name):
         if path.is_dir():
             return path
-    there = [path.parent.name for path in Path("runs").glob("*/run.json")]
+    from evalkit.store.manifests import runs_in
+
+    there = [path.name for path in runs_in(Path("runs"))]
     raise RunError(f"There is no run {name!r}: no such directory, here or in runs/.{nearest(name, there)}")
 
 

@@ -9,7 +9,7 @@ from evalkit.cli.choosing import choice_in, run_directory
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.report.exports.episodes import Chosen, choose
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import read_manifest
 
 
 def export(args: argparse.Namespace) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from evalkit.cli.choosing import run_directory
 from evalkit.errors import RunError, UsageError
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 
 
 def merge(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from evalkit.cli.choosing import choice_of, program, run_directory, sweep_of
 from evalkit.money import PicoUsd
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.plan import Known, plan_sweep
-from evalkit.store.manifest import FILE
+from evalkit.store.manifests import is_run
 
 if TYPE_CHECKING:
     from evalkit.run.pilot import Basis
@@ -54,10 +54,10 @@ def plan(args: argparse.Namespace) -> int:
 def _as_frozen(resolved: Resolved) -> Resolved:
     """The sweep as the run that it would go on with has frozen it."""
     own = Path("runs") / resolved.sweep.name
-    if not (own / FILE).exists():
+    if not is_run(own):
         return resolved
     from evalkit.run.keeping import kept
-    from evalkit.store.manifest import read_manifest
+    from evalkit.store.manifests import read_manifest
 
     return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
 
@@ -66,14 +66,14 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
     """What the run that the spec would go on with holds, and the figures of that one or of `--from`."""
     own = Path("runs") / resolved.sweep.name
     reply_s = simulated_reply_s(resolved)
-    if args.basis is None and not (own / FILE).exists():
+    if args.basis is None and not is_run(own):
         return Known(reply_s=reply_s)
     from evalkit.run.pilot import NOTHING
     from evalkit.store.accounts import accounts, spent
     from evalkit.store.index import read_index
 
     held, paid = {}, 0
-    if (own / FILE).exists():
+    if is_run(own):
         index = read_index(own)
         held = dict(index.episodes)
         paid = spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())

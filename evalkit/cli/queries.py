@@ -132,10 +132,11 @@ def tell_next(sweep: Path, after: Sequence[str], what: str) -> None:
 def apply(args: argparse.Namespace) -> int:
     """Write the suite that the answers of an errand run make of another one."""
     from evalkit.env.errand import errand
+    from evalkit.env.lines import load_varied
     from evalkit.env.table import ENVIRONMENTS
     from evalkit.report.errands import read_answers
     from evalkit.spec.errands import apply_texts, apply_verdicts, suite_text
-    from evalkit.spec.suites import find_suite, load_varied, read_lines
+    from evalkit.spec.suites import find_suite, read_lines
 
     out = new_file(args.out, ".jsonl", "a suite's file")
     run = run_directory(args.run)

@@ -41,10 +41,10 @@ def _beside(run: Path) -> "Iterator[Finding]":
     from evalkit.report.frozen import frozen_flaws
     from evalkit.report.verify import Finding
     from evalkit.run import forecast
-    from evalkit.store import events, live, lock, manifest
+    from evalkit.store import events, live, lock, manifests
 
-    for flaw in frozen_flaws(manifest.read_manifest(run), ENVIRONMENTS):
-        yield Finding(segment=manifest.FILE, problem=flaw)
+    for flaw in frozen_flaws(manifests.read_manifest(run), ENVIRONMENTS):
+        yield Finding(segment=manifests.manifest_name(run), problem=flaw)
     try:
         forecast.read_priors(run)
     except (CorruptLogError, StorageError) as damage:

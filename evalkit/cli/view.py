@@ -9,8 +9,7 @@ from pathlib import Path
 from evalkit.cli.choosing import run_directory
 from evalkit.errors import RunError, UsageError
 from evalkit.nightly.history_files import FOLDER as NIGHTS
-from evalkit.store.manifest import FILE as MANIFEST
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import is_run, read_manifest
 
 FOLDER = Path("runs")
 
@@ -47,7 +46,7 @@ def _named(names: Sequence[str]) -> tuple[list[Path], list[Path]]:
         sweep = directory.resolve().parent if directory.resolve().name == NIGHTS else directory
         if (sweep / NIGHTS).is_dir():
             sweeps.append(sweep)
-        if sweep is directory and ((directory / MANIFEST).exists() or directory not in sweeps):
+        if sweep is directory and (is_run(directory) or directory not in sweeps):
             read_manifest(directory)
             runs.append(directory)
     if names and not runs and not sweeps:

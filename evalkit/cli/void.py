@@ -13,7 +13,7 @@ def void(args: argparse.Namespace) -> int:
     """Write down the decision; nothing of the log is changed."""
     from evalkit.report.voided import Wanted, choose
     from evalkit.store.lock import hold_run
-    from evalkit.store.manifest import read_manifest
+    from evalkit.store.manifests import read_manifest
     from evalkit.store.void import FILE, Void, add_voids, read_voids
 
     directory = run_directory(args.run)

@@ -6,7 +6,7 @@ What planning and reports must know of an environment is in its record too: no t
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -118,6 +118,10 @@ class Environment(Generic[InstanceT, StateT]):
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
     """How many tools a request of the instance offers at most: providers bound it."""
+    likeness: Callable[[Mapping[str, Any]], Hashable] | None = None
+    """Of a suite's line: lines of equal likeness that load are of one stratum and offer equally many tools. May raise
+    TypeError for a line that makes no sense. So of a suite of a million lines one of each kind is loaded when a run
+    begins; None: only loading tells."""
     compiled_saves_s: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
     """CPU seconds that compiled kernels save in one period, by an instance's line, as measured by `bench/compiled.py`;
     0 where steps call none, and for a line that makes no sense."""

@@ -26,7 +26,7 @@ class _Environments(Mapping[str, Environment[Any, Any]]):
     def __getitem__(self, name: str) -> Environment[Any, Any]:
         if name not in _PLACES:
             raise RunError(
-                f"This evalkit has no environment {name!r}: a newer one may have written the run, or its run.json was "
+                f"This evalkit has no environment {name!r}: a newer one may have written the run, or its manifest was "
                 f"changed. It has {', '.join(_PLACES)}."
             )
         module, record = _PLACES[name]

@@ -8,7 +8,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.history import NightRecord, Rule, decode, encode, read_night, with_alarms
 from evalkit.store.disk import read_whole, write_durably
-from evalkit.store.manifest import FILE as MANIFEST
+from evalkit.store.manifests import runs_in
 
 FOLDER = "nights"
 HISTORY = "history.jsonl"
@@ -17,7 +17,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 def nights(folder: Path) -> list[str]:
     """The nights whose runs lie there, oldest first."""
-    return sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _DATE.fullmatch(path.parent.name))
+    return sorted(path.name for path in runs_in(folder) if _DATE.fullmatch(path.name))
 
 
 def read_history(folder: Path) -> list[NightRecord]:

@@ -22,7 +22,8 @@ from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
 from evalkit.run.sweep import run_sweep
 from evalkit.run.view import View
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

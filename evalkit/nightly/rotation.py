@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from evalkit.report.history import NightRecord, cell_key
-from evalkit.store.manifest import Manifest, ManifestInstance, ManifestOrder, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
 
 NEVER = -1
 

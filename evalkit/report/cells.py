@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from evalkit.report.episodes import EpisodeResult
-from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestSuite
 from evalkit.store.void import Void
 
 ORACLE = "oracle"

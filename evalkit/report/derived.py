@@ -22,7 +22,8 @@ import orjson
 from evalkit import __version__
 from evalkit.report.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import ASIDE
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from evalkit.env.environment import Environment, Kit, Pack
+from evalkit.env.lines import canonical
 from evalkit.report.tables import Column, Table
-from evalkit.spec.identity import canonical
 
 Line = Mapping[str, Any]
 """An instance as a suite's line."""

@@ -15,7 +15,8 @@ import orjson
 
 from evalkit.env.environment import Environment, Facts, outcomes
 from evalkit.errors import CorruptLogError
-from evalkit.store.manifest import Manifest, ManifestInstance, ManifestSuite, load_target
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestSuite, load_target
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -185,7 +186,8 @@ def _place(
     if place is None or row["agent"] not in manifest.agents or not 0 <= row["replicate"] < manifest.replicates:
         where = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
         raise CorruptLogError(
-            f"episode {row['episode']} is of {where}, which run.json does not plan. Were files of two runs mixed?"
+            f"episode {row['episode']} is of {where}, which {manifest.file} does not plan. "
+            "Were files of two runs mixed?"
         )
     return place
 

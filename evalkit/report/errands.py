@@ -13,7 +13,8 @@ from evalkit.env.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.report.planning_cells import ENVIRONMENT, is_blocked_line
 from evalkit.spec.errands import Answer, coverage_line, errand_digest
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 
 _KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
 

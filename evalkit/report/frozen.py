@@ -10,9 +10,10 @@ from typing import Any
 
 from evalkit import __version__
 from evalkit.env.environment import Environment
-from evalkit.errors import EvalkitError
+from evalkit.env.lines import instance_digest
+from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.report.episodes import Environments
-from evalkit.spec.identity import agent_identity, instance_digest, sampling_fields, suite_digest
+from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest
 from evalkit.spec.model import AgentSpec
 from evalkit.spec.packs import texts_digest
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
@@ -46,7 +47,10 @@ def frozen_flaws(manifest: Manifest, environments: Environments) -> Iterator[str
                     f"suite {suite.name!r} is of version {suite.environment_version} of {suite.environment}, and the "
                     f"evalkit that began the run has version {played.version}"
                 )
-            yield from _suite_flaws(suite, played)
+            try:
+                yield from _suite_flaws(suite, played)
+            except CorruptLogError as damage:  # of the file that holds its instances
+                yield str(damage)
 
 
 def identity_of(agent: ManifestAgent) -> str:
@@ -74,9 +78,11 @@ def _sampling_flaws(agent: ManifestAgent, environments: Environments) -> Iterato
 
 
 def _suite_flaws(suite: ManifestSuite, environment: Environment[Any, Any]) -> Iterator[str]:
-    if suite_digest((one.id, one.digest) for one in suite.instances) != suite.digest:
+    if not suite.source and suite_digest((one.id, one.digest) for one in suite.instances) != suite.digest:
         yield f"suite {suite.name!r} is not what its digest says"
     for target in suite.instances:
+        if target.flaw:
+            continue  # it cannot be played, and was never played
         if instance_digest(suite.environment, target.line) != target.digest:
             yield f"instance {target.id!r} of suite {suite.name!r} is not what its digest says"
         else:

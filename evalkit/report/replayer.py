@@ -100,9 +100,9 @@ class Replayer:
         suite, target = self._targets.get((row["suite"], row["instance"]), (None, None))
         agent = self._manifest.agents.get(row["agent"])
         if suite is None or target is None or agent is None or suite.environment != row["environment"]:
-            raise CorruptLogError("is of an agent, suite or instance that run.json does not plan")
+            raise CorruptLogError(f"is of an agent, suite or instance that {self._manifest.file} does not plan")
         if suite.environment not in agent.packs or not 0 <= row["replicate"] < self._manifest.replicates:
-            raise CorruptLogError("is of an episode that run.json does not plan")
+            raise CorruptLogError(f"is of an episode that {self._manifest.file} does not plan")
         if episode_id(self._key(agent.name, suite.name), target.digest, row["replicate"]) != row["episode"]:
             raise CorruptLogError("has another id than agent, instance and replicate make: one of them was changed")
         kit = self._manifest.kit_of(agent, suite.environment)
@@ -130,7 +130,7 @@ class Replayer:
             if not row["ending"]:
                 return "has neither a reply nor an ending"
             whole = step_digest(row["request_digest"], None, facts, NOTHING) == row["step_digest"]
-            return _words(whole, differing)
+            return _words(whole, differing, self._manifest.file)
         data = row["reply"].encode()
         whole = step_digest(row["request_digest"], data, facts, row["observation_digest"]) == row["step_digest"]
         try:
@@ -148,7 +148,7 @@ class Replayer:
             )
             if made != logged
         ]
-        return _words(whole, differing)
+        return _words(whole, differing, self._manifest.file)
 
 
 def _misnumbered(due: int, found: int) -> tuple[int, str]:
@@ -158,14 +158,14 @@ def _misnumbered(due: int, found: int) -> tuple[int, str]:
     return due, f"{missing} missing: the next row is of step {found}"
 
 
-def _words(whole: bool, differing: list[str]) -> str:
+def _words(whole: bool, differing: list[str], manifest: str) -> str:
     """What a row's own digest and the replay say about it; empty if both agree with the log."""
     if whole and not differing:
         return ""
     parts = " and ".join(filter(None, [", ".join(differing[:-1]), *differing[-1:]]))
     if whole:
         return (
-            f"replay gives another {parts}; the row is as it was written, so either run.json was changed, or this "
+            f"replay gives another {parts}; the row is as it was written, so either {manifest} was changed, or this "
             "evalkit plays the environment differently than the one that wrote it"
         )
     if differing:

@@ -14,7 +14,8 @@ from evalkit.report.moves import Move, moves
 from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Trajectory, trajectory_parts
 from evalkit.report.visible import BOUND, visible
-from evalkit.store.manifest import Manifest, load_target, read_manifest
+from evalkit.store.manifest import Manifest, load_target
+from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa

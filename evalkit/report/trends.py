@@ -155,7 +155,7 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
         "    (select sum(tokens_in) from steps) as tokens_in, (select sum(tokens_out) from steps) as tokens_out,\n"
         "    (select coalesce(sum(cost), 0) from log) + (select coalesce(sum(case when kind in ('charge', 'crash')\n"
         "        then amount when kind = 'release' then -amount else 0 end), 0) from ledger) as spent\n"
-        "-- of one night's run; owed: what run.json plans less what ended; alarms: of history.jsonl",
+        "-- of one night's run; owed: what the manifest plans less what ended; alarms: of history.jsonl",
     )
 
 

@@ -15,7 +15,8 @@ from evalkit.env.environment import Environment
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.report.episodes import Environments
 from evalkit.report.replayer import COLUMNS, Replayer
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.void import FILE as VOIDS
 from evalkit.store.void import read_voids
 

@@ -19,7 +19,7 @@ from evalkit.report.cells import Cell
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
 from evalkit.report.rows import agent_table, cell_table, episode_table, instance_table
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from evalkit.errors import UsageError, nearest
 from evalkit.report.visible import visible
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
     from evalkit.report.cells import Cell

@@ -169,7 +169,7 @@ class Admission:
         self._flights[episode].came = came
 
     def left(self, episode: str, how: str) -> None:
-        """An episode has ended, or was left (`unavailable`, `internal_error`, `stopped`)."""
+        """An episode has ended, or was left (`LEFT_OWED`)."""
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._squares -= flight.rest**2

@@ -5,9 +5,14 @@ one episode twice; played at two places at once, its steps would be logged twice
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from evalkit.run.universe import cells
+from evalkit.store.instances import Instances, laid
 from evalkit.store.manifest import Manifest
+
+LOOKED_AT = 64
+"""Of the ids that two suites share, how many are looked at where the suites are large."""
 
 
 def shared(manifest: Manifest) -> Iterator[str]:
@@ -15,14 +20,41 @@ def shared(manifest: Manifest) -> Iterator[str]:
     yield from _shared_agents(manifest)
     suites: dict[str, str] = {}
     for suite in manifest.suites.values():
+        if suite.source:
+            continue
         found = [(suites[one.digest], one.id) for one in suite.instances if one.digest in suites]
         if found:
-            yield (
-                f"the suites {found[0][0]!r} and {suite.name!r} have instances in common ({found[0][1]!r}"
-                f"{f' and {len(found) - 1} more' if found[1:] else ''}): an instance belongs to one suite of a run, so "
-                "choose others by `instances`, or leave one of the suites out"
-            )
+            more = f" and {len(found) - 1} more" if found[1:] else ""
+            yield _words(found[0][0], suite.name, f"{found[0][1]!r}{more}")
         suites |= {one.digest: suite.name for one in suite.instances}
+    yield from _shared_large(manifest)
+
+
+def _shared_large(manifest: Manifest) -> Iterator[str]:
+    """The same of suites that are too large to be looked into: some of the ids that they share are. What is not found
+    so is found when it is reached (`universe.py`)."""
+    for one, other in combinations(manifest.suites.values(), 2):
+        if (one.source or other.source) and one.environment == other.environment:
+            found = next(_in_common(laid(one.instances), laid(other.instances)), None)
+            if found is not None:
+                yield _words(one.name, other.name, f"{found!r} among others")
+
+
+def _in_common(one: Instances, other: Instances) -> Iterator[str]:
+    import numpy as np
+
+    _, here, there = np.intersect1d(one.marks(), other.marks(), return_indices=True)
+    for place in np.linspace(0, len(here) - 1, min(len(here), LOOKED_AT), dtype=int).tolist():
+        mine, theirs = one.at(int(here[place])), other.at(int(there[place]))
+        if mine.digest == theirs.digest:
+            yield mine.id
+
+
+def _words(one: str, other: str, instances: str) -> str:
+    return (
+        f"the suites {one!r} and {other!r} have instances in common ({instances}): an instance belongs to one suite of "
+        "a run, so choose others by `instances`, or leave one of the suites out"
+    )
 
 
 def _shared_agents(manifest: Manifest) -> Iterator[str]:

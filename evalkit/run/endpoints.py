@@ -18,12 +18,14 @@ from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.shared import Pool
 from evalkit.client.transport import HttpTransport
+from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.run.episode import Seat, next_question
 from evalkit.run.freeze import Endpoint, Resolved, lane_limits, lane_shares
 from evalkit.run.universe import Choice, Episode
+from evalkit.seeds import Stream
 from evalkit.spec.model import Provider
 from evalkit.store.manifest import Manifest
 
@@ -72,7 +74,8 @@ class Endpoints:
     def _policy(self, episode: Episode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name
         if find_policy(agent.policy).oracle is not None:
-            play = player(agent.policy, instance=episode.instance)
+            # What cannot be played is found out when it is begun: nobody asks.
+            play = _nobody if episode.target.flaw else player(agent.policy, instance=episode.instance)
             return PolicyAsker(agent.policy, play, episode.cell.sampling)
         if (agent.name, env) not in self.askers:
             play = player(agent.policy, script=agent.script)
@@ -146,3 +149,8 @@ def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Po
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane
+
+
+def _nobody(request: Request, draws: Stream) -> Reply:
+    del request, draws
+    raise AssertionError("an episode that cannot be begun has asked")

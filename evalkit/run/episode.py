@@ -23,6 +23,7 @@ from evalkit.errors import (
     EpisodeUnavailable,
     LaneClosed,
     StorageError,
+    UnfitInstance,
 )
 from evalkit.money import PicoUsd
 from evalkit.run.universe import Episode
@@ -102,7 +103,7 @@ class LaneContext:
     steps: int = 0
     cost: int = 0
     ended: dict[str, int] = field(default_factory=dict)
-    """Episodes by how they left: an ending, or `unavailable`, `internal_error`, `stopped`."""
+    """Episodes by how they left: an ending, or one of `LEFT_OWED`."""
     errors_in_a_row: int = 0
     unavailable: str = ""
     """Why the last of those that the provider did not answer was left."""
@@ -113,7 +114,7 @@ class LaneContext:
         return bool(self.stop.reason or self.lane_stop.reason)
 
 
-LEFT_OWED = frozenset({"unavailable", "internal_error", "stopped"})
+LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped"})
 """Ways to leave an episode that are no ending: it is owed."""
 
 ERRORS_THAT_STOP = 10
@@ -134,6 +135,8 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, c
     except EpisodeUnavailable as flaw:
         left = _park(episode, context, "unavailable", str(flaw))
         context.unavailable = str(flaw)
+    except UnfitInstance as flaw:
+        left = _park(episode, context, "unfit", str(flaw))
     except BudgetReached as flaw:
         context.stop.set("budget", str(flaw))
         left = "stopped"

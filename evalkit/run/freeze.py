@@ -17,24 +17,19 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.table import POLICIES
+from evalkit.run.bulk import Sourced
 from evalkit.run.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
 from evalkit.run.distinct import shared
-from evalkit.run.keeping import extended_order, kept
+from evalkit.run.keeping import extended_order, kept, same_instances
 from evalkit.seeds import derive
+from evalkit.spec.bulk import Bulk
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
-from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, Sweep
+from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, SuiteInstance, Sweep
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import expand
-from evalkit.store.manifest import (
-    FORMAT,
-    Manifest,
-    ManifestAgent,
-    ManifestInstance,
-    ManifestOrder,
-    ManifestPack,
-    ManifestSuite,
-)
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -92,28 +87,30 @@ def _suites(sweep: Sweep, offers: list[OfferedTools]) -> Iterator[ManifestSuite]
     """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
     seen: set[str] = set()
     for use in sweep.suites:
-        for name, axes, instances in expand(use):
+        for name, axes, found in expand(use):
             if name in seen:
                 raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
             seen.add(name)
-            env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
-            if any(one.environment != env.name for one in instances):
+            looked_at = found.samples if isinstance(found, Bulk) else found
+            env: Environment[Any, Any] = ENVIRONMENTS[looked_at[0].environment]
+            if any(one.environment != env.name for one in looked_at):
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
-            offers.append(offer_of(name, instances))
+            offers.append(offer_of(name, looked_at))
             yield ManifestSuite(
                 name=name,
                 base=use.name,
                 axes=axes,
                 environment=env.name,
                 environment_version=env.version,
-                digest=suite_digest((one.id, one.digest) for one in instances),
-                instances=tuple(
-                    ManifestInstance(
-                        id=one.id, digest=one.digest, stratum=one.stratum, line=dict(env.describe(one.instance))
-                    )
-                    for one in instances
-                ),
+                digest=found.digest if isinstance(found, Bulk) else suite_digest((one.id, one.digest) for one in found),
+                instances=Sourced(found) if isinstance(found, Bulk) else tuple(map(_listed, found)),
+                source=found.source if isinstance(found, Bulk) else "",
             )
+
+
+def _listed(one: SuiteInstance) -> ManifestInstance:
+    env: Environment[Any, Any] = ENVIRONMENTS[one.environment]
+    return ManifestInstance(id=one.id, digest=one.digest, stratum=one.stratum, line=dict(env.describe(one.instance)))
 
 
 def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
@@ -276,7 +273,7 @@ def united(old: Manifest, new: Manifest) -> Manifest:
         was = old.agents.get(name)
         agents[name] = agent if was is None else _extended(was, agent)
     return Manifest(
-        format=FORMAT,
+        format=old.format,
         evalkit=old.evalkit,
         name=old.name,
         created_at=old.created_at,
@@ -327,7 +324,7 @@ def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
         was = old.suites.get(name)
         if was is None:
             continue
-        if was.digest != suite.digest:
+        if not same_instances(was, suite):
             yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
         elif was.environment_version != suite.environment_version:
             yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"

@@ -114,7 +114,7 @@ async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[L
     forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
 
     def first_bound(episode: Episode) -> int:
-        return desk.worst_case(held.seat(episode))
+        return 0 if episode.target.flaw else desk.worst_case(held.seat(episode))
 
     for line in lines:
         line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)

@@ -11,7 +11,7 @@ Its suites stay as they are listed, its key of permutations stays, and what join
 from collections.abc import Iterator, Mapping
 
 from evalkit.env.table import ENVIRONMENTS
-from evalkit.spec.identity import variant
+from evalkit.spec.identity import suite_digest, variant
 from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, pack_names, read_pack, texts_digest
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
@@ -47,7 +47,19 @@ def kept(old: Manifest, new: Manifest) -> Manifest:
 
 
 def _as_it_was(was: ManifestSuite, now: ManifestSuite) -> bool:
-    return (was.digest, was.environment_version) == (now.digest, now.environment_version)
+    return was.environment_version == now.environment_version and same_instances(was, now)
+
+
+def same_instances(was: ManifestSuite, now: ManifestSuite) -> bool:
+    """Whether two suites are of the same instances. Of large ones the same file says so; where the files differ, or one
+    was frozen line by line, every instance is looked at."""
+    if was.digest == now.digest or not (was.source or now.source) or len(was.instances) != len(now.instances):
+        return was.digest == now.digest
+    return _content(was) == _content(now)
+
+
+def _content(suite: ManifestSuite) -> str:
+    return suite_digest((one.id, one.digest) for one in suite.instances) if suite.source else suite.digest
 
 
 def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:

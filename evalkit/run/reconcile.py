@@ -20,7 +20,8 @@ from evalkit.run.universe import Choice, episodes
 from evalkit.run.usage import Billed
 from evalkit.store.accounts import Account, accounts, closing_row, spent
 from evalkit.store.events import read_events
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.reader import read_ledger, scan_all
 from evalkit.store.record import ESTIMATED, UNMETERED, LedgerRecord
 from evalkit.store.writer import Store, open_store

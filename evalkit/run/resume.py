@@ -157,8 +157,8 @@ def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
 
             raise CorruptLogError(
                 f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "
-                f"{REMEDY} Or this evalkit plays the environment differently: run.json names the one that began the "
-                "run."
+                f"{REMEDY} Or this evalkit plays the environment differently: the manifest names the one that began "
+                "the run."
             )
 
 

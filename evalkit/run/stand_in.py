@@ -85,9 +85,11 @@ def price_of(agent: ManifestAgent) -> Price:
 
 
 def admitted(manifest: Manifest, cell: Cell, suite: ManifestSuite) -> Iterator[Episode]:
-    """The episodes of one agent on one suite, in admission order, lazily."""
+    """The episodes of one agent on one suite, in admission order, lazily; without those that nobody can play."""
     for replicate in range(manifest.replicates):
         for target in manifest.admitted(suite):
+            if target.flaw:
+                continue
             name = episode_id(cell.key, target.digest, replicate)
             yield Episode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
 

@@ -12,7 +12,8 @@ from evalkit.run.keeping import reworded
 from evalkit.run.universe import Choice, cells
 from evalkit.store.accounts import spent
 from evalkit.store.lock import Holder, holder
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.sums import read_totals
 from evalkit.store.totals import Cell, Totals, rate
 from evalkit.store.unmetered import Unmetered, together

@@ -37,7 +37,8 @@ from evalkit.store.accounts import accounts, unaccounted
 from evalkit.store.journal import new_writer
 from evalkit.store.layout import journals
 from evalkit.store.live import publish, withdraw
-from evalkit.store.manifest import FILE, Manifest, read_manifest, write_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import is_run, read_manifest, write_manifest
 from evalkit.store.record import LedgerRecord
 from evalkit.store.writer import open_store
 
@@ -68,7 +69,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             store.event("repaired", detail=line)
         holdings = read_holdings(directory, options.retry, store.found)
         if old is None or manifest != old:
-            write_manifest(directory, manifest)
+            manifest = write_manifest(directory, manifest)
+            resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
         ledger = accounts(holdings.ledger, holdings.cost_by_worker)
         session = Session(
             name=name,
@@ -109,11 +111,11 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
 
 def _existing(directory: Path) -> Manifest | None:
     """The manifest of the run that lies there, or None for a new run. Raises RunError for a foreign directory."""
-    if (directory / FILE).exists():
+    if is_run(directory):
         return read_manifest(directory)
     # A run that was killed before its manifest was written has its lock and empty folders.
     # Its nights may have come before it.
-    own = {"lock", "log", "tail", "steps", "ledger", "ends", "events.jsonl", "nights"}
+    own = {"lock", "manifest", "suites", "log", "tail", "steps", "ends", "ledger", "events.jsonl", "nights"}
     if directory.is_dir() and any(
         entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
     ):
@@ -263,7 +265,8 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
         for group in [[agent] for agent in known] if apart else [known]:
             for started in (True, False):
                 some = order(episodes(manifest, group, everything), session.holdings, frozenset(), started=started)
-                for episode in some if started else islice(some, width):
+                fit = (episode for episode in some if not episode.target.flaw)  # nobody asks for the others
+                for episode in fit if started else islice(fit, width):
                     amount = desk.worst_case(session.holdings.seat(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 

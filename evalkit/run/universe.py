@@ -14,18 +14,15 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
+from msgspec import structs
+
 from evalkit.dialogue import Sampling
 from evalkit.env.environment import Environment, Kit
+from evalkit.env.lines import instance_digest
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.manifest import (
-    Manifest,
-    ManifestAgent,
-    ManifestExtent,
-    ManifestInstance,
-    ManifestSuite,
-    load_target,
-)
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 
 KEPT = 10_000
 """Places that are worked out once for all replicates; more are worked out anew for each, so that no list is made."""
@@ -96,8 +93,35 @@ def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:
 
 def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tuple[ManifestSuite, ManifestInstance]]:
     """All instances of these suites, suites interleaved in proportion to their sizes; lazily."""
+    once = _Once(suites) if any(suite.source for suite in suites) else None
     for _, s, target in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
-        yield suites[s], target
+        yield suites[s], target if once is None else once.checked(suites[s], target)
+
+
+class _Once:
+    """Notices instances that are the same as an earlier one, in suites that nobody has looked into line by line.
+
+    Open addressing in one array: digests, halves of 8 bytes; exact, and 32 to 64 bytes an instance at most.
+    """
+
+    def __init__(self, suites: Sequence[ManifestSuite]) -> None:
+        import numpy as np
+
+        self._last = (1 << (2 * sum(len(suite.instances) for suite in suites)).bit_length()) - 1
+        self._held = np.zeros((self._last + 1, 2), np.uint64)
+
+    def checked(self, suite: ManifestSuite, target: ManifestInstance) -> ManifestInstance:
+        """The instance; with a flaw if there was an equal one."""
+        first, second = int(target.digest[:16], 16), int(target.digest[16:], 16) | 1  # so that no place looks empty
+        at = first & self._last
+        while self._held[at, 1]:
+            if int(self._held[at, 0]) == first and int(self._held[at, 1]) == second:
+                own = instance_digest(suite.environment, {"again": target.digest, "in": suite.name, "as": target.id})
+                why = f"suite {suite.name!r}: {target.id}: it is the same instance as an earlier one with another id."
+                return structs.replace(target, digest=own, flaw=target.flaw or why)
+            at = (at + 1) & self._last
+        self._held[at] = first, second
+        return target
 
 
 def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, ManifestInstance]]:

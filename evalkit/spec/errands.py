@@ -16,9 +16,9 @@ from evalkit.env.costbench.domain.catalogue import Catalogue
 from evalkit.env.costbench.domain.catalogue_files import parse_catalogue, shipped
 from evalkit.env.costbench.domain.ids import split_values
 from evalkit.env.errand import errand
+from evalkit.env.lines import canonical, instance_digest
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider
-from evalkit.spec.identity import canonical, instance_digest
 from evalkit.spec.queries import alternative_places, without_message
 
 ASKED = (errand.CONFLICT, errand.REQUIREMENT)

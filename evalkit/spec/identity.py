@@ -8,27 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-import orjson
-
 from evalkit.dialogue import Sampling
+from evalkit.env.lines import canonical
 from evalkit.spec.model import AgentSpec
-
-DERIVED = frozenset({"id", "digest", "expected", "optimum", "certificate"})
-"""Fields of a suite's line that follow from the others."""
 
 REASONING = "reasoning"
 """The tag that chooses the prompt pack's variant for reasoning models."""
-
-
-def canonical(value: object) -> bytes:
-    """A value as JSON with sorted keys: equal values give equal bytes."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-
-
-def instance_digest(environment: str, line: Mapping[str, Any]) -> str:
-    """Hex digest of an instance's defining fields."""
-    defining = {key: value for key, value in line.items() if key not in DERIVED}
-    return hashlib.sha256(canonical([environment, defining])).hexdigest()[:32]
 
 
 def suite_digest(instances: Iterable[tuple[str, str]]) -> str:

@@ -17,10 +17,11 @@ from typing import Any
 
 from evalkit.env.costbench.prompt import CLOSED, FULL, OPEN, SHORT
 from evalkit.env.environment import Environment, Pack
+from evalkit.env.lines import canonical
 from evalkit.env.rules import STYLES
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
-from evalkit.spec.identity import REASONING, canonical
+from evalkit.spec.identity import REASONING
 from evalkit.spec.reading import parse_toml
 
 STANDARD = "standard"

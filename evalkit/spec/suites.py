@@ -12,13 +12,18 @@ from typing import Any
 import orjson
 
 from evalkit.env.environment import Environment
+from evalkit.env.lines import reach
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
-from evalkit.spec.identity import DERIVED, instance_digest, suite_digest
+from evalkit.spec.bulk import Bulk, scan
+from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
 SUMS = "SHA256SUMS"
+
+LOOKED_INTO = 10_000
+"""Lines of a suite up to which each is loaded when a run begins."""
 
 IMPORTED = {
     "costbench/reference": "The suite 'costbench/reference' is not there yet. It is made from a copy of the "
@@ -66,69 +71,91 @@ def environment_of(line: Mapping[str, Any], where: str) -> Environment[Any, Any]
     return ENVIRONMENTS[name]
 
 
-def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteInstance]]]:
+def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]]:
     """The suites a sweep's entry stands for: (name, axes, instances), one for each combination of varied values.
 
     Instances are in stratified order: any prefix holds the strata in nearly their proportions. Instances that the
     variation made equal are played once, and so are combinations that come to the same instances: no event three times
-    is no event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Raises UsageError for unknown
-    parameters, values out of range, unknown ids.
+    is no event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Of more than `LOOKED_INTO` lines the
+    instances are a `Bulk`: what is checked of it then is said there. Raises UsageError for unknown parameters, values
+    out of range, unknown ids.
     """
     path = find_suite(use.name)
-    lines = list(read_lines(path))
-    known = {line["id"] for line in lines}
-    if len(known) < len(lines):
-        raise UsageError(f"{path}: two lines share an id; ids must be unique.")
-    for wanted in use.instances:
-        if wanted not in known:
-            raise UsageError(f"Suite {use.name!r} has no instance {wanted!r}.{nearest(wanted, known)}")
-    if use.instances:
-        lines = [line for line in lines if line["id"] in set(use.instances)]
-    if not lines:
+    lines = _few(use, path)
+    if lines is not None and not lines:
         raise UsageError(f"{path}: the suite is empty.")
-    seen: set[str] = set()
+    seen = list[list[SuiteInstance] | Bulk]()
     for values in itertools.product(*use.vary.values()):
         axes = dict(zip(use.vary, values, strict=True))
         suffix = "&".join(f"{key}={value}" for key, value in axes.items())
         name = f"{use.name}?{suffix}" if suffix else use.name
-        found = _instances(name, axes, lines, name if axes else str(path))
-        digest = suite_digest((one.id, one.digest) for one in found)
-        if digest not in seen:
-            seen.add(digest)
+        found: list[SuiteInstance] | Bulk
+        if lines is None:
+            env = environment_of(next(read_lines(path)), str(path))
+            found = scan(name, path, env, axes, use.instances)
+        else:
+            found = _instances(name, axes, lines, name if axes else str(path))
+        if not any(_same(found, one) for one in seen):
+            seen.append(found)
             yield name, axes, found
+
+
+def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:
+    """The lines that a sweep's entry chooses; None: they are too many to be looked into. Raises UsageError."""
+    known: set[str] = set()
+    read, wanted, lines = 0, frozenset(use.instances), list[Mapping[str, Any]]()
+    for line in read_lines(path):
+        read += 1
+        known.add(line["id"])
+        if not wanted or line["id"] in wanted:
+            lines.append(line)
+        if len(lines) > LOOKED_INTO:
+            return None
+    if len(known) < read:
+        raise UsageError(f"{path}: two lines share an id; ids must be unique.")
+    for name in use.instances:
+        if name not in known:
+            raise UsageError(f"Suite {use.name!r} has no instance {name!r}.{nearest(name, known)}")
+    return lines
+
+
+def _same(one: list[SuiteInstance] | Bulk, other: list[SuiteInstance] | Bulk) -> bool:
+    """Whether two combinations come to the same instances."""
+    if isinstance(one, Bulk) and isinstance(other, Bulk):
+        # Those that were loaded are of the same lines. Only where all of them are equal, the others are loaded too.
+        pairs = zip(one.samples, other.samples, strict=False)
+        return all(a.digest == b.digest for a, b in pairs) and list(_digests(one)) == list(_digests(other))
+    if isinstance(one, Bulk) or isinstance(other, Bulk):
+        return False
+    return _digest(one) == _digest(other)
+
+
+def _digest(instances: list[SuiteInstance]) -> str:
+    return suite_digest((one.id, one.digest) for one in instances)
+
+
+def _digests(bulk: Bulk) -> Iterator[str]:
+    for raw in bulk.chosen():
+        line = orjson.loads(raw)
+        yield reach(bulk.env, line, bulk.axes, f"{bulk.path}: {line['id']}").digest
 
 
 def _instances(name: str, axes: Mapping[str, Any], lines: list[Mapping[str, Any]], where: str) -> list[SuiteInstance]:
     found: dict[str, SuiteInstance] = {}
     for line in lines:
         env = environment_of(line, f"{where}: {line['id']}")
-        instance = load_varied(env, line, axes, f"{where}: {line['id']}")
-        digest = instance_digest(env.name, env.describe(instance))
-        if digest not in found:
-            found[digest] = SuiteInstance(
+        one = reach(env, line, axes, f"{where}: {line['id']}")
+        if one.digest not in found:
+            found[one.digest] = SuiteInstance(
                 suite=name,
                 id=line["id"],
                 environment=env.name,
-                digest=digest,
-                instance=instance,
-                stratum=env.stratum(instance),
+                digest=one.digest,
+                instance=one.instance,
+                stratum=one.stratum,
                 axes=axes,
             )
     return interleave(list(found.values()))
-
-
-def load_varied(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> Any:
-    """An instance from a line with some parameters set anew. Raises UsageError naming the line."""
-    for key in axes:
-        if key not in env.parameters:
-            raise UsageError(f"vary.{key}: {env.name} has no parameter {key!r}.{nearest(key, env.parameters)}")
-    try:
-        if not axes:
-            return env.load(line)
-        kept = {key: value for key, value in line.items() if key == "id" or key not in DERIVED}
-        return env.load({**kept, **axes})
-    except UsageError as flaw:
-        raise UsageError(f"{where}: {flaw}") from flaw
 
 
 def interleave(instances: list[SuiteInstance]) -> list[SuiteInstance]:

@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -63,10 +63,11 @@ def create_durably(path: Path, data: bytes | memoryview) -> None:
         raise FileExistsError(path)
 
 
-def write_parts_durably(path: Path, parts: Iterable[bytes]) -> None:
-    """The same for data that is made while it is written: no more of it is held in memory than one part.
+def write_parts_durably(path: Path, parts: Iterable[bytes], named: Callable[[], Path] | None = None) -> None:
+    """The same as `write_durably` for data that is made while it is written: no more of it is in memory than one part.
 
-    Raises StorageError, and whatever making a part raises; an older file of that name is then still intact.
+    `named`: says, once all parts are made, where the file goes instead, in the same folder. Raises StorageError, and
+    whatever making a part raises; an older file of that name is then still intact.
     """
     aside = path.with_name(f".{path.name}{ASIDE}")
     done = False
@@ -76,7 +77,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes]) -> None:
                 for part in parts:
                     _write_all(file, part)
                 sync_file(file)
-            rename(aside, path)
+            rename(aside, path if named is None else named())
             done = True
         finally:
             if not done:

@@ -1,11 +1,11 @@
-"""`run.json`: what a run is made of, frozen when it began and extended only by addition.
+"""The manifest: what a run is made of, frozen when it began and extended only by addition.
 
-It holds everything that replay needs beside the log itself (instances, prompt packs, sampling), so that a run can be
-verified and reported when the suites and packs it was started from have changed or gone.
+With the suites' files beside it (`suite_file.py`) it holds everything that replay needs beside the log itself
+(instances, prompt packs, sampling), so that a run can be verified and reported when the suites and packs it was started
+from have changed or gone. It describes its suites and does not list their instances.
 """
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,29 +13,19 @@ import msgspec
 from evalkit.dialogue import Sampling
 from evalkit.env.environment import Environment, Kit, Pack
 from evalkit.env.table import ENVIRONMENTS
-from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.money import Price
-from evalkit.seeds import Permutation
-from evalkit.store.disk import make_directories, read_whole, write_durably
-from evalkit.store.json_text import decode
+from evalkit.store.instances import ManifestInstance, admission, laid
 
-FILE = "run.json"
-FORMAT = 1
+FORMAT = 2
+OLD_FORMAT = 1
+OLD_FILE = "run.json"
+"""The manifest of the log's first format."""
 
 MOST_REPLICATES = 10**6
 """That a sweep may ask for (`spec/sweep.py`)."""
 _MOST_PRICE = 2**53
-_REMEDY = "Restore it from a copy; the log beside it is intact."
-
-
-class ManifestInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of a suite."""
-
-    id: str
-    digest: str
-    stratum: str
-    line: Mapping[str, Any]
-    """The suite's line: what the environment's `load` reads."""
+REMEDY = "Restore it from a copy; the log beside it is intact."
 
 
 class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +38,11 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     environment: str
     environment_version: int
     digest: str
-    instances: tuple[ManifestInstance, ...]
+    instances: Sequence[ManifestInstance]
+    """Read as they are asked for; its length and `laid(instances).strata` cost nothing."""
+    source: str = ""
+    """Of a suite too large to be looked into line by line when it was frozen: SHA-256 of its file. `digest` is then
+    made from it, and the instances' own digests when they are reached."""
 
 
 class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,28 +124,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     order: ManifestOrder = ManifestOrder()
 
     @property
+    def file(self) -> str:
+        """What messages call it."""
+        return OLD_FILE if self.format == OLD_FORMAT else "manifest"
+
+    @property
     def extent(self) -> ManifestExtent:
         """All that the run is to hold."""
         return ManifestExtent(agents=tuple(self.agents), suites=tuple(self.suites), replicates=self.replicates)
 
     def admitted(self, suite: ManifestSuite) -> Iterator[ManifestInstance]:
-        """A suite's instances in the order of admission, lazily.
-
-        Each stratum keeps its places in the suite's list, so that strata stay interleaved; within a stratum the
-        instances are permuted by the key.
-        """
-        if self.order.key is None:
-            yield from suite.instances
-            return
-        members: dict[str, list[ManifestInstance]] = {}
-        for one in suite.instances:
-            members.setdefault(one.stratum, []).append(one)
-        orders = {name: Permutation(len(held), self.order.key, name) for name, held in members.items()}
-        taken = dict.fromkeys(members, 0)
-        for one in suite.instances:
-            place = taken[one.stratum]
-            taken[one.stratum] += 1
-            yield members[one.stratum][orders[one.stratum].at(place)]
+        """A suite's instances in the order of admission (`instances.admission`), lazily."""
+        return map(suite.instances.__getitem__, admission(suite.instances, self.order.key))
 
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it, CorruptLogError if its pack
@@ -164,31 +148,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             lacking = env.texts.keys() - texts.keys()
             if lacking:
                 raise CorruptLogError(
-                    f"{FILE} is damaged: the pack {pack.name!r} lacks the text {min(lacking)!r} of {environment}. "
-                    f"{_REMEDY}"
+                    f"{self.file} is damaged: the pack {pack.name!r} lacks the text {min(lacking)!r} of {environment}. "
+                    f"{REMEDY}"
                 )
         return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=texts), notes=agent.notes)
 
 
-def read_manifest(run: Path) -> Manifest:
-    """The manifest of a run directory. Raises RunError if it is none, CorruptLogError if the file is damaged."""
-    path = run / FILE
-    raw = read_whole(path)
-    if raw is None:
-        raise RunError(f"{run} is no run directory: it has no {FILE}. Start one with `evalkit run SPEC`.")
-    manifest = decode(raw, Manifest, str(path), _REMEDY)
-    if manifest.format != FORMAT:
-        raise RunError(
-            f"{run} has run format {manifest.format}, this evalkit reads format {FORMAT}. "
-            "Use the evalkit that wrote it."
-        )
-    flaw = next(_flaws(manifest), "")
-    if flaw:
-        raise CorruptLogError(f"{path} is damaged: {flaw}. {_REMEDY}")
-    return manifest
-
-
-def _flaws(manifest: Manifest) -> Iterator[str]:
+def flaws_of(manifest: Manifest) -> Iterator[str]:
     """What does not fit together in a manifest: all that readers take for granted of its parts."""
     if not 1 <= manifest.replicates <= MOST_REPLICATES:
         yield f"{manifest.replicates} replicates"
@@ -205,9 +171,11 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
         if not 1 <= extent.replicates <= MOST_REPLICATES:
             yield f"its order has {extent.replicates} replicates"
     for suite in manifest.suites.values():
+        if sum(laid(suite.instances).strata.values()) != len(suite.instances):
+            yield f"the suite {suite.name!r} has other strata than instances"
         if not suite.instances:
             yield f"the suite {suite.name!r} has no instance"
-        if len({one.id for one in suite.instances}) < len(suite.instances):
+        if isinstance(suite.instances, tuple) and len({one.id for one in suite.instances}) < len(suite.instances):
             yield f"the suite {suite.name!r} has two instances of one id"
 
 
@@ -234,22 +202,14 @@ def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
 
 
 def load_target(environment: Environment[Any, Any], target: ManifestInstance) -> Any:
-    """The environment's own value of an instance. Raises CorruptLogError where its line cannot be read."""
+    """The environment's own value of an instance. Raises CorruptLogError where its line cannot be read, UnfitInstance
+    where it never could be."""
+    if target.flaw:
+        raise UnfitInstance(
+            f"{target.flaw} This instance is not played, the others are. Mend that line of the suite, and play it in a "
+            "run of its own."
+        )
     try:
         return environment.load(target.line)
     except UsageError as flaw:
-        raise CorruptLogError(f"{FILE} is damaged: instance {target.id!r}: {flaw} {_REMEDY}") from flaw
-
-
-def encode_manifest(manifest: Manifest) -> bytes:
-    """The manifest as indented JSON in the spec's order, so that two of them can be compared by eye."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-
-
-def write_manifest(run: Path, manifest: Manifest) -> None:
-    """Make the run directory's manifest this one, whole or not at all; the directory is created if need be.
-
-    Raises StorageError.
-    """
-    make_directories(run)
-    write_durably(run / FILE, encode_manifest(manifest))
+        raise CorruptLogError(f"The manifest is damaged: instance {target.id!r}: {flaw} {REMEDY}") from flaw

@@ -25,7 +25,8 @@ from evalkit.store.index import read_index
 from evalkit.store.journal import Appender, Carried, Named, new_writer
 from evalkit.store.layout import FOLDERS, compacted, lay_out
 from evalkit.store.lock import holder
-from evalkit.store.manifest import Manifest, write_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.reader import scan, scan_all
 from evalkit.store.record import LedgerRecord
 from evalkit.store.recount import ends_anew, parts_of

@@ -12,7 +12,7 @@ from evalkit.errors import EvalkitError
 from evalkit.report.tables import Column, Table
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.view.grid import Grid, grid
 from evalkit.view.nights import known_nights
 from evalkit.view.reading import BEST, Glance

@@ -109,7 +109,7 @@ select (select count(*) from episodes where finished) as ended,
     (select coalesce(sum(cost), 0) from log)
         + (select coalesce(sum(case when kind in ('charge', 'crash') then amount
                                     when kind = 'release' then -amount else 0 end), 0) from ledger) as spent_pico_usd
--- planned: agents x instances x replicates, from run.json; budget: the last start in events.jsonl"""
+-- planned: agents x instances x replicates, from the manifest; budget: the last start in events.jsonl"""
 
 
 def _facts(reading: Reading) -> list[Fact]:

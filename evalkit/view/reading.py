@@ -13,10 +13,11 @@ from evalkit.report.report import Report, report
 from evalkit.run.status import Status, read_status
 from evalkit.store.events import read_events
 from evalkit.store.lock import holder
-from evalkit.store.manifest import FILE as MANIFEST
+from evalkit.store.manifest import OLD_FILE
+from evalkit.store.manifests import FOLDER as MANIFESTS
 
 FOLDERS = ("steps", "tail", "ledger")
-FILES = (MANIFEST, "voids.jsonl")
+FILES = (OLD_FILE, "voids.jsonl")
 """What a report depends on: files of the folders are never touched again, so their names say it all."""
 
 BEST = 4
@@ -146,6 +147,7 @@ def _scores(made: Report) -> str:
 def log_state(directory: Path) -> LogState:
     """Changes whenever a report of the run may."""
     names = [f"{folder}/{path.name}" for folder in FOLDERS for path in (directory / folder).glob("*.parquet")]
+    names += [f"{MANIFESTS}/{path.name}" for path in (directory / MANIFESTS).glob("*.json")]
     return tuple(sorted(names)), tuple(_stamp(directory / name) for name in FILES)
 
 

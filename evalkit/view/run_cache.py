@@ -14,7 +14,7 @@ from pathlib import Path
 from evalkit.errors import RunError, nearest
 from evalkit.nightly.history_files import FOLDER as NIGHTS
 from evalkit.nightly.history_files import nights
-from evalkit.store.manifest import FILE as MANIFEST
+from evalkit.store.manifests import manifest_file, runs_in
 from evalkit.view.reading import Glance, LogState, Reading, completed, log_state, read_run
 
 PATIENCE_S = 0.6
@@ -68,7 +68,7 @@ class RunCache:
         """The runs by name, newest first where they are those of a folder; without nights that a sweep has."""
         if self._folder is None:
             return self._fixed
-        found = {path.parent: _written(path) for path in self._folder.glob(f"*/{MANIFEST}")}
+        found = {path: _written(manifest_file(path) or path) for path in runs_in(self._folder)}
         return _named(sorted(found, key=lambda path: found[path], reverse=True))
 
     def sweeps(self) -> Mapping[str, Path]:

@@ -19,7 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.report.tables import as_csv
 from evalkit.store.lock import holder
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.view.comparing import comparing, read_pair
 from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
 from evalkit.view.home import home

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from evalkit.store.instances import Listed
+from evalkit.store.manifests import read_manifest
+from evalkit.store.suite_file import write_suite
 from tests.cli.calling import Call
 
+MANIFEST = "manifest/000000.json"
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -39,7 +44,12 @@ def no_text(found: dict[str, Any]) -> None:
 
 
 def other_line(found: dict[str, Any]) -> None:
-    suite(found)["instances"][0]["line"]["seed"] = 5
+    """In a suite's file of its own, which is what its name says."""
+    own = read_manifest(Path("run")).suites["scheduling/basic?periods=4"].instances
+    line = {**own[0].line, "seed": 5}
+    suite(found)["instances"]["file"] = write_suite(
+        Path("run"), Listed([msgspec.structs.replace(own[0], line=line), *own[1:]])
+    )
 
 
 def other_environment(found: dict[str, Any]) -> None:
@@ -49,15 +59,15 @@ def other_environment(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (other_model, "run.json: agent 'random' is not what its digest says"),
+        (other_model, f"{MANIFEST}: agent 'random' is not what its digest says"),
         (other_text, "are not what their digest says"),
-        (no_text, "run.json"),
+        (no_text, "manifest"),
         (other_line, "is not what its digest says"),
-        (other_environment, "run.json"),
+        (other_environment, "its manifest was changed"),
     ],
 )
 def test_a_manifest_that_is_not_what_was_frozen_is_told(ran: Path, call: Call, change: Change, words: str) -> None:
-    path = ran / "run.json"
+    path = ran / MANIFEST
     found = json.loads(path.read_bytes())
     change(found)
     path.write_text(json.dumps(found))
@@ -71,7 +81,7 @@ def test_a_manifest_that_is_not_what_was_frozen_is_told(ran: Path, call: Call, c
     ):
         again = call(*command)
         assert again.code in (0, 2)
-        assert again.code == 0 or "run.json" in again.err or "seed-0: digest" in again.err
+        assert again.code == 0 or "manifest" in again.err or "seed-0: digest" in again.err
 
 
 @pytest.mark.parametrize(
@@ -84,19 +94,19 @@ def test_a_manifest_that_is_not_what_was_frozen_is_told(ran: Path, call: Call, c
         (lambda found: found["agents"]["random"]["price"].update(inputs=1), "has the price 'inputs'"),
         (lambda found: found["agents"]["random"]["price"].update(output=-1), "has a price of -1"),
         (lambda found: found["agents"]["random"]["price"].pop("output"), "has an odd price"),
-        (lambda found: suite(found).update(instances=[]), "has no instance"),
-        (lambda found: suite(found)["instances"].append(suite(found)["instances"][0]), "two instances of one id"),
+        (lambda found: suite(found)["instances"].update(count=0, strata={}), "has no instance"),
+        (lambda found: suite(found)["instances"].update(count=7), "has other strata than instances"),
     ],
 )
 def test_a_manifest_that_does_not_fit_together_is_refused(ran: Path, call: Call, change: Change, words: str) -> None:
-    path = ran / "run.json"
+    path = ran / MANIFEST
     found = json.loads(path.read_bytes())
     change(found)
     path.write_text(json.dumps(found))
     for command in (("verify", "run"), ("status", "run"), ("report", "run"), ("run", "mine.toml", "--dir", "run")):
         said = call(*command)
         assert said.code == 2, command
-        assert "run/run.json is damaged: " in said.err
+        assert f"run/{MANIFEST} is damaged: " in said.err
         assert words in said.err
 
 
@@ -115,16 +125,16 @@ def other_version(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (other_sampling, "run.json: agent 'random' samples scheduling otherwise than its overrides say"),
-        (other_suite, "run.json: suite 'scheduling/basic?periods=4' is not what its digest says"),
-        (other_version, "run.json: suite 'scheduling/basic?periods=4' is of version"),
+        (other_sampling, f"{MANIFEST}: agent 'random' samples scheduling otherwise than its overrides say"),
+        (other_suite, f"{MANIFEST}: suite 'scheduling/basic?periods=4' is not what its digest says"),
+        (other_version, f"{MANIFEST}: suite 'scheduling/basic?periods=4' is of version"),
     ],
 )
 def test_what_a_resume_compares_is_told_before_anything_was_played(
     ran: Path, call: Call, change: Change, words: str
 ) -> None:
     """No episode's id shows it yet; `run` refuses it."""
-    path = ran / "run.json"
+    path = ran / MANIFEST
     found = json.loads(path.read_bytes())
     for folder in ("steps", "tail", "ledger"):
         shutil.rmtree(ran / folder)

@@ -21,8 +21,10 @@ from tests.damage.mutations import changes, kinds
 DRAWN = int(os.environ.get("EVALKIT_DAMAGE", "3"))
 SEED = os.environ.get("EVALKIT_DAMAGE_SEED", "0")
 MANY = 20
+SUITE = "suites/357a91139328c0ef7b40b83746f20986b8dad53f461c9a55ec67281460b32c78.jsonl.zst"
 FILES = (
-    "run.json",
+    "manifest/000000.json",
+    SUITE,
     "log.json",
     "voids.jsonl",
     "forecast.json",
@@ -34,7 +36,7 @@ FILES = (
     "tail/000000005.parquet",
     "ledger/000000001.parquet",
 )
-FOLDERS = ("steps", "tail", "ledger", "derived")
+FOLDERS = ("manifest", "suites", "steps", "tail", "ledger", "derived")
 TOLD_BY_OTHERS = ("events.jsonl", "live.json", "lock", "derived")
 """Files that `verify` does not look into: whatever they hold, other commands work."""
 DOCUMENTED = (0, 1, 2, 3)

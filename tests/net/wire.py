@@ -26,7 +26,8 @@ from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
 from evalkit.spec.packs import read_pack
 from evalkit.spec.sweep import find_sweep, read_sweep
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.reader import scan
 from evalkit.store.replies import encode_reply
 from evalkit.wire.dialect import Quirks

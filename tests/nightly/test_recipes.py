@@ -77,7 +77,7 @@ def shell(words: list[str], home: Path, folder: Path, **more: str) -> subprocess
 
 def played(home: Path) -> list[Path]:
     """The nights that were played to their end; no file that was written holds the key."""
-    nights = sorted((home / "evalkit" / "runs" / "nightly" / "nights").glob("*/run.json"))
+    nights = sorted((home / "evalkit" / "runs" / "nightly" / "nights").glob("*/manifest/000000.json"))
     for path in (home / "evalkit").rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
     return nights

@@ -13,7 +13,8 @@ from evalkit.report.econ import econ_tables
 from evalkit.report.papers import published_papers
 from evalkit.report.planning import planning_tables
 from evalkit.report.tables import Table
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestAgent
 from tests.playing import a_manifest, an_agent
 from tests.report.test_econ import HARD
 from tests.report.test_econ import a_cell as an_econ_cell

@@ -12,7 +12,7 @@ from evalkit.report import derived
 from evalkit.report.episodes import Referee, Spot
 from evalkit.report.report import Report, report
 from evalkit.report.verify import verify
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.record import StepRecord
 from tests.guessing import guess, hint
 from tests.logs import write_tails

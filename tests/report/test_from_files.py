@@ -8,7 +8,7 @@ from evalkit.env import table
 from evalkit.errors import RunError
 from evalkit.report.report import report
 from evalkit.report.show import show
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.reader import scan
 from evalkit.store.record import LedgerRecord
 from tests.guessing import guess

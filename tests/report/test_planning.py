@@ -13,7 +13,8 @@ from evalkit.report.planning import ALL_AGENTS, planning_tables
 from evalkit.report.planning_cells import REFERENCE_FILES, is_reference
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
-from evalkit.store.manifest import ManifestInstance, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import ManifestSuite
 from evalkit.store.schema import steps_table
 from tests.conform.compare.costbench_metrics import as_reference, played
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search

@@ -13,7 +13,8 @@ from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.moves import Move
 from evalkit.report.quotes import BOUND, KINDS, Quote, error_kinds, quotes, quotes_table
-from evalkit.store.manifest import Manifest, ManifestInstance, ManifestPack, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestPack, ManifestSuite
 from evalkit.store.replies import encode_reply
 from tests.play import Episode, kit, play, policy
 from tests.playing import a_manifest, an_agent

@@ -10,7 +10,7 @@ from evalkit.env import table
 from evalkit.errors import RunError
 from evalkit.report.verify import Finding, verify
 from evalkit.store.layout import object_name
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.record import StepRecord
 from tests.guessing import calls, guess, hint, say
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows

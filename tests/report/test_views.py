@@ -11,7 +11,7 @@ from evalkit.env import table
 from evalkit.errors import CorruptLogError, RunError, UsageError
 from evalkit.report import log_rows
 from evalkit.report.views import VIEWS, Views, open_views
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.record import LedgerRecord
 from evalkit.store.schema import RESERVED, STEPS, steps_table
 from tests.guessing import guess

@@ -11,7 +11,7 @@ from evalkit.report.report import Report, report
 from evalkit.report.verify import verify
 from evalkit.report.views import open_views
 from evalkit.report.voided import Wanted, choose
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.void import FILE, Void, add_voids, read_voids
 from tests.guessing import guess, hint
 from tests.logs import write_run

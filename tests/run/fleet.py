@@ -22,7 +22,8 @@ from evalkit.run.universe import Cell, Episode
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
-from evalkit.store.manifest import ManifestInstance, ManifestSuite
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import ManifestSuite
 from evalkit.store.record import StepRecord
 from evalkit.store.writer import Store, open_store
 from evalkit.wire.http import HttpResponse

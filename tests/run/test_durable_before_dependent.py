@@ -185,7 +185,7 @@ def test_the_rules_take_nothing_but_the_whole_order_for_durable() -> None:
         {"kind": "open", "session": "w", "amount": 0, "episode": "", "step": -1, "attempt": 8},
         {"kind": "lease", "session": "w", "amount": 100, "episode": "", "step": -1, "attempt": -1},
     ]
-    files = [("r/run.json", ()), ("r/log/w/0", tuple(money))]
+    files = [("r/manifest/000000.json", ()), ("r/log/w/0", tuple(money))]
     base = [event for name, rows in files for event in _durable(name, rows)]
     segment = _durable("r/log/w/1", (row,))
     base.append(Event(what="session", path="w"))

@@ -4,7 +4,7 @@ import pytest
 
 from evalkit.errors import RunError, UsageError
 from evalkit.run.freeze import merge
-from evalkit.store.manifest import encode_manifest, read_manifest
+from evalkit.store.manifests import read_manifest, write_manifest
 from tests.run.sweeps import TWO_POLICIES, resolved
 
 SERVED = """
@@ -19,8 +19,9 @@ name = "scheduling/basic"
 
 def test_a_manifest_survives_its_file(tmp_path: Path) -> None:
     manifest = resolved(tmp_path).manifest
-    (tmp_path / "run.json").write_bytes(encode_manifest(manifest))
-    assert read_manifest(tmp_path) == manifest
+    assert write_manifest(tmp_path, manifest) == read_manifest(tmp_path)
+    for name, suite in read_manifest(tmp_path).suites.items():
+        assert list(suite.instances) == list(manifest.suites[name].instances)
     assert list(read_manifest(tmp_path).agents) == ["knuth", "random"]
 
 

@@ -17,7 +17,8 @@ from evalkit.run.freeze import merge
 from evalkit.run.keeping import kept, reworded
 from evalkit.run.status import read_status
 from evalkit.spec import packs
-from evalkit.store.manifest import Manifest, read_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
 from tests.run.running import go
 from tests.run.sweeps import TWO_POLICIES, resolved
 

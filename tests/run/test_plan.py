@@ -20,7 +20,7 @@ from evalkit.run.planned import Plan
 from evalkit.run.universe import Choice, episodes
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.index import read_index
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.reader import scan
 from tests.run.running import go_served, served, with_budget
 from tests.run.sweeps import resolved

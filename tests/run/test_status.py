@@ -21,7 +21,7 @@ from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
 from evalkit.store import segment
 from evalkit.store.index import read_index
-from evalkit.store.manifest import read_manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.reader import read_ledger, scan_all
 from evalkit.store.schema import STEPS
 from evalkit.store.sums import totals_of

@@ -118,7 +118,7 @@ def test_nothing_is_listed_to_find_the_first_places(monkeypatch: pytest.MonkeyPa
     manifest = msgspec.structs.replace(a_manifest([], [suite]), order=ManifestOrder(key=5))
     asked: list[int] = []
     monkeypatch.setattr(
-        "evalkit.store.manifest.Permutation.at", lambda order, place: asked.append(place) or place, raising=True
+        "evalkit.store.instances.Permutation.at", lambda order, place: asked.append(place) or place, raising=True
     )
     assert len(list(islice(placed(manifest, [suite]), 10))) == 10
     assert len(asked) < 20

@@ -81,7 +81,7 @@ class _Books:
 
     def _keep(self, name: str, rows: Rows) -> None:
         if name in self.files:
-            return  # run.json is written again
+            return  # a file that is written again
         self.files.add(name)
         for row in rows:
             if "kind" in row:
@@ -132,7 +132,7 @@ def violations(trace: Iterable[Event]) -> list[tuple[str, str]]:
 def _before(event: Event, books: _Books, owing: dict[tuple[str, int], int], session: str) -> Iterator[tuple[str, str]]:
     """What should have been durable before a request was sent, and was not."""
     episode, step, attempt = event.request
-    if not any(name.endswith("/run.json") for name in books.files):
+    if not any("/manifest/" in name for name in books.files):
         yield "manifest", "no manifest is durable"
     if step > 0 and (episode, step - 1) not in books.steps:
         yield "step", f"step {step - 1} is not durable"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from evalkit.seeds import Stream
 from evalkit.store.accounts import accounts, spent
 from evalkit.store.index import RunIndex, read_index
-from evalkit.store.manifest import FILE
+from evalkit.store.manifests import is_run
 from evalkit.store.reader import scan
 from tests.sim.commands import called, findings, lines_for
 
@@ -47,7 +47,7 @@ class Checks:
     def looked(self, what: str, path: Path) -> None:
         """Before each operation of the disk: now and then, somebody reads the log."""
         del what, path
-        if self.suspended or self._draws.uniform() >= PEEKS or not (self._world.run / FILE).exists():
+        if self.suspended or self._draws.uniform() >= PEEKS or not is_run(self._world.run):
             return
         self._world.counts["peeks"] += 1
         index = read_index(self._world.run)
@@ -71,7 +71,7 @@ class Checks:
     def between_lives(self, *, closed: bool) -> None:
         """After each life, when the disk holds what it left."""
         run = self._world.run
-        if not (run / FILE).exists() or (self.suspended and not closed):
+        if not is_run(run) or (self.suspended and not closed):
             return
         if self.suspended:
             self.accept()

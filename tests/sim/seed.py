@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evalkit.run.outcome import Outcome
 from evalkit.seeds import Stream
-from evalkit.store.manifest import FILE as MANIFEST
+from evalkit.store.manifests import is_run
 from tests.sim import harm
 from tests.sim.checks import Broken
 from tests.sim.commands import findings
@@ -72,7 +72,7 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
 
 def _harmed(world: World, life: Life) -> bool:
     """Carry out what a life's disk does to its files; returns whether the log wants a repair then."""
-    if life.harm is None or not (world.run / MANIFEST).exists() or world.checks.suspended:
+    if life.harm is None or not is_run(world.run) or world.checks.suspended:
         return False
     found = findings(world.run)
     if found:

@@ -18,6 +18,7 @@ from typing import Any
 
 from evalkit.store.accounts import accounts
 from evalkit.store.index import read_index
+from evalkit.store.manifests import is_run
 from evalkit.store.reader import scan
 from tests.patience import PATIENCE_S
 from tests.soak.sweeping import simulator
@@ -127,7 +128,7 @@ class Chaos:
     def look(self) -> None:
         """At this instant: the bill is covered by what is on disk, and neither passes the budget."""
         billed = sum(line["cost"] for line in self.bill())
-        covered = self.covered() if (self.run / "run.json").exists() else 0
+        covered = self.covered() if is_run(self.run) else 0
         assert billed <= covered, f"life {self.lives}: billed {billed}, on disk {covered}"
         assert billed <= self.budget, f"life {self.lives}: billed {billed} of a budget of {self.budget}"
         self.looks += 1

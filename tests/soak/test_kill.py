@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from evalkit.store.manifests import is_run
 from tests.patience import PATIENCE_S
 from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, simulator, start
 
@@ -86,11 +87,11 @@ def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, f
 
 def test_five_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 5, "lognormal:60ms:0.4", 1, ())
-    assert (tmp_path / "torn" / "run" / "run.json").exists()
+    assert is_run(tmp_path / "torn" / "run")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("faults", [(), ("--fault-reset=0.01", "--fault-truncated=0.01", "--fault-500=0.01")])
 def test_fifty_kills_lose_nothing_that_was_durable(tmp_path: Path, faults: tuple[str, ...]) -> None:
     kill_and_resume(tmp_path, 50, "lognormal:120ms:0.4", 6, faults)
-    assert (tmp_path / "torn" / "run" / "run.json").exists()
+    assert is_run(tmp_path / "torn" / "run")

@@ -10,7 +10,8 @@ from evalkit.store import disk, merge
 from evalkit.store.check import check_log
 from evalkit.store.index import read_index
 from evalkit.store.lock import hold_run
-from evalkit.store.manifest import Manifest, write_manifest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.merge import Merged, merge_runs
 from evalkit.store.reader import read_ledger, scan
 from evalkit.store.record import LedgerRecord, StepRecord

@@ -36,8 +36,8 @@ def test_every_page_of_a_run_is_there_with_its_headers(run: Path, reading: Readi
 def test_names_are_text_wherever_they_stand(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "<i>run"
     shutil.copytree(run, copy)
-    manifest = (copy / "run.json").read_text()
-    (copy / "run.json").write_text(manifest.replace('"name": "shown"', '"name": "<b>x</b>\u202e"'))
+    manifest = (copy / "manifest" / "000000.json").read_text()
+    (copy / "manifest" / "000000.json").write_text(manifest.replace('"name": "shown"', '"name": "<b>x</b>\u202e"'))
     where = f"/run/{quote(copy.name, safe='')}"
     for said in ask(RunCache([copy]), "/", f"{where}/", f"{where}/episodes", f"{where}/live", "/compare"):
         assert said.status == 200

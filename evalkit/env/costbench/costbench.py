@@ -46,6 +46,7 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     generate=suite.generate,
     stratum=suite.stratum,
     offers=suite.offers,
+    likeness=suite.likeness,
     compiled_saves_s=compiled_saves_s,
     score_range=(0.0, 1.0),
     stand_in="replanner",

@@ -177,6 +177,7 @@ ERRAND: Environment[Instance, State] = Environment(
     generate=generate,
     stratum=lambda instance: instance.kind,
     offers=lambda _: 0,
+    likeness=lambda line: line.get("kind"),
     score_range=(0.0, 1.0),
     stand_in="clerk",
 )

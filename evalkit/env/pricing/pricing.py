@@ -73,6 +73,7 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    likeness=instance.likeness,
     later_texts=optional_texts(RULES),
     stand_in="learner",
 )

@@ -89,6 +89,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    likeness=instance.likeness,
     later_texts=optional_texts(RULES),
     score_range=(0.0, 1.0),
     stand_in="climber",

@@ -188,6 +188,14 @@ def stratum(instance: SchedulingInstance) -> str:
     return instance.family or instance.generator
 
 
+def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a line its stratum follows from. Raises TypeError for a seed that is no number."""
+    family = line.get("family")
+    if family is None:
+        family = family_of_seed(line.get("seed", PARAMETERS["seed"].default))
+    return line.get("generator"), family
+
+
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Lines of fresh instances, lazily: seeds keyed by place, families in turn unless one is asked for.
 

@@ -83,6 +83,7 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    likeness=instance.likeness,
     compiled_saves_s=compiled_saves_s,
     later_texts=optional_texts(RULES),
     stand_in="knuth",

@@ -15,7 +15,8 @@ from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import Environments, EpisodeResult
 from evalkit.report.moves import ROW, Move, moves
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestInstance, load_target
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestAgent, load_target
 
 COLUMNS = (
     *ROW,
@@ -143,7 +144,8 @@ class _Studio:
             where = f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
             raise CorruptLogError(
                 f"episode {result.id} ({where}) cannot be replayed by this evalkit, so its texts cannot be given: "
-                f"{flaw} `evalkit verify` says what else; leave it out by `--only`, or use the evalkit of run.json."
+                f"{flaw} `evalkit verify` says what else; leave it out by `--only`, or use the evalkit of "
+                f"{self._manifest.file}."
             ) from flaw
 
     def _target(self, cell: Cell, result: EpisodeResult) -> Any:

@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
+from evalkit.env.lines import DERIVED, canonical
 from evalkit.env.procurement import best, instance
 from evalkit.env.procurement.generate import DIFFICULTIES, Made
 from evalkit.env.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
-from evalkit.spec.identity import DERIVED, canonical
 from tests.env.procurement.purchasing import ITEMS, KIT, MENU, NATIVE, SMALL, Play, reference
 
 LINES: list[dict[str, Any]] = [

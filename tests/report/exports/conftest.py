@@ -6,7 +6,7 @@ import pytest
 
 from evalkit.env import table
 from evalkit.report.exports.episodes import Chosen, choose
-from evalkit.store.manifest import write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.void import Void, add_voids
 from tests.guessing import calls, guess, hint, say
 from tests.logs import write_run

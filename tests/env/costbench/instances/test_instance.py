@@ -14,8 +14,8 @@ from evalkit.env.costbench.instances.instance import Instance
 from evalkit.env.costbench.instances.line import read_query, show_query
 from evalkit.env.costbench.instances.suite import check_optimum, describe, load, offers, stratum
 from evalkit.env.costbench.planning.solve import optimum
+from evalkit.env.lines import instance_digest
 from evalkit.errors import UsageError
-from evalkit.spec.identity import instance_digest
 from evalkit.spec.queries import read_queries, suite_lines
 from tests.env.costbench.lines import (
     CHANGED,

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from evalkit.env.costbench.instances.suite import describe, load
+from evalkit.env.lines import instance_digest
 from evalkit.errors import UsageError
-from evalkit.spec.identity import instance_digest
 from tests.env.costbench.lines import CHANGED, DINING, REFERENCE, alternative
 
 

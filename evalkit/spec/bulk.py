@@ -1,0 +1,272 @@
+"""A suite too large to be looked into line by line when a run begins: what one quick pass over its file can tell.
+
+Checked of every line in that pass: that it is a JSON object with an id of its own and the environment of the first one;
+of which stratum it is, from its likeness to a line that was loaded; that it says nothing that an earlier line says too.
+Loaded in full, as of a small suite every line is: the first line of each likeness, and every `SAMPLED`th one. Whatever
+else may be wrong with a line is found when its instance is reached.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evalkit.env.environment import Environment
+from evalkit.env.lines import canonical, id_marks, reach, varied
+from evalkit.errors import UsageError, nearest
+from evalkit.spec.model import SuiteInstance
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from evalkit.env.lines import Marks
+
+ROWS = 128
+"""Lines whose place in the file is known together."""
+SAMPLED = 4096
+CHUNK = 2**20
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Bulk:
+    """A large suite as a sweep plays it: the numbers of its lines, blank ones aside, and little else."""
+
+    name: str
+    path: Path
+    env: Environment[Any, Any]
+    axes: Mapping[str, Any]
+    digest: str = ""
+    """Of the suite: made from the file's and what the sweep varies and chooses."""
+    source: str = ""
+    """SHA-256 of the file."""
+    length: int = 0
+    """Of the file, in bytes."""
+    starts: "array[int]" = field(default_factory=lambda: array("q"))
+    """Where each `ROWS` lines begin; and where the last ones end."""
+    lines: "npt.NDArray[np.int32] | None" = None
+    """By place: the line; None: all lines, in order."""
+    strata: dict[str, int] = field(default_factory=dict)
+    """Instances by stratum."""
+    codes: "npt.NDArray[np.uint32]" = None  # type: ignore[assignment]
+    """By place: the stratum's number."""
+    marks: "Marks" = None  # type: ignore[assignment]
+    """By place: a hash of the id."""
+    samples: list[SuiteInstance] = field(default_factory=list)
+    """Those that were loaded."""
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def block(self, number: int) -> list[bytes]:
+        """The lines of a block of `ROWS`. Raises UsageError where the file is shorter than it was."""
+        with self.path.open("rb") as file:
+            file.seek(self.starts[number])
+            raw = file.read(self.starts[number + 1] - self.starts[number])
+        return [one for one in raw.split(b"\n") if one.strip()]
+
+    def chosen(self) -> Iterator[bytes]:
+        """All lines in order, in one pass. Raises UsageError where the file is not what it was."""
+        found, number, place = hashlib.sha256(), 0, 0
+        for chunk in chunks(self.path):
+            found.update(chunk)
+            for raw in chunk.split(b"\n"):
+                if not raw or raw.isspace():
+                    continue
+                if self.lines is None or (place < len(self.lines) and self.lines[place] == number):
+                    place += 1
+                    yield raw
+                number += 1
+        if found.hexdigest() != self.source:
+            raise UsageError(f"{self.path} was changed while it was read. Nothing was played. Start again.")
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """A file by whole lines."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk if chunk.endswith(b"\n") else chunk + file.readline()
+
+
+def scan(name: str, path: Path, env: Environment[Any, Any], axes: Mapping[str, Any], wanted: Collection[str]) -> Bulk:
+    """A suite's file in one pass; `wanted`: ids to choose, none: all. Raises UsageError naming file and line."""
+    found = _Scan(Bulk(name=name, path=path, env=env, axes=axes), frozenset(wanted))
+    found.read()
+    return found.settled()
+
+
+class _Scan:
+    """One pass, and what it has found."""
+
+    def __init__(self, bulk: Bulk, wanted: frozenset[str]) -> None:
+        self._bulk, self._wanted = bulk, wanted
+        self._kinds: dict[Any, int] = {}
+        """By likeness: the stratum's number."""
+        self._strata: dict[str, int] = {}
+        self._codes, self._contents = array("I"), array("q")
+        self._marks: list[Marks] = []
+        self._chosen: array[int] | None = array("i") if wanted else None
+        self._seen: set[str] = set()
+        """Of the wanted ids, those that are there."""
+
+    def read(self) -> None:
+        """Look at every line."""
+        source, number, position = hashlib.sha256(), 0, 0
+        for chunk in chunks(self._bulk.path):
+            source.update(chunk)
+            self._chunk(chunk, number, position)
+            number += chunk.count(b"\n")
+            position += len(chunk)
+        self._bulk.starts.append(position)
+        self._bulk.source, self._bulk.length = source.hexdigest(), position
+
+    def _chunk(self, chunk: bytes, number: int, position: int) -> None:
+        loads, count, wanted, environment = orjson.loads, len(self._codes), self._wanted, self._bulk.env.name
+        names: list[str] = []
+        for raw in chunk.split(b"\n"):
+            number += 1
+            here, position = position, position + len(raw) + 1
+            if not raw or raw.isspace():
+                continue
+            if not count % ROWS:
+                self._bulk.starts.append(here)
+            try:
+                line = loads(raw)
+                name = line["id"]
+                said = line["environment"]
+                words = name.encode()
+            except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as flaw:
+                raise self._odd(number, raw) from flaw
+            if said != environment:
+                raise UsageError(
+                    f"{self._bulk.path}:{number}: environment: it is {said!r}, and that of the lines before is "
+                    f"{environment!r}; all instances of a suite must be of one."
+                )
+            names.append(name)
+            if wanted and name in wanted:
+                self._seen.add(name)
+                assert self._chosen is not None
+                self._chosen.append(count)
+            self._codes.append(self._code(line, number, count) if not wanted or name in wanted else 0)
+            self._contents.append(hash(raw.replace(words, b"", 1)))
+            count += 1
+        self._marks.append(id_marks(names))
+
+    def _odd(self, number: int, raw: bytes) -> UsageError:
+        where = f"{self._bulk.path}:{number}"
+        try:
+            line = orjson.loads(raw)
+        except orjson.JSONDecodeError as flaw:
+            return UsageError(f"{where}: not valid JSON: {flaw}")
+        if isinstance(line, dict) and isinstance(line.get("id"), str):
+            return UsageError(f"{where}: environment: it is missing.")
+        return UsageError(f"{where}: a suite's line is a JSON object with an `id`.")
+
+    def _code(self, line: Mapping[str, Any], number: int, count: int) -> int:
+        """The stratum's number."""
+        env, axes = self._bulk.env, self._bulk.axes
+        try:
+            if env.likeness is None:
+                return self._look(line, number)
+            kind = env.likeness(varied(line, axes) if axes else line)
+            if kind not in self._kinds:
+                self._kinds[kind] = self._look(line, number)
+            elif not count % SAMPLED and self._look(line, number) != self._kinds[kind]:
+                raise RuntimeError(f"{env.name}: lines of one likeness are of different strata")
+            return self._kinds[kind]
+        except TypeError:
+            return self._look(line, number)  # it says what is wrong
+
+    def _look(self, line: Mapping[str, Any], number: int) -> int:
+        bulk = self._bulk
+        found = reach(bulk.env, line, bulk.axes, f"{bulk.path}:{number}: {line['id']}")
+        bulk.samples.append(
+            SuiteInstance(
+                suite=bulk.name,
+                id=line["id"],
+                environment=bulk.env.name,
+                digest=found.digest,
+                instance=found.instance,
+                stratum=found.stratum,
+                axes=bulk.axes,
+            )
+        )
+        return self._strata.setdefault(found.stratum, len(self._strata))
+
+    def settled(self) -> Bulk:
+        """What was found, after what only all lines together tell. Raises UsageError."""
+        import numpy as np
+
+        bulk, marks = self._bulk, np.concatenate(self._marks)
+        self._check_ids(marks)
+        missing = sorted(self._wanted - self._seen)
+        if missing:
+            raise UsageError(f"Suite {bulk.name!r} has no instance {missing[0]!r}.{nearest(missing[0], self._names())}")
+        codes = np.array(self._codes, np.uint32)
+        lines = np.arange(len(codes), dtype=np.int32) if self._chosen is None else np.array(self._chosen, np.int32)
+        repeats = self._repeats(np.array(self._contents, np.int64), lines)
+        if repeats:
+            lines = np.setdiff1d(lines, np.array(repeats, np.int32))
+        if len(lines) < len(codes):
+            bulk.lines, codes, marks = lines, codes[lines], marks[lines]
+        counts = np.bincount(codes, minlength=len(self._strata)).tolist()
+        bulk.strata = dict(zip(self._strata, counts, strict=True))
+        bulk.codes, bulk.marks = codes, marks
+        said = ["lines of a file", bulk.env.name, bulk.source, dict(bulk.axes), sorted(self._wanted)]
+        bulk.digest = hashlib.sha256(canonical(said)).hexdigest()
+        return bulk
+
+    def _check_ids(self, marks: "Marks") -> None:
+        for group in _alike(marks):
+            names: dict[str, int] = {}
+            for number in group:
+                name = self._line(number)["id"]
+                if name in names:
+                    raise UsageError(f"{self._bulk.path}: two lines share the id {name!r}; ids must be unique.")
+                names[name] = number
+
+    def _repeats(self, contents: "npt.NDArray[np.int64]", lines: "npt.NDArray[np.int32]") -> list[int]:
+        """Lines that an earlier one makes superfluous: the same instance under another id."""
+        bulk, found = self._bulk, list[int]()
+        for group in _alike(contents[lines]):
+            known: set[str] = set()
+            for place in group:
+                number = int(lines[place])
+                line = self._line(number)
+                digest = reach(bulk.env, line, bulk.axes, f"{bulk.path}: {line['id']}").digest
+                if digest in known:
+                    found.append(number)
+                known.add(digest)
+        return found
+
+    def _line(self, number: int) -> Mapping[str, Any]:
+        block, row = divmod(number, ROWS)
+        line: Mapping[str, Any] = orjson.loads(self._bulk.block(block)[row])
+        return line
+
+    def _names(self) -> Iterator[str]:
+        return (
+            orjson.loads(raw)["id"] for chunk in chunks(self._bulk.path) for raw in chunk.split(b"\n") if raw.strip()
+        )
+
+
+def _alike(values: "npt.NDArray[Any]") -> Iterator[list[int]]:
+    """The places of equal values, for each value that is there more than once; in order."""
+    import numpy as np
+
+    order = np.argsort(values, kind="stable")
+    same = values[order][1:] == values[order][:-1]
+    group: list[int] = []
+    for place in np.flatnonzero(same).tolist():
+        if group and group[-1] == order[place]:
+            group.append(int(order[place + 1]))
+            continue
+        if group:
+            yield group
+        group = [int(order[place]), int(order[place + 1])]
+    if group:
+        yield group

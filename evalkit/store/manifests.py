@@ -1,0 +1,148 @@
+"""The files of a manifest: `manifest/000000.json`, `000001.json`, ... Each is created once; the highest holds.
+
+A run extended by agents, suites or replicates gets the next number. What lies there as `run.json` is the manifest of
+the log's first format, which lists every instance; it is read where there is no later one, and never written.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalkit.errors import CorruptLogError, RunError
+from evalkit.store import disk
+from evalkit.store.instances import ManifestInstance, laid
+from evalkit.store.json_text import decode
+from evalkit.store.manifest import FORMAT, OLD_FILE, OLD_FORMAT, REMEDY, Manifest, ManifestSuite, flaws_of
+from evalkit.store.suite_file import Description, Stored, write_suite
+
+FOLDER = "manifest"
+
+
+DIGITS = 6
+
+
+def manifest_file(run: Path) -> Path | None:
+    """The file that holds a run's manifest; None where there is none. Raises StorageError."""
+    numbered = _numbered(run)
+    if numbered:
+        return numbered[-1]
+    old = run / OLD_FILE
+    return old if old.exists() else None
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory holds a run. Raises StorageError."""
+    return manifest_file(directory) is not None
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs whose directories lie in a folder, in no order."""
+    return list(
+        {path.parent.parent: None for path in folder.glob(f"*/{FOLDER}/*.json")}
+        | {path.parent: None for path in folder.glob(f"*/{OLD_FILE}")}
+    )
+
+
+def manifest_name(run: Path) -> str:
+    """The file that holds a run's manifest, seen from its directory."""
+    path = manifest_file(run)
+    return FOLDER if path is None else path.relative_to(run).as_posix()
+
+
+def _numbered(run: Path) -> list[Path]:
+    folder = run / FOLDER
+    if not folder.is_dir():
+        return []
+    with disk.storage_errors(folder):
+        return sorted(path for path in folder.glob("*.json") if path.stem.isdecimal() and len(path.stem) == DIGITS)
+
+
+def read_manifest(run: Path) -> Manifest:
+    """The manifest of a run directory. Raises RunError if it is none, CorruptLogError if the file is damaged."""
+    path = manifest_file(run)
+    raw = None if path is None else disk.read_whole(path)
+    if path is None or raw is None:
+        raise RunError(f"{run} is no run directory: it has no {FOLDER}/. Start one with `evalkit run SPEC`.")
+    plain: dict[str, Any] = decode(raw, dict[str, Any], str(path), REMEDY)
+    number = plain.get("format")
+    if isinstance(number, int) and number not in (OLD_FORMAT, FORMAT):
+        raise RunError(
+            f"{run} has run format {number}, this evalkit reads formats {OLD_FORMAT} and {FORMAT}. "
+            "Use the evalkit that wrote it."
+        )
+    manifest = _as_read(run, plain, path)
+    flaw = next(flaws_of(manifest), "")
+    if flaw:
+        raise CorruptLogError(f"{path} is damaged: {flaw}. {REMEDY}")
+    return manifest
+
+
+def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
+    """The manifest that a file says, its suites' instances in reach."""
+    try:
+        if plain.get("format") == OLD_FORMAT:
+            old = msgspec.convert(plain, Manifest)
+            return _with_instances(old, {name: tuple(one.instances) for name, one in old.suites.items()})
+        suites = plain.get("suites")
+        if not isinstance(suites, dict) or not all(isinstance(one, dict) for one in suites.values()):
+            raise msgspec.ValidationError("Expected `object` - at `$.suites`")
+        said = {name: msgspec.convert(one.get("instances"), Description, strict=True) for name, one in suites.items()}
+        listed = {name: {**one, "instances": []} for name, one in suites.items()}
+        manifest = msgspec.convert({**plain, "suites": listed}, Manifest)
+    except msgspec.ValidationError as flaw:
+        raise CorruptLogError(f"{path} is damaged: {flaw}. {REMEDY}") from flaw
+    return _with_instances(manifest, {name: _stored(run, manifest.suites[name], one) for name, one in said.items()})
+
+
+def _stored(run: Path, suite: ManifestSuite, said: Description) -> Stored:
+    return Stored(run, said, suite.name, suite.environment, suite.axes)
+
+
+def _with_instances(manifest: Manifest, instances: Mapping[str, Sequence[ManifestInstance]]) -> Manifest:
+    suites = {name: msgspec.structs.replace(one, instances=instances[name]) for name, one in manifest.suites.items()}
+    return msgspec.structs.replace(manifest, suites=suites)
+
+
+def write_manifest(run: Path, manifest: Manifest) -> Manifest:
+    """Make the run directory's manifest this one, whole or not at all; the directory is created if need be.
+
+    The suites' files come first, those that are not there already. Returns the manifest as it will be read: its
+    instances are those of the files. Raises StorageError.
+    """
+    disk.make_directories(run / FOLDER)
+    disk.remove_leftovers(run / FOLDER)
+    manifest = _with_instances(manifest, {name: _kept(run, suite) for name, suite in manifest.suites.items()})
+    numbered = _numbered(run)
+    number = int(numbered[-1].stem) + 1 if numbered else 0
+    path = run / FOLDER / f"{number:0{DIGITS}}.json"
+    try:
+        disk.create_durably(path, encode_manifest(manifest))
+    except FileExistsError:
+        raise RunError(f"{path} is there already: another process has extended the run. Start again.") from None
+    return manifest
+
+
+def _kept(run: Path, suite: ManifestSuite) -> Stored:
+    """The suite's instances in a file of the run."""
+    found = suite.instances
+    if isinstance(found, Stored) and found.lies_in(run) and found.path.exists():
+        return found
+    own = laid(found)
+    said = Description(file=write_suite(run, own), count=len(own), strata=dict(own.strata), spread=own.spread)
+    return _stored(run, suite, said)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The manifest as indented JSON in the spec's order, so that two of them can be compared by eye.
+
+    Its suites' instances must lie in files.
+    """
+    said = {name: one.instances for name, one in manifest.suites.items()}
+    plain = msgspec.to_builtins(_with_instances(manifest, dict.fromkeys(said, ())))
+    for name, instances in said.items():
+        if not isinstance(instances, Stored):
+            raise TypeError(f"the instances of {name!r} lie in no file")
+        plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
+    return msgspec.json.format(msgspec.json.encode({**plain, "format": FORMAT}), indent=2) + b"\n"

@@ -1,0 +1,332 @@
+"""`suites/<digest>.jsonl.zst`: the instances of a suite, in blocks that can be read alone.
+
+The file is a row of zstd frames, each of them a block of whole lines, so that `zstdcat` shows it; behind them comes one
+frame that zstd skips: the index. The file's name is the SHA-256 of what the index says of the content: the head, the
+blocks' own digests and lengths, the codes of the strata, the hashes of the ids. So a name stands for one content
+whatever compressed it; the index is checked when it is read, and each block when it is.
+
+The index: head (JSON) and a line's end; of each block 16 bytes of SHA-256 and its length as uint32; codes; id hashes
+(uint64 each); then, which the name does not cover, the place of each block's end (uint64) and a trailer: the index's
+length (uint64) and 8 bytes of magic. All numbers are little-endian.
+"""
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from evalkit.env.lines import instance_digest, reach
+from evalkit.env.table import ENVIRONMENTS
+from evalkit.errors import CorruptLogError, StorageError, UsageError
+from evalkit.store import disk
+from evalkit.store.instances import Blocked, Instances, ManifestInstance, code_kind
+
+if TYPE_CHECKING:
+    from evalkit.env.lines import Marks
+    from evalkit.store.instances import Codes
+
+FOLDER = "suites"
+ENDING = ".jsonl.zst"
+
+FEW = 10_000
+"""Instances that are kept in memory once one of them was read."""
+ROWS, BYTES = 128, 2**17
+"""Lines of a block, and about how many bytes of them: fewer lines where they are long."""
+LEVEL = 1
+"""Of zstd: a higher one costs more time than it saves bytes, for lines are much alike."""
+REMEDY = "Restore it from a copy; the log is intact."
+
+Axes = Mapping[str, Any]
+
+_SKIPPED = 0x184D2A50
+_MAGIC = b"evkitsui"
+_TRAILER = struct.Struct("<Q8s")
+_FRAME = struct.Struct("<II")
+_DIGEST = 16
+_MOST_INDEX = 2**32 - 1
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The index's beginning."""
+
+    format: int
+    count: int
+    rows: int
+    strata: tuple[str, ...]
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return -(-self.count // self.rows)
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manifest says of a suite's instances."""
+
+    file: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    """Digest: the file's name without its ending."""
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    strata: dict[str, int]
+    """Instances by stratum."""
+    spread: bool = False
+    """See `Instances`."""
+
+
+def write_suite(run: Path, suite: Instances) -> str:
+    """Put a suite's instances beside a run, unless they are there; returns their digest, which is the file's name.
+
+    One pass, and no more in memory than a block and the index. Raises StorageError, and whatever reading the instances
+    raises; nothing has the name before all of it is on the disk.
+    """
+    folder, maker = run / FOLDER, _Maker(suite)
+    disk.make_directories(folder)
+    disk.remove_leftovers(folder)
+    disk.write_parts_durably(folder / "new", maker.parts(), named=lambda: folder / f"{maker.digest}{ENDING}")
+    return maker.digest
+
+
+class _Maker:
+    """A suite on its way into its file."""
+
+    def __init__(self, suite: Instances) -> None:
+        self._suite = suite
+        rows = max(1, min(ROWS, BYTES * len(suite) // max(1, suite.size())))
+        self._head = Head(format=2, count=len(suite), rows=rows, strata=tuple(suite.strata))
+        self.digest = ""
+
+    def parts(self) -> Iterator[bytes]:
+        """The file's bytes."""
+        import pyarrow as pa
+
+        codec = pa.Codec("zstd", compression_level=LEVEL)
+        digests, sizes, ends, end = list[bytes](), list[int](), list[int](), 0
+        for block in _blocks(self._suite.encoded(), self._head.rows):
+            digests.append(hashlib.sha256(block).digest()[:_DIGEST])
+            sizes.append(len(block))
+            part = codec.compress(block, asbytes=True)
+            end += len(part)
+            ends.append(end)
+            yield part
+        import numpy as np
+
+        covered = b"".join(
+            (
+                msgspec.json.encode(self._head) + b"\n",
+                *digests,
+                np.array(sizes, "<u4").tobytes(),
+                self._suite.codes().astype(code_kind(len(self._head.strata))).tobytes(),
+                self._suite.marks().astype("<u8").tobytes(),
+            )
+        )
+        self.digest = hashlib.sha256(covered).hexdigest()
+        rest = np.array(ends, "<u8").tobytes()
+        length = len(covered) + len(rest) + _TRAILER.size
+        if length > _MOST_INDEX:
+            raise UsageError(f"a suite of {len(self._suite):,} instances: its index is too long for one frame.")
+        yield _FRAME.pack(_SKIPPED, length) + covered + rest + _TRAILER.pack(length, _MAGIC)
+
+
+def _blocks(lines: Iterable[bytes], rows: int) -> Iterator[bytes]:
+    waiting: list[bytes] = []
+    for line in lines:
+        waiting.append(line)
+        if len(waiting) == rows:
+            yield b"".join(waiting)
+            waiting.clear()
+    if waiting:
+        yield b"".join(waiting)
+
+
+class _Index:
+    """What the file says of itself, checked against its name."""
+
+    def __init__(self, path: Path, raw: bytes, digest: str) -> None:
+        import numpy as np
+
+        try:
+            end = raw.index(b"\n")
+            self.head = msgspec.json.decode(raw[:end], type=Head)
+            blocks, count = self.head.blocks, self.head.count
+            kind = code_kind(len(self.head.strata))
+            parts, at = [], end + 1
+            for dtype, number in (("V16", blocks), ("<u4", blocks), (kind, count), ("<u8", count), ("<u8", blocks)):
+                parts.append(np.frombuffer(raw, dtype, number, at))
+                at += parts[-1].nbytes
+                if len(parts) == 4 and hashlib.sha256(raw[:at]).hexdigest() != digest:
+                    raise ValueError("its content is not what its name says")
+            if at + _TRAILER.size != len(raw) or self.head.format != 2:
+                raise ValueError("it has an odd length")
+        except (ValueError, OverflowError, ZeroDivisionError, msgspec.MsgspecError) as flaw:
+            raise CorruptLogError(f"{path} is damaged: its index: {flaw}. {REMEDY}") from flaw
+        self.digests, self.sizes, self.codes, self.marks, self.ends = parts
+
+
+class SuiteFile:
+    """A suite's file, of which a block is read where it is asked for. Methods raise CorruptLogError, StorageError."""
+
+    def __init__(self, path: Path, digest: str) -> None:
+        self.path, self._digest = path, digest
+
+    @cached_property
+    def index(self) -> _Index:
+        """Read once, where it is needed first."""
+        size = self._size()
+        if size < _TRAILER.size:
+            raise CorruptLogError(f"{self.path} is damaged: it is too short. {REMEDY}")
+        length, magic = _TRAILER.unpack(self._read(size - _TRAILER.size, _TRAILER.size))
+        if magic != _MAGIC or not _TRAILER.size <= length <= size:
+            raise CorruptLogError(f"{self.path} is damaged: it does not end as it was written. {REMEDY}")
+        return _Index(self.path, self._read(size - length, length), self._digest)
+
+    def block(self, number: int) -> list[bytes]:
+        """The lines of a block."""
+        import pyarrow as pa
+
+        index = self.index
+        begin, end = int(index.ends[number - 1]) if number else 0, int(index.ends[number])
+        if not begin <= end <= self._size():
+            raise CorruptLogError(f"{self.path} is damaged: block {number} lies outside of it. {REMEDY}")
+        raw = self._read(begin, end - begin)
+        try:
+            block = pa.Codec("zstd").decompress(raw, decompressed_size=int(index.sizes[number]), asbytes=True)
+        except (pa.ArrowException, OSError, ValueError) as flaw:
+            raise CorruptLogError(f"{self.path} is damaged: block {number}: {flaw}. {REMEDY}") from flaw
+        if hashlib.sha256(block).digest()[:_DIGEST] != bytes(index.digests[number]):
+            raise CorruptLogError(f"{self.path} is damaged: block {number} is not as it was written. {REMEDY}")
+        lines: list[bytes] = block.split(b"\n")[:-1]
+        return lines
+
+    def _size(self) -> int:
+        try:
+            with disk.storage_errors(self.path):
+                return self.path.stat().st_size
+        except StorageError as flaw:
+            raise self._missing(flaw) from flaw
+
+    def _read(self, at: int, length: int) -> bytes:
+        try:
+            with disk.storage_errors(self.path), self.path.open("rb") as file:
+                file.seek(at, os.SEEK_SET)
+                return file.read(length)
+        except StorageError as flaw:
+            raise self._missing(flaw) from flaw
+
+    def _missing(self, flaw: StorageError) -> Exception:
+        if isinstance(flaw.__cause__, FileNotFoundError):
+            return CorruptLogError(f"{self.path} is missing: it holds the instances of a suite. {REMEDY}")
+        return flaw
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the file."""
+
+    id: str
+    stratum: str
+    line: dict[str, Any]
+    digest: str = ""
+    """Empty: it is made when the instance is reached."""
+
+
+class Stored(Blocked):
+    """The instances in a suite's file."""
+
+    def __init__(self, run: Path, description: "Description", suite: str, environment: str, axes: Axes) -> None:
+        super().__init__()
+        self.description = description
+        self.digest, self.spread, self.strata = description.file, description.spread, description.strata
+        self._count, self._suite, self._environment, self._axes = description.count, suite, environment, axes
+        self._file = SuiteFile(run / FOLDER / f"{description.file}{ENDING}", description.file)
+        self._decoder = msgspec.json.Decoder(_Line)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __eq__(self, other: object) -> bool:
+        return other.digest == self.digest if isinstance(other, Stored) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def lies_in(self, run: Path) -> bool:
+        """Whether the file is that run's."""
+        return self.path.parent.parent == run
+
+    @property
+    def table(self) -> _Index:
+        """The file's index, which must be that of this suite."""
+        index = self._file.index
+        if (index.head.count, index.head.strata) != (self._count, tuple(self.strata)):
+            raise CorruptLogError(f"{self.path} is of other instances than the manifest of the run says. {REMEDY}")
+        return index
+
+    @property
+    def rows(self) -> int:  # type: ignore[override]
+        """Lines of a block."""
+        return self.table.head.rows
+
+    def codes(self) -> "Codes":
+        """See `Instances`."""
+        return self.table.codes
+
+    def marks(self) -> "Marks":
+        """See `Instances`."""
+        return self.table.marks
+
+    def encoded(self) -> Iterator[bytes]:
+        """See `Instances`."""
+        for number in range(self.table.head.blocks):
+            yield from (line + b"\n" for line in self.read_block(number))
+
+    def size(self) -> int:
+        """See `Instances`."""
+        return int(self.table.sizes.sum())
+
+    def read_block(self, number: int) -> list[bytes]:
+        """See `Blocked`."""
+        return self._file.block(number)
+
+    def at(self, place: int) -> ManifestInstance:
+        """See `Instances`."""
+        return self._few[place] if self._count <= FEW else super().at(place)
+
+    @cached_property
+    def _few(self) -> Sequence[ManifestInstance]:
+        """All of a small suite: they are read once."""
+        return tuple(self.made(self.raw(place), place) for place in range(self._count))
+
+    def made(self, raw: bytes, place: int) -> ManifestInstance:
+        """See `Blocked`."""
+        try:
+            held = self._decoder.decode(raw)
+        except msgspec.MsgspecError as flaw:
+            raise CorruptLogError(f"{self.path} is damaged: line {place + 1}: {flaw}. {REMEDY}") from flaw
+        if held.digest:
+            return ManifestInstance(id=held.id, digest=held.digest, stratum=held.stratum, line=held.line)
+        where = f"suite {self._suite!r}, {FOLDER}/{self.path.name}:{place + 1}: {held.id}"
+        return reached(self._environment, held.line, self._axes, where, held.stratum)
+
+
+def reached(environment: str, line: Axes, axes: Axes, where: str, stratum: str) -> ManifestInstance:
+    """An instance whose line nobody has looked into before. One that cannot be played says why.
+
+    `stratum`: that the line was taken to be of when the run began.
+    """
+    name = str(line.get("id"))
+    try:
+        found = reach(ENVIRONMENTS[environment], line, axes, where)
+        if found.stratum != stratum:
+            raise UsageError(f"{where}: it is of stratum {found.stratum!r}, and was taken for one of {stratum!r}.")
+    except UsageError as flaw:
+        digest = instance_digest(environment, {**line, **axes})
+        return ManifestInstance(id=name, digest=digest, stratum=stratum, line={**line, **axes}, flaw=str(flaw))
+    return ManifestInstance(id=name, digest=found.digest, stratum=stratum, line=found.line)
