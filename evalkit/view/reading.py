@@ -16,7 +16,7 @@ from evalkit.store.lock import holder
 from evalkit.store.manifest import OLD_FILE
 from evalkit.store.manifests import FOLDER as MANIFESTS
 
-FOLDERS = ("steps", "tail", "ledger")
+FOLDERS = ("log/*", "steps", "ends", "tail", "ledger")
 FILES = (OLD_FILE, "voids.jsonl")
 """What a report depends on: files of the folders are never touched again, so their names say it all."""
 
@@ -146,7 +146,8 @@ def _scores(made: Report) -> str:
 
 def log_state(directory: Path) -> LogState:
     """Changes whenever a report of the run may."""
-    names = [f"{folder}/{path.name}" for folder in FOLDERS for path in (directory / folder).glob("*.parquet")]
+    found = (path for folder in FOLDERS for path in directory.glob(f"{folder}/*.parquet"))
+    names = [path.relative_to(directory).as_posix() for path in found]
     names += [f"{MANIFESTS}/{path.name}" for path in (directory / MANIFESTS).glob("*.json")]
     return tuple(sorted(names)), tuple(_stamp(directory / name) for name in FILES)
 

@@ -159,9 +159,10 @@ def test_a_log_that_is_damaged_while_it_is_viewed_is_said(
     async def play() -> None:
         async with client(RunCache([copy])) as (_, get):
             assert "cannot be read any more" not in (await get("/run/shown/")).text
-            for path in [*(copy / "steps").glob("*.parquet"), *(copy / "tail").glob("*.parquet")]:
+            for path in (copy / "steps").glob("*.parquet"):
                 path.unlink()
-            (copy / "tail" / "000000007.parquet").write_bytes(b"PAR1")
+            newest = max((copy / "log").glob("*/*.parquet"))
+            (newest.parent / f"{int(newest.stem) + 1:09d}.parquet").write_bytes(b"PAR1")
             said = await get("/run/shown/")
             while "cannot be read any more" not in said.text:
                 said = await get("/run/shown/")
