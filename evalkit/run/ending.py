@@ -142,7 +142,7 @@ def _example(session: Session) -> str:
 def _in_vain(session: Session) -> Iterator[str]:
     """What was asked for and is not there: endings to be retried that no episode has."""
     held = session.holdings
-    endings = {one.ending for one in held.episodes.values() if one.ending}
+    endings = {word for cell in held.cells.values() for word, count in cell.endings.items() if count}
     endings |= {"internal_error"} if held.broken else set()
     for word in sorted(session.options.retry - endings):
         yield f"--retry {word}: no episode of this run had ended so.{nearest(word, endings)}"
