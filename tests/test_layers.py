@@ -13,7 +13,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 # The first part of a module's path below evalkit/ -> its layer. A module imports from lower layers or its own folder.
 LAYERS = {
-    **dict.fromkeys(("dialogue", "digests", "errors", "money", "seeds", "shipped", "__init__"), 0),
+    **dict.fromkeys(("dialogue", "digests", "errors", "money", "seeds", "shipped", "waiting", "__init__"), 0),
     **dict.fromkeys(("env", "wire"), 1),
     "policy": 2,
     **dict.fromkeys(("spec", "store"), 3),
@@ -32,7 +32,7 @@ APART = {("report", "client")}
 PLACES = {
     "aiohttp": ("client/", "serve/", "view/"),
     "tenacity": ("client/",),
-    "asyncio": ("client/", "run/", "store/writer", "serve/", "view/", "cli/"),
+    "asyncio": ("waiting", "client/", "run/", "store/writer", "serve/", "view/", "cli/"),
     "uvloop": ("run/", "serve/", "cli/"),
     "pyarrow": ("store/", "report/"),
     "duckdb": ("report/", "view/", "cli/"),

@@ -8,12 +8,11 @@ reservation; of several lanes that one is served which has the least money in fl
 wide lane leaves a narrow one its turn.
 """
 
-import asyncio
 import copy
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from evalkit.client.budget_state import BudgetState, Ceiling
@@ -22,6 +21,7 @@ from evalkit.money import PicoUsd, show_usd
 from evalkit.store.accounts import closing_word
 from evalkit.store.record import LedgerRecord
 from evalkit.store.unmetered import Unmetered
+from evalkit.waiting import Waiter, WaitQueue
 
 
 class Ledger(Protocol):
@@ -53,27 +53,13 @@ class BudgetStats:
     """This session's replies without usage."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Reservation:
     """A request that did not fit at once."""
 
-    __slots__ = ("amount", "ceilings", "granted", "look", "number")
-
-    def __init__(self, amount: int, ceilings: Mapping[str, Ceiling], number: int) -> None:
-        self.amount = amount
-        self.ceilings = ceilings
-        self.number = number
-        self.granted = False
-        self.look = asyncio.get_running_loop().create_future()
-
-    def wake(self) -> None:
-        """Have it look again."""
-        if not self.look.done():
-            self.look.set_result(None)
-
-    async def woken(self) -> None:
-        """Wait for `wake`; what was woken before counts."""
-        await self.look
-        self.look = asyncio.get_running_loop().create_future()
+    amount: int
+    ceilings: Mapping[str, Ceiling]
+    number: int
 
     @property
     def fits(self) -> bool:
@@ -86,24 +72,27 @@ class _Reservation:
         return next((scope for scope, one in self.ceilings.items() if one.hopeless(self.amount)), "")
 
 
+_Waiter = Waiter[_Reservation, None]
+
+
 class _LaneQueue:
     """One lane: its requests that wait for money, and its money in flight."""
 
     __slots__ = ("largest", "queue", "reserved")
 
-    def __init__(self) -> None:
-        self.queue: deque[_Reservation] = deque()
+    def __init__(self, shared: "_SharedBudget") -> None:
+        self.queue = WaitQueue[_Reservation, None](returned=partial(shared.take_back, self), left=shared.left)
         self.reserved = 0
         self.largest = 0
         """The most that a single request was bounded by."""
 
-    def head(self) -> _Reservation | None:
+    def head(self) -> _Waiter | None:
         """Who is next: the first that its own ceilings do not hold back. Others hear of a ceiling that is used up."""
         for waiter in self.queue:
-            if waiter.fits:
+            if waiter.item.fits:
                 return waiter
-            if waiter.hopeless:
-                waiter.wake()
+            if waiter.item.hopeless:
+                waiter.nudge()
         return None
 
 
@@ -126,18 +115,24 @@ class _SharedBudget:
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
 
-    def waiters(self) -> Iterator[_Reservation]:
+    def line(self, lane: str) -> _LaneQueue:
+        """A lane's queue."""
+        if lane not in self.lines:
+            self.lines[lane] = _LaneQueue(self)
+        return self.lines[lane]
+
+    def waiters(self) -> Iterator[_Waiter]:
         """All who wait, lane by lane."""
         for line in self.lines.values():
             yield from line.queue
 
-    def next(self) -> tuple[_LaneQueue, _Reservation] | None:
+    def next(self) -> tuple[_LaneQueue, _Waiter] | None:
         """Whose turn it is: of the lane with the least in flight; of several such, who came first."""
-        found: tuple[_LaneQueue, _Reservation] | None = None
+        found: tuple[_LaneQueue, _Waiter] | None = None
         for line in self.lines.values():
             head = line.head() if line.queue else None
             if head is not None and (
-                found is None or (line.reserved, head.number) < (found[0].reserved, found[1].number)
+                found is None or (line.reserved, head.item.number) < (found[0].reserved, found[1].item.number)
             ):
                 found = line, head
         return found
@@ -149,13 +144,29 @@ class _SharedBudget:
             if turn is None:
                 return
             line, head = turn
-            head.wake()
-            if self.end is not None or not self.state.take(head.amount):
+            head.nudge()
+            if self.end is not None or not self.state.take(head.item.amount):
                 return
-            book(line, head.ceilings, head.amount)
-            head.granted = True
-            line.queue.remove(head)
+            book(line, head.item.ceilings, head.item.amount)
+            line.queue.grant(head, None)
             self.waiting -= 1
+
+    def left(self, _: _Reservation) -> None:
+        """A request has gone without its money: another may be the first now."""
+        self.waiting -= 1
+        self.serve()
+
+    def take_back(self, line: _LaneQueue, reservation: _Reservation, _: None) -> None:
+        """A request was served and cancelled in the same breath."""
+        self.give_back(line, reservation.ceilings, reservation.amount, 0)
+        self.serve()
+
+    def give_back(self, line: _LaneQueue, ceilings: Mapping[str, Ceiling], reserved: int, cost: int) -> None:
+        """A reservation has come back at its true cost."""
+        self.state.settle(reserved, cost)
+        line.reserved -= reserved
+        for one in ceilings.values():
+            one.settle(reserved, cost)
 
     def write(self, kind: str, amount: int, **about: Any) -> None:
         """Enter a row of this session."""
@@ -191,16 +202,18 @@ class Budget:
         self._shared = _SharedBudget(BudgetState(budget=budget, before=spent), ledger, session)
         self._shared.ceilings = dict(ceilings or {})
         self._lane = self._agent = ""
-        self._line = self._shared.lines.setdefault("", _LaneQueue())
+        self._line = self._shared.line("")
         self._ceilings: dict[str, Ceiling] = {}
 
     def of(self, lane: str, agent: str) -> "Budget":
         """The same money, as one agent in one lane draws upon it."""
         mine = copy.copy(self)
         mine._lane, mine._agent = lane, agent
-        mine._line = self._shared.lines.setdefault(lane, _LaneQueue())
+        mine._line = self._shared.line(lane)
         places = (("lane", lane), ("agent", agent))
-        mine._ceilings = {place[0]: self._shared.ceilings[place] for place in places if place in self._shared.ceilings}
+        mine._ceilings = {
+            waiter[0]: self._shared.ceilings[waiter] for waiter in places if waiter in self._shared.ceilings
+        }
         return mine
 
     def take(self, amount: int) -> bool:
@@ -225,39 +238,23 @@ class Budget:
             return
         shared = self._shared
         shared.came += 1
-        waiter = _Reservation(amount, self._ceilings, shared.came)
-        self._line.queue.append(waiter)
         shared.waiting += 1
-        reserved = False
-        try:
+        with self._line.queue.hold(_Reservation(amount, self._ceilings, shared.came)) as waiter:
             while not waiter.granted:
                 if shared.end is not None:
                     raise copy.copy(shared.end)  # one for each: a shared one would gather everybody's traceback
-                if waiter.hopeless:
-                    raise self._ceiling_reached(waiter)
+                if waiter.item.hopeless:
+                    raise self._ceiling_reached(waiter.item)
                 turn = shared.next()
                 if turn is not None and turn[1] is waiter and not shared.refilling:
                     await self._advance(waiter)
                 else:
                     await waiter.woken()
-            reserved = True
-        finally:
-            if not reserved:
-                self._withdraw(waiter)
 
-    def _withdraw(self, waiter: _Reservation) -> None:
-        """A waiter that failed or was cancelled leaves nothing behind, be it in the queue or served already."""
-        if waiter.granted:
-            self._give_back(waiter.amount, 0)
-        else:
-            self._line.queue.remove(waiter)
-            self._shared.waiting -= 1
-        self._shared.serve()
-
-    async def _advance(self, head: _Reservation) -> None:
+    async def _advance(self, head: _Waiter) -> None:
         """The next step of whose turn it is: leases for itself and for those who wait too, a wait, or the end."""
         shared = self._shared
-        step = shared.state.next(head.amount)
+        step = shared.state.next(head.item.amount)
         if shared.entered or step.action == "lease":
             # A lease whose writer was cancelled is made sure of first: it may be on disk already.
             await self._refill(head)
@@ -266,13 +263,13 @@ class Budget:
         elif step.action == "wait":
             await head.woken()
         else:
-            raise BudgetReached(self._why(head.amount))
+            raise BudgetReached(self._why(head.item.amount))
 
-    async def _refill(self, head: _Reservation) -> None:
+    async def _refill(self, head: _Waiter) -> None:
         shared = self._shared
         if not shared.entered:
-            others = (waiter.amount for waiter in shared.waiters() if waiter is not head and waiter.fits)
-            for lease in shared.state.leases([head.amount, *others]):
+            others = (waiter.item.amount for waiter in shared.waiters() if waiter is not head and waiter.item.fits)
+            for lease in shared.state.leases([head.item.amount, *others]):
                 shared.write("lease", lease, lane=self._lane, agent=self._agent)
                 shared.entered += lease
         shared.refilling = True
@@ -286,16 +283,10 @@ class Budget:
 
     def settle(self, reserved: int, cost: int) -> bool:
         """A request came back. Returns whether its cost kept within what was reserved for it."""
-        self._give_back(reserved, cost)
+        self._shared.give_back(self._line, self._ceilings, reserved, cost)
         if self._shared.waiting:
             self._shared.serve()
         return cost <= reserved
-
-    def _give_back(self, reserved: int, cost: int) -> None:
-        self._shared.state.settle(reserved, cost)
-        self._line.reserved -= reserved
-        for one in self._ceilings.values():
-            one.settle(reserved, cost)
 
     def note_unmetered(self, cost: int, guess: int | None) -> None:
         """Count a reply without usage that costs so much at worst; `guess`: by an estimate of its tokens."""
@@ -321,8 +312,8 @@ class Budget:
     def end(self, error: EvalkitError) -> None:
         """No reservation is made any more; all that wait raise `error`. What is in flight still settles."""
         self._shared.end = error
-        for waiter in self._shared.waiters():
-            waiter.wake()
+        for line in self._shared.lines.values():
+            line.queue.nudge_all()
 
     def close(self) -> None:
         """Give back what was leased and not spent, at a clean end: nothing may be in flight any more.

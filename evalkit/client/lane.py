@@ -14,7 +14,6 @@ import asyncio
 import copy
 import math
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 from evalkit.client.buckets import Need, book, correct, heed, open_buckets, scarcest, told_wait_s, unbook, wait_s
@@ -29,6 +28,7 @@ from evalkit.client.window import Window
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.spec.model import Limits
+from evalkit.waiting import WaitQueue
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.verdicts import UNREADABLE
 
@@ -60,9 +60,9 @@ class Lane:
         self._meter = RateMeter()
         self._in_flight = 0
         self._probes = 0
-        self._line: deque[QueuedRequest] = deque()
+        self._line = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
         self._ramp = EpisodeRamp(self._window, canary=canary)
-        self._resting: set[asyncio.Future[None]] = set()
+        self._resting = WaitQueue[None, None]()
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
         self._shut = False
@@ -110,19 +110,10 @@ class Lane:
         """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
         if self._end is not None:
             raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
-        waiter = QueuedRequest(body_bytes, max_tokens)
-        self._line.append(waiter)
-        if self._line[0] is waiter:
-            self.serve()
-        try:
-            return await waiter.turn
-        except asyncio.CancelledError:
-            if waiter.ticket is not None:
-                self.abandon(waiter.ticket, sent=False)  # admitted and cancelled in the same breath
-            elif waiter in self._line:
-                self._line.remove(waiter)
+        with self._line.hold(QueuedRequest(body_bytes, max_tokens)) as waiter:
+            if self._line.head() is waiter:
                 self.serve()
-            raise
+            return await waiter.turn()
 
     def decide(self, need: Need, now: float) -> float:
         """Seconds until a request of that size may go: 0 now, `inf` not before something comes back."""
@@ -211,14 +202,12 @@ class Lane:
         """Sleep before a retry; raises at once what ends the lane."""
         if self._end is not None:
             raise copy.copy(self._end)
-        woken: asyncio.Future[None] = self._loop.create_future()
-        timer = self._loop.call_later(seconds, _wake, woken)
-        self._resting.add(woken)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            self._resting.discard(woken)
+        with self._resting.hold(None) as waiter:
+            timer = self._loop.call_later(seconds, waiter.nudge)
+            try:
+                await waiter.woken()
+            finally:
+                timer.cancel()
         if self._end is not None:
             raise copy.copy(self._end)
 
@@ -268,12 +257,12 @@ class Lane:
             return "pause that its provider asked for"
         if self._health.down:
             return "provider that does not answer"
-        if not self._line:
+        head = self._line.head()
+        if head is None:
             return "first valid action" if self._ramp.canary else "window"
         if self._in_flight + 1 > self._window.size:
             return "requests in flight" if self._window.size >= self._window.most else "window"
-        head = self._line[0]
-        need = self._estimate.need(head.body_bytes, head.max_tokens)
+        need = self._estimate.need(head.item.body_bytes, head.item.max_tokens)
         said = scarcest(self._buckets, need, now)
         return said or next(filter(None, (pool.waits_for(need, now) for pool in self._pools)), "")
 
@@ -294,13 +283,10 @@ class Lane:
             self._timer = None
         now = self._loop.time()
         self._reopen(now)
-        while self._line:
-            head = self._line[0]
-            if head.turn.done():  # cancelled, its task not yet run
-                self._line.popleft()
-                continue
+        while (head := self._line.head()) is not None:
+            request = head.item
             metered = self._buckets or self._pools
-            need = self._estimate.need(head.body_bytes, head.max_tokens) if metered else _FREE
+            need = self._estimate.need(request.body_bytes, request.max_tokens) if metered else _FREE
             wait = self.decide(need, now)
             if wait > 0:
                 if wait >= NOTICED_S and self._is_told_too_long(need, now):
@@ -310,11 +296,17 @@ class Lane:
                 break
             if not self._have_room(need, now):
                 return
-            self._line.popleft()
-            head.ticket = self._admit(need, now, head.body_bytes)
-            head.turn.set_result(head.ticket)
+            self._line.grant(head, self._admit(need, now, request.body_bytes))
         for pool in self._pools:
             pool.withdraw(self)
+
+    def _take_back(self, _: QueuedRequest, ticket: Ticket) -> None:
+        """A request was admitted and cancelled in the same breath."""
+        self.abandon(ticket, sent=False)
+
+    def _left_line(self, _: QueuedRequest) -> None:
+        """A request was cancelled while it waited: another may be the first now."""
+        self.serve()
 
     def _is_told_too_long(self, need: Need, now: float) -> bool:
         """Whether the head waits for a limit that the provider's headers told of: longer than one provider is waited
@@ -359,8 +351,7 @@ class Lane:
         """An outage is over: whoever rests because of it need rest no longer."""
         self._window.restart(now, paced=bool(self._buckets or self._pools))
         self._reopen(now)
-        for woken in self._resting:
-            _wake(woken)
+        self._resting.nudge_all()
 
     def _give_up(self) -> None:
         why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
@@ -371,17 +362,8 @@ class Lane:
         self._send_away(EpisodeUnavailable(why))
 
     def _send_away(self, error: EvalkitError) -> None:
-        waiting, self._line = self._line, deque()
-        for waiter in waiting:
-            if not waiter.turn.done():
-                waiter.turn.set_exception(copy.copy(error))
-        for woken in self._resting:
-            _wake(woken)
+        self._line.dismiss_all(error)
+        self._resting.nudge_all()
         self._ramp.open = self._end is not None
         self._ramp.usher()
         self.serve()  # with nobody in line: it leaves the shared limits' lines too
-
-
-def _wake(woken: "asyncio.Future[None]") -> None:
-    if not woken.done():
-        woken.set_result(None)

@@ -4,10 +4,8 @@ A lane that begins as a canary plays `CANARY_EPISODES` at once until one of its 
 model whose tool calls never arrive is not paid for by the hundred.
 """
 
-import asyncio
-from collections import deque
-
 from evalkit.client.window import Window
+from evalkit.waiting import WaitQueue
 
 CANARY_EPISODES = 4
 BARREN_EPISODES = 8
@@ -27,7 +25,7 @@ class EpisodeRamp:
         """Whether everybody is let in: the lane has ended, and they are to hear of it."""
         self.players = 0
         self._barren = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = WaitQueue[None, None](left=self._never_let_in)
 
     def __len__(self) -> int:
         """Players that have no episode yet."""
@@ -36,14 +34,7 @@ class EpisodeRamp:
     async def join(self) -> None:
         """Wait until there is room for one more episode; `part` follows in any case."""
         if self._waiting or not self._room():
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.cancelled():
-                    self.players += 1  # never let in: what `part` takes off is put on first
-                raise
+            await self._waiting.wait(None)
         else:
             self.players += 1
 
@@ -54,11 +45,9 @@ class EpisodeRamp:
 
     def usher(self) -> None:
         """Let in whoever finds room."""
-        while self._waiting and self._room():
-            turn = self._waiting.popleft()
-            if not turn.done():  # a cancelled player waits no more
-                self.players += 1
-                turn.set_result(None)
+        while self._room() and (first := self._waiting.head()) is not None:
+            self.players += 1
+            self._waiting.grant(first, None)
 
     def acted(self) -> None:
         """A valid action was made: whatever may play may begin."""
@@ -70,6 +59,10 @@ class EpisodeRamp:
         """An episode ended without a valid action. Returns whether it is time to say so."""
         self._barren += self.canary
         return self.canary and self._barren == BARREN_EPISODES
+
+    def _never_let_in(self, _: None) -> None:
+        """A player was cancelled while it waited: what `part` takes off is put on first."""
+        self.players += 1
 
     def _room(self) -> bool:
         """Whether one more episode may begin. A window at its bound can be kept full only by those who wait."""

@@ -1,6 +1,6 @@
 """Who is in a lane: a request that was admitted, and one that stands in line."""
 
-import asyncio
+from typing import NamedTuple
 
 from evalkit.client.buckets import Need
 
@@ -18,13 +18,8 @@ class Ticket:
         self.body_bytes = body_bytes
 
 
-class QueuedRequest:
+class QueuedRequest(NamedTuple):
     """One request in line."""
 
-    __slots__ = ("body_bytes", "max_tokens", "ticket", "turn")
-
-    def __init__(self, body_bytes: int, max_tokens: int) -> None:
-        self.body_bytes = body_bytes
-        self.max_tokens = max_tokens
-        self.ticket: Ticket | None = None
-        self.turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+    body_bytes: int
+    max_tokens: int

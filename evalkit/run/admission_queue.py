@@ -4,13 +4,12 @@ One player of a lane is woken when its lane's next episode may start, and wakes 
 decision costs the same however many wait. When nothing is in flight and nothing may start, all are sent home.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from evalkit.run.admission import Admission
 from evalkit.run.episode import Seat
 from evalkit.run.universe import Episode
+from evalkit.waiting import WaitQueue
 
 
 class AdmissionQueue:
@@ -20,7 +19,7 @@ class AdmissionQueue:
         """`over` is told once, with `budget` or `deadline`, that no episode may start any more though some are owed."""
         self.admission = admission
         self._over = over
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {name: deque() for name in admission.lines}
+        self._waiting = {name: WaitQueue[None, None]() for name in admission.lines}
         self._players = dict.fromkeys(admission.lines, 0)
         self._shut = False
 
@@ -28,7 +27,7 @@ class AdmissionQueue:
         """The lane's next episode if it may start now."""
         episode = None if self._shut else self.admission.next(lane)
         if episode is not None and self._waiting[lane] and self.admission.free(self.admission.lines[lane]):
-            _wake(self._waiting[lane])
+            _wake_first(self._waiting[lane])
         return episode
 
     def over(self, lane: str) -> bool:
@@ -37,14 +36,9 @@ class AdmissionQueue:
 
     async def wait(self, lane: str) -> None:
         """Wait until the lane's next episode may start, or none will."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[lane].append(turn)
-        self._tell()
-        try:
-            await turn
-        finally:
-            if turn in self._waiting[lane]:
-                self._waiting[lane].remove(turn)
+        with self._waiting[lane].hold(None) as waiter:
+            self._tell()
+            await waiter.turn()
 
     def sit(self, episode: Episode, seat: Seat) -> None:
         """An admitted episode has been put where the log left it."""
@@ -72,8 +66,7 @@ class AdmissionQueue:
         """The run stops: everybody goes home."""
         self._shut = True
         for waiting in self._waiting.values():
-            while waiting:
-                _wake(waiting)
+            waiting.grant_all(None)
 
     def _tell(self) -> None:
         """Something has changed: whose turn is it?"""
@@ -88,10 +81,10 @@ class AdmissionQueue:
         for lane, waiting in self._waiting.items():
             line = self.admission.lines[lane]
             if waiting and (self.admission.free(line) or not line.open):
-                _wake(waiting)
+                _wake_first(waiting)
 
 
-def _wake(waiting: "deque[asyncio.Future[None]]") -> None:
-    turn = waiting.popleft()
-    if not turn.done():
-        turn.set_result(None)
+def _wake_first(waiting: WaitQueue[None, None]) -> None:
+    first = waiting.head()
+    if first is not None:
+        waiting.grant(first, None)

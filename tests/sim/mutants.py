@@ -280,9 +280,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a lane that ends leaves its line waiting",
-        file="client/lane.py",
-        old="                waiter.turn.set_exception(copy.copy(error))\n",
-        new="                pass\n",
+        file="waiting.py",
+        old="            waiter._dismiss(copy.copy(error))\n",
+        new="            pass\n",
     ),
     Mutant(
         name="a repair forgets what it gave up",

@@ -1,0 +1,150 @@
+"""One queue for all who wait: park, wake one, wake all, leave on cancel. Whoever grants decides; here is only waiting.
+
+A waiter holds a place from the moment it joins until it leaves, and leaves in one of four ways:
+
+- it was granted something, and goes on with it;
+- it was granted something and cancelled before it could run: `returned` takes back what it was granted;
+- it goes, or is cancelled, before anything was granted to it: `left` hears of it, so that the next may have its turn;
+- it was dismissed: it raises the error, and nobody need hear of it.
+
+So no grant is lost and nobody waits behind one who has gone, whenever a cancellation comes. All calls but `turn`,
+`woken` and `wait` are synchronous: between a decision and what it grants nothing else runs. Joining, granting and
+leaving cost the same however many wait.
+"""
+
+import asyncio
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+ItemT = TypeVar("ItemT")
+GrantT = TypeVar("GrantT")
+
+
+def _ignore(*_: Any) -> None:
+    """For queues whose owner hears otherwise of those who leave."""
+
+
+class Waiter(Generic[ItemT, GrantT]):
+    """One waiter in a queue."""
+
+    __slots__ = ("_error", "_look", "_value", "granted", "item")
+
+    def __init__(self, item: ItemT) -> None:
+        self.item = item
+        """What it waits for, in its owner's terms."""
+        self.granted = False
+        self._value: GrantT | None = None
+        self._error: Exception | None = None
+        self._look: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was cancelled while it waited; its task may not have run since."""
+        return self._look.cancelled()
+
+    def nudge(self) -> None:
+        """Have it look for itself; it keeps its place."""
+        if not self._look.done():
+            self._look.set_result(None)
+
+    async def woken(self) -> None:
+        """Wait for a nudge or a grant; what came before counts. Raises what it was dismissed with."""
+        await self._look
+        if self._error is not None:
+            raise self._error
+        if not self.granted:
+            self._look = asyncio.get_running_loop().create_future()
+
+    async def turn(self) -> GrantT:
+        """Wait until something is granted, and return it. Raises what it was dismissed with."""
+        while not self.granted:
+            await self.woken()
+        return self._value  # type: ignore[return-value]  # `None` only where that was granted
+
+    def _grant(self, value: GrantT) -> None:
+        self.granted, self._value = True, value
+        self.nudge()
+
+    def _dismiss(self, error: Exception) -> None:
+        self._error = error
+        self.nudge()
+
+
+class WaitQueue(Generic[ItemT, GrantT]):
+    """Waiters in order of arrival."""
+
+    __slots__ = ("_left", "_returned", "_waiters")
+
+    def __init__(
+        self,
+        *,
+        returned: Callable[[ItemT, GrantT], None] = _ignore,
+        left: Callable[[ItemT], None] = _ignore,
+    ) -> None:
+        """`returned`: takes back what was granted to one that was cancelled before it could use it. `left`: is told of
+        one that has gone without a grant, once it is out of the queue."""
+        self._returned = returned
+        self._left = left
+        self._waiters: OrderedDict[Waiter[ItemT, GrantT], None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Waiter[ItemT, GrantT]]:
+        """Those who wait, in order. The queue must not change meanwhile."""
+        return (waiter for waiter in self._waiters if not waiter.gone)
+
+    def head(self) -> Waiter[ItemT, GrantT] | None:
+        """Who has waited longest."""
+        while self._waiters:
+            first = next(iter(self._waiters))
+            if not first.gone:
+                return first
+            del self._waiters[first]
+        return None
+
+    def grant(self, waiter: Waiter[ItemT, GrantT], value: GrantT) -> None:
+        """Wake one with what it waits for. Raises KeyError if it does not wait any more."""
+        del self._waiters[waiter]
+        waiter._grant(value)
+
+    def grant_all(self, value: GrantT) -> None:
+        """Wake everybody, in order."""
+        waiters, self._waiters = self._waiters, OrderedDict()
+        for waiter in waiters:
+            waiter._grant(value)
+
+    def nudge_all(self) -> None:
+        """Have everybody look for themselves, in order."""
+        for waiter in self._waiters:
+            waiter.nudge()
+
+    def dismiss_all(self, error: Exception) -> None:
+        """Send everybody away: each raises a copy, since a shared one would gather everybody's traceback."""
+        waiters, self._waiters = self._waiters, OrderedDict()
+        for waiter in waiters:
+            waiter._dismiss(copy.copy(error))
+
+    @contextmanager
+    def hold(self, item: ItemT) -> Iterator[Waiter[ItemT, GrantT]]:
+        """A place at the end of the queue, for as long as the block runs."""
+        waiter: Waiter[ItemT, GrantT] = Waiter(item)
+        self._waiters[waiter] = None
+        try:
+            yield waiter
+        except BaseException:
+            if waiter.granted:
+                self._returned(item, waiter._value)  # type: ignore[arg-type]
+            raise
+        finally:
+            if not waiter.granted and waiter._error is None:
+                self._waiters.pop(waiter, None)
+                self._left(item)
+
+    async def wait(self, item: ItemT) -> GrantT:
+        """Wait at the end of the queue until something is granted. Raises what it was dismissed with."""
+        with self.hold(item) as waiter:
+            return await waiter.turn()
