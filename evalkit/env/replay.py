@@ -58,6 +58,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     step_digest: bytes
     new_chat: bool
     """Whether the next request starts afresh; never true of an episode's last turn."""
+    new_tools: bool
+    """Whether the next request offers other tools; never true of an episode's last turn."""
     acted: bool
     """Whether the reply made a valid action."""
     ending: str
@@ -93,6 +95,7 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
     if position.ending:
         raise ValueError(f"the episode ended ({position.ending}) before step {position.step}")
     asked, step, period, turn = position.request_digest, position.step, position.period, position.turn
+    offered = position.tools
     state, observation = env.step(position.state, reply)
     ending = env.ended(state)
     position.state, position.step, position.ending = state, step + 1, ending
@@ -116,6 +119,7 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
         request_digest=asked,
         step_digest=step_digest(asked, reply_bytes, facts_bytes, observation_digest),
         new_chat=new_chat,
+        new_tools=position.tools is not offered and position.tools != offered,
         acted=observation.acted,
         ending=ending,
     )

@@ -183,15 +183,13 @@ def _tell_idle(seat: Seat, left: str, context: LaneContext) -> None:
 
 async def _play(seat: Seat, asker: Asker, context: LaneContext) -> str:
     position, env = seat.position, seat.episode.cell.env
-    chat, parts, joined = position.messages, list[Any](), 0
-    offered, tools = position.tools, asker.encode_tools(position.tools)
+    parts, joined = list[Any](), 0
+    tools = asker.encode_tools(position.tools)
     while not position.ending:
         if context.stopping:
             return "stopped"
-        asker.join(parts, chat[joined:])
-        joined = len(chat)
-        if position.tools is not offered:
-            offered, tools = position.tools, asker.encode_tools(position.tools)
+        asker.join(parts, position.messages[joined:])
+        joined = len(position.messages)
         question = _question(seat, tools, parts)
         try:
             answer = await asker.ask(question)
@@ -212,8 +210,10 @@ async def _play(seat: Seat, asker: Asker, context: LaneContext) -> str:
             await _breathe(context)
         else:
             await context.log.durable()
-        if position.messages is not chat:
-            chat, parts, joined = position.messages, [], 0
+        if turn.new_chat:
+            parts, joined = [], 0
+        if turn.new_tools:
+            tools = asker.encode_tools(position.tools)
     return position.ending
 
 
@@ -301,6 +301,7 @@ async def _record_refusal(seat: Seat, flaw: EpisodeRefused, context: LaneContext
         request_digest=position.request_digest,
         step_digest=step_digest(position.request_digest, None, b"{}", NOTHING),
         new_chat=False,
+        new_tools=False,
         acted=False,
         ending=flaw.ending,
     )

@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         name="an episode goes on without waiting for its step",
         file="run/episode.py",
-        old=("        else:\n            await context.log.durable()\n        if position"),
-        new="        if position",
+        old=("        else:\n            await context.log.durable()\n        if turn"),
+        new="        if turn",
     ),
     Mutant(
         name="money of a commit with steps is not written",
