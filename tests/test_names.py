@@ -13,8 +13,22 @@ PACKAGE = Path(__file__).resolve().parent.parent / "evalkit"
 LEFT = frozenset(
     {
         *("Answer", "Block", "Cell", "Chain", "Command", "Entry", "Episode", "Estimate", "Figure", "Flaw", "Group"),
-        *("Held", "Instance", "Known", "Line", "Log", "Measure", "Outcome", "Part", "Row", "Sheet", "Source", "State"),
-        *("Target", "Walk", "Wanted", "Words"),
+        *(
+            "Held",
+            "Instance",
+            "Journal",
+            "Known",
+            "Line",
+            "Log",
+            "Measure",
+            "Outcome",
+            "Part",
+            "Row",
+            "Sheet",
+            "Source",
+            "State",
+        ),
+        *("Walk", "Wanted", "Words"),
     }
 )
 

@@ -51,7 +51,7 @@ class BillLine:
 
 
 @dataclass(slots=True, kw_only=True)
-class Totals:
+class BillTotals:
     """Sums over the bill, and the requests being answered now. Mutable."""
 
     requests: int = 0

@@ -48,7 +48,7 @@ def bucket(per_minute: float, burst_s: float, now_s: float) -> RateAllowance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LimitStanding:
     """Where one limit stands, as headers report it."""
 
     limit: int
@@ -101,10 +101,10 @@ class ServedLimits:
             if kind in self.buckets:
                 self.buckets[kind].take(output_tokens)
 
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, LimitStanding]:
         """Where every bucket stands."""
         return {
-            kind: Standing(
+            kind: LimitStanding(
                 limit=math.floor(one.per_minute),
                 remaining=max(0, math.floor(one.level + 1e-9)),
                 full_in_s=one.full_in_s,

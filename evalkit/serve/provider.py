@@ -19,7 +19,7 @@ from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
-from evalkit.serve.bill import BillLine, Totals
+from evalkit.serve.bill import BillLine, BillTotals
 from evalkit.serve.cache import Cache, CacheShare
 from evalkit.serve.dialects.served import CREATED_S, retry_headers
 from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is_failure, may_be_billed, pick
@@ -46,7 +46,7 @@ class Simulator:
     """By model; the same one for all where limits are shared."""
     slots: Slots | None
     cache: Cache | None
-    totals: Totals = field(default_factory=Totals)
+    totals: BillTotals = field(default_factory=BillTotals)
 
 
 def open_simulator(options: SimulatorOptions, now_s: float, unix_s: float = CREATED_S) -> Simulator:

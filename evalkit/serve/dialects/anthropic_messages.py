@@ -15,7 +15,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
 from evalkit.serve.cache import Piece
 from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date
-from evalkit.serve.limits import Standing
+from evalkit.serve.limits import LimitStanding
 from evalkit.wire.anthropic_content import read_content, write_content
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from evalkit.wire.lenient import dumps_any
@@ -220,7 +220,7 @@ def encode_error(status: int, _code: str, message: str) -> bytes:
     return dumps_any({"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _limit_headers(standings: Mapping[str, Standing], wall_s: float) -> dict[str, str]:
+def _limit_headers(standings: Mapping[str, LimitStanding], wall_s: float) -> dict[str, str]:
     """`anthropic-ratelimit-*`: moments as RFC 3339 has them, rounded up to whole seconds, beside a date that is rounded
     down.
 
@@ -231,7 +231,7 @@ def _limit_headers(standings: Mapping[str, Standing], wall_s: float) -> dict[str
     known = dict(standings)
     if "tokens" not in known and {"input_tokens", "output_tokens"} <= known.keys():
         both = (known["input_tokens"], known["output_tokens"])
-        known["tokens"] = Standing(
+        known["tokens"] = LimitStanding(
             limit=sum(one.limit for one in both),
             remaining=sum(one.remaining for one in both),
             full_in_s=max(one.full_in_s for one in both),

@@ -11,7 +11,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer
-from evalkit.serve.limits import Standing, show_span
+from evalkit.serve.limits import LimitStanding, show_span
 from evalkit.wire.lenient import dumps_any
 from evalkit.wire.openai_chat import OPENAI_CHAT
 
@@ -167,7 +167,7 @@ def encode_error(status: int, code: str, message: str) -> bytes:
     return dumps_any({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
-def _limit_headers(standings: Mapping[str, Standing], _wall_s: float) -> dict[str, str]:
+def _limit_headers(standings: Mapping[str, LimitStanding], _wall_s: float) -> dict[str, str]:
     """Where the limits stand, as OpenAI says it: `x-ratelimit-*`, with spans until they are whole again."""
     found: dict[str, str] = {}
     for kind in ("requests", "tokens"):

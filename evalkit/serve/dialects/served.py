@@ -15,7 +15,7 @@ import orjson
 
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.serve.cache import Piece
-from evalkit.serve.limits import Standing
+from evalkit.serve.limits import LimitStanding
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.fields import RAW
 
@@ -48,7 +48,7 @@ class ServedDialect:
     """The header that names a request; empty: none does."""
     reply_id: Callable[[str], str]
     """Hexadecimal digits, at least 48 -> a reply's id."""
-    limit_headers: Callable[[Mapping[str, Standing], float], dict[str, str]]
+    limit_headers: Callable[[Mapping[str, LimitStanding], float], dict[str, str]]
     """(where the limits stand, by kind; now in Unix time) -> headers."""
     wait_in_body: bool = False
     """Whether the wait that a refusal asks for stands in its body and not in a header."""
