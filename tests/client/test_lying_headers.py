@@ -201,7 +201,7 @@ def test_a_run_whose_provider_lies_ends_with_its_words(tmp_path: Path) -> None:
 
     fleet = Fleet(name="a", episodes=20, width=4, length=3, provides=reply)
     sail(tmp_path / "run", fleet)
-    assert fleet.table is not None
-    assert "its limit on requests is used up" in fleet.table.lane_stop.message
-    assert fleet.table.ended.keys() == {"stopped"}
+    assert fleet.context is not None
+    assert "its limit on requests is used up" in fleet.context.lane_stop.message
+    assert fleet.context.ended.keys() == {"stopped"}
     assert len(fleet.sent) <= 4
