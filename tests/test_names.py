@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "evalkit"
 
 # Names that several types still have. Take one out when it names one type; put none in.
 LEFT = frozenset(
-    [
+    {
         "Answer",
         "Block",
         "Cell",
@@ -40,7 +40,7 @@ LEFT = frozenset(
         "Walk",
         "Wanted",
         "Words",
-    ]
+    }
 )
 
 
