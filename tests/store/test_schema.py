@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalkit.store.columns import column_of
 from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import FEW_VALUES, LEDGER, STEPS, ledger_records, ledger_table, steps_table
+from evalkit.store.schema import FEW_VALUES, LEDGER, RESERVED, STEPS, ledger_records, ledger_table, steps_table
 from tests.logs import a_charge, a_step
 
 KINDS = {
@@ -25,13 +25,17 @@ KINDS = {
 
 @pytest.mark.parametrize(("schema", "record"), [(STEPS, StepRecord), (LEDGER, LedgerRecord)])
 def test_columns_are_the_fields_of_the_record_with_units(schema: pa.Schema, record: type) -> None:
-    assert schema.names == [field.name for field in fields(record)]
-    for column, field in zip(schema, fields(record), strict=True):
+    reserved = list(RESERVED) if schema is STEPS else []
+    assert schema.names == [*(field.name for field in fields(record)), *reserved]
+    for column, field in zip(schema, fields(record), strict=False):
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
         allowed = KINDS[kind]
         assert column.type in (allowed if isinstance(allowed, tuple) else (allowed,)), column.name
         assert column.nullable == ("None" in str(field.type)), column.name
         assert column.metadata[b"unit"]
+    for name in reserved:
+        assert schema.field(name).metadata[b"unit"]
+        assert not schema.field(name).nullable
     assert set(FEW_VALUES) <= set(STEPS.names)
 
 
@@ -40,7 +44,7 @@ def test_rows_come_back_as_they_were() -> None:
     table = steps_table(rows)
     table.validate(full=True)
     for name in STEPS.names:
-        want = [getattr(row, name) for row in rows]
+        want = [RESERVED.get(name, getattr(row, name, None)) for row in rows]
         got = table.column(name).to_pylist()
         if name in ("reply", "facts"):
             got = [None if text is None else text.encode() for text in got]
