@@ -86,6 +86,57 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A secondary metric of `Score.metrics` that is a share of actions, 0 to 1: reports have a column of it."""
+
+    title: str
+    about: str
+    """What it is a share of, for the note below the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number that each instance has: what scores are measured against."""
+
+    title: str
+    unit: str
+    of: Callable[[Mapping[str, Any]], float]
+    """Of an instance's line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A number of each group of a suite's instances."""
+
+    key: str
+    title: str
+    of: Callable[[Sequence[Mapping[str, Any]]], int]
+    """Of the lines of the group."""
+    about: str = ""
+    """What a reader must know of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large an instance is, in one respect."""
+
+    key: str
+    title: str
+    of: Callable[[Any], int]
+    """Of an instance."""
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What `evalkit describe` says of suites beside what it says of every one."""
+
+    quantities: tuple[Quantity, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    sizes: tuple[Size, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment(Generic[InstanceT, StateT]):
     """One benchmark."""
 
@@ -138,6 +189,16 @@ class Environment(Generic[InstanceT, StateT]):
     in evalkit's own `standard` pack."""
     score_range: tuple[float, float] = (-math.inf, 1.0)
     """Between what a score can be. Intervals of scores with two bounds are narrower, and hold for a partial run."""
+    zero_means: str = ""
+    """What a score of 0 stands for, in words, where it stands for something."""
+    one_chat: bool = False
+    """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
+    stationary: bool = False
+    """Whether periods are alike, so that one best action is best in all of them and an episode can be solved by it."""
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    """Secondary metrics that reports show, by name, beside those that any environment may give."""
+    described: Described = Described()  # frozen
+    """What its suites are described by."""
     stand_in: str = "random"
     """The policy that plays for a model when a run's requests and cost are forecast."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evalkit.env.known import score_range
+from evalkit.env.known import score_range, shares_of
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning_cells import ENVIRONMENT as PLANNING
@@ -41,10 +41,11 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
     ]
     if environment == PLANNING:
         return found + PLANNING_MEASURES
+    titles = {**METRICS, **{name: share.title for name, share in shares_of([environment]).items()}}
     given = [{name for episode in cell.prefix for name in episode.metrics} for cell in (first, second)]
     return found + [
         Measure(key=name, title=title, value=_metric(name), better=HIGHER if name == "best_so_far_rate" else "")
-        for name, title in METRICS.items()
+        for name, title in titles.items()
         if all(name in names for names in given)
     ]
 

@@ -13,6 +13,7 @@ from evalkit.env.costbench.instances import suite
 from evalkit.env.costbench.instances.instance import Instance
 from evalkit.env.costbench.instances.parameters import NAME, PARAMETERS
 from evalkit.env.costbench.planning.solve import COMPILED_LENGTH
+from evalkit.env.costbench.described import DESCRIBED
 from evalkit.env.environment import Environment
 
 
@@ -49,5 +50,8 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     likeness=suite.likeness,
     compiled_saves_s=compiled_saves_s,
     score_range=(0.0, 1.0),
+    zero_means="no call in common with an optimal plan",
+    one_chat=True,
+    described=DESCRIBED,
     stand_in="replanner",
 )
