@@ -199,6 +199,9 @@ class Environment(Generic[InstanceT, StateT]):
     """Secondary metrics that reports show, by name, beside those that any environment may give."""
     described: Described = Described()  # frozen
     """What its suites are described by."""
+    report: str = ""
+    """What reports and pages have of it beside what they have of every environment, as `module:name` of a record of
+    `evalkit/report/extras/record.py`. A name, since an environment lies below reports; read where one needs it."""
     stand_in: str = "random"
     """The policy that plays for a model when a run's requests and cost are forecast."""
 

@@ -53,5 +53,6 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     zero_means="no call in common with an optimal plan",
     one_chat=True,
     described=DESCRIBED,
+    report="evalkit.report.extras.costbench:EXTRAS",
     stand_in="replanner",
 )

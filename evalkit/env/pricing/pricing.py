@@ -84,5 +84,6 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     later_texts=optional_texts(RULES),
     zero_means="no profit",
     described=DESCRIBED,
+    report="evalkit.report.extras.pricing:EXTRAS",
     stand_in="learner",
 )

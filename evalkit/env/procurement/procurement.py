@@ -107,5 +107,6 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
         )
     },
     described=DESCRIBED,
+    report="evalkit.report.extras.procurement:EXTRAS",
     stand_in="climber",
 )

@@ -99,5 +99,6 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     zero_means="random assignment",
     stationary=True,
     described=DESCRIBED,
+    report="evalkit.report.extras.scheduling:EXTRAS",
     stand_in="knuth",
 )
