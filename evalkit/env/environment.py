@@ -83,6 +83,9 @@ class Parameter:
     least: float | None = None
     most: float | None = None
     choices: tuple[Any, ...] = ()
+    file: Callable[[Mapping[str, Any], str], object] | None = None
+    """Checks a value that is a TOML file of the user's: (its table, its name). Raises UsageError. None: no file may
+    stand for a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +187,8 @@ class Environment(Generic[InstanceT, StateT]):
     open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Beginnings of further keys that a pack may hold, each for one of many things: `tools.of` stands for
     `tools.of.NAME`; with the fields such a text may use."""
+    text_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of `texts`, those that are words of ours and not of the agent's, each with the words there are."""
     prompts: str = ""
     """Where its standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
     in evalkit's own `standard` pack."""

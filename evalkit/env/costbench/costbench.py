@@ -14,6 +14,7 @@ from evalkit.env.costbench.instances.instance import Instance
 from evalkit.env.costbench.instances.parameters import NAME, PARAMETERS
 from evalkit.env.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.env.costbench.described import DESCRIBED
+from evalkit.env.costbench.prompt import TEXT_CHOICES
 from evalkit.env.environment import Environment
 
 
@@ -53,6 +54,7 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     zero_means="no call in common with an optimal plan",
     one_chat=True,
     described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.costbench:EXTRAS",
     stand_in="replanner",
 )

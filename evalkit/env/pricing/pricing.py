@@ -10,6 +10,7 @@ from evalkit.env.pricing import instance, prices, score
 from evalkit.env.pricing.instance import PricingInstance
 from evalkit.env.pricing.prices import PricingWorld
 from evalkit.env.rules import (
+    TEXT_CHOICES,
     Getter,
     PeriodsState,
     Rules,
@@ -84,6 +85,7 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     later_texts=optional_texts(RULES),
     zero_means="no profit",
     described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.pricing:EXTRAS",
     stand_in="learner",
 )

@@ -13,6 +13,7 @@ from evalkit.env.procurement.instance import ProcurementInstance
 from evalkit.env.procurement.menu import menu_text
 from evalkit.env.procurement.plan import ProcurementWorld
 from evalkit.env.rules import (
+    TEXT_CHOICES,
     Getter,
     PeriodsState,
     Rules,
@@ -107,6 +108,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
         )
     },
     described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.procurement:EXTRAS",
     stand_in="climber",
 )

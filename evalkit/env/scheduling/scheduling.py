@@ -10,6 +10,7 @@ from evalkit.dialogue import Sampling
 from evalkit.env import periods
 from evalkit.env.environment import Described, Environment, Kit, Quantity
 from evalkit.env.rules import (
+    TEXT_CHOICES,
     Getter,
     PeriodsState,
     Rules,
@@ -99,6 +100,7 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     zero_means="random assignment",
     stationary=True,
     described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.scheduling:EXTRAS",
     stand_in="knuth",
 )
