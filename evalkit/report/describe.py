@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any
 
 from evalkit.env.environment import Environment, Kit, Pack
-from evalkit.env.lines import canonical
 from evalkit.report.tables import Column, Table
 
 Line = Mapping[str, Any]

@@ -8,12 +8,12 @@ from typing import Any
 
 from evalkit.dialogue import Sampling
 from evalkit.env.costbench import score, step
+from evalkit.env.costbench.described import DESCRIBED
 from evalkit.env.costbench.domain.world import MOST_LENGTH
 from evalkit.env.costbench.instances import suite
 from evalkit.env.costbench.instances.instance import Instance
 from evalkit.env.costbench.instances.parameters import NAME, PARAMETERS
 from evalkit.env.costbench.planning.solve import COMPILED_LENGTH
-from evalkit.env.costbench.described import DESCRIBED
 from evalkit.env.costbench.prompt import TEXT_CHOICES
 from evalkit.env.environment import Environment
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from evalkit.env import parameters
 from evalkit.env.costbench.domain.catalogue import SPLITS
-from evalkit.env.costbench.domain.world import LEAST_LENGTH, MOST_LENGTH
 from evalkit.env.costbench.domain.catalogue_files import parse_catalogue
+from evalkit.env.costbench.domain.world import LEAST_LENGTH, MOST_LENGTH
 from evalkit.env.environment import Parameter
 
 NAME = "costbench"
