@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -21,8 +21,6 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 KINDS = {int: "whole number", float: "number", str: "text", bool: "truth value (true or false)"}
 SEED = "seed"
 """Each instance's own; made from the suite's `--seed`."""
-CATALOGUE = "catalogue"
-"""A parameter that names a file of the user's own, where its value ends in `.toml`."""
 
 
 def generate(args: argparse.Namespace) -> int:
@@ -107,19 +105,18 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
             if not rest:
                 raise UsageError(f"--{name}: a value is missing.")
             value = rest.pop(0)
-        own = name == CATALOGUE and value.endswith(".toml")
-        found[name] = _own_catalogue(value) if own else _value(name, value, known[name])
+        check = known[name].file if value.endswith(".toml") else None
+        found[name] = _own_file(value, check) if check else _value(name, value, known[name])
     return found
 
 
-def _own_catalogue(name: str) -> dict[str, Any]:
-    """A catalogue's file as plain values, checked. Raises UsageError."""
-    from evalkit.env.costbench.domain.catalogue_files import parse_catalogue
+def _own_file(name: str, check: Callable[[Mapping[str, Any], str], object]) -> dict[str, Any]:
+    """A file of the user's as plain values, checked. Raises UsageError."""
     from evalkit.spec.reading import parse_toml
 
     path = Path(name).expanduser()
     plain = parse_toml(path)
-    parse_catalogue(plain, str(path))
+    check(plain, str(path))
     return plain
 
 

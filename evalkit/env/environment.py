@@ -83,6 +83,60 @@ class Parameter:
     least: float | None = None
     most: float | None = None
     choices: tuple[Any, ...] = ()
+    file: Callable[[Mapping[str, Any], str], object] | None = None
+    """Checks a value that is a TOML file of the user's: (its table, its name). Raises UsageError. None: no file may
+    stand for a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A secondary metric of `Score.metrics` that is a share of actions, 0 to 1: reports have a column of it."""
+
+    title: str
+    about: str
+    """What it is a share of, for the note below the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number that each instance has: what scores are measured against."""
+
+    title: str
+    unit: str
+    of: Callable[[Mapping[str, Any]], float]
+    """Of an instance's line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A number of each group of a suite's instances."""
+
+    key: str
+    title: str
+    of: Callable[[Sequence[Mapping[str, Any]]], int]
+    """Of the lines of the group."""
+    about: str = ""
+    """What a reader must know of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large an instance is, in one respect."""
+
+    key: str
+    title: str
+    of: Callable[[Any], int]
+    """Of an instance."""
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What `evalkit describe` says of suites beside what it says of every one."""
+
+    quantities: tuple[Quantity, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    sizes: tuple[Size, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +187,26 @@ class Environment(Generic[InstanceT, StateT]):
     open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Beginnings of further keys that a pack may hold, each for one of many things: `tools.of` stands for
     `tools.of.NAME`; with the fields such a text may use."""
+    text_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of `texts`, those that are words of ours and not of the agent's, each with the words there are."""
     prompts: str = ""
     """Where its standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
     in evalkit's own `standard` pack."""
     score_range: tuple[float, float] = (-math.inf, 1.0)
     """Between what a score can be. Intervals of scores with two bounds are narrower, and hold for a partial run."""
+    zero_means: str = ""
+    """What a score of 0 stands for, in words, where it stands for something."""
+    one_chat: bool = False
+    """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
+    stationary: bool = False
+    """Whether periods are alike, so that one best action is best in all of them and an episode can be solved by it."""
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    """Secondary metrics that reports show, by name, beside those that any environment may give."""
+    described: Described = Described()  # frozen
+    """What its suites are described by."""
+    report: str = ""
+    """What reports and pages have of it beside what they have of every environment, as `module:name` of a record of
+    `evalkit/report/extras/record.py`. A name, since an environment lies below reports; read where one needs it."""
     stand_in: str = "random"
     """The policy that plays for a model when a run's requests and cost are forecast."""
 

@@ -22,6 +22,7 @@ READ_NOTES = "read_notes"
 ATTEMPT = "get_attempt_number"
 
 STYLES = ("plain", "repr")
+TEXT_CHOICES = {"results.style": STYLES}
 """How results are shown: bare, or as the reference does, as the repr of a one-key mapping."""
 
 

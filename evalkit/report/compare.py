@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.report.cells import Cell
+from evalkit.report.extras.record import Measure
 from evalkit.report.looks import BY, at_every_look
-from evalkit.report.measures import Measure, measures
+from evalkit.report.measures import measures
 from evalkit.report.pairs import Change, Pairs, change, pair
 from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.settings import settings_table

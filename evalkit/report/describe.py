@@ -3,52 +3,17 @@
 Source: Tables 2, 3 and 5 of the CostBench paper, which have data, tools and parameters; Table 1 of EconAgentBench.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from evalkit.env.environment import Environment, Kit, Pack
-from evalkit.env.lines import canonical
 from evalkit.report.tables import Column, Table
 
 Line = Mapping[str, Any]
 """An instance as a suite's line."""
 
 VALUES_SHOWN = 6
-
-COMBINATIONS = "combinations"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
-    """A number that each instance has."""
-
-    title: str
-    unit: str
-    of: Callable[[Line], float]
-
-
-QUANTITIES: Mapping[str, tuple[Quantity, ...]] = {
-    "costbench": (Quantity(title="Cheapest plan", unit="cost units", of=lambda line: line["optimum"] / 100),),
-    "procurement": (
-        Quantity(title="Best plan", unit="workers supported", of=lambda line: line["optimum"]["workers"]),
-        Quantity(title="Its cost", unit="currency", of=lambda line: line["optimum"]["cost"] / 100),
-    ),
-    "scheduling": (
-        Quantity(
-            title="Random assignment",
-            unit="expected blocking pairs",
-            of=lambda line: line["expected"][0] / line["expected"][1],
-        ),
-    ),
-    "pricing": (
-        Quantity(title="Best prices", unit="profit a period", of=lambda line: line["optimum"]["profit"]),
-        Quantity(title="Their markup", unit="times alpha", of=lambda line: line["optimum"]["markup"]),
-    ),
-}
-"""By environment: what scores are measured against."""
 
 
 def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line], pack: Pack) -> tuple[Table, ...]:
@@ -64,7 +29,7 @@ def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line]
     return (
         _data(name, env, held, strata, pack),
         _sizes(env, instances, strata, pack),
-        *([_optima(env, held, strata, pack)] if env.name in QUANTITIES else []),
+        *([_optima(env, held, strata, pack)] if env.described.quantities else []),
         _parameters(env, held, pack),
         _tools(env, instances[0], held[0]["id"], pack),
     )
@@ -90,7 +55,7 @@ STRATUM = Column(key="stratum", title="Stratum")
 
 def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[str], pack: Pack) -> Table:
     """As CostBench's Table 2: how many instances there are of each kind."""
-    wishes = env.name == "costbench"
+    tallies = env.described.tallies
     rows = []
     for stratum, places in _groups(strata).items():
         row: dict[str, Any] = {
@@ -98,17 +63,13 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
             "instances": len(places),
             "share": 100 * len(places) / len(lines),
         }
-        if wishes:
-            row["queries"] = len({lines[i]["query"]["id"] for i in places})
-            row[COMBINATIONS] = sum(_combinations(lines[i]) for i in _one_a_task(lines, places))
-        rows.append(row)
+        rows.append(row | {tally.key: tally.of([lines[i] for i in places]) for tally in tallies})
     return Table(
         name="suite",
         title=f"Instances of {name}",
         columns=(
             STRATUM,
-            *([Column(key=COMBINATIONS, title="Possible wishes", kind="count")] if wishes else []),
-            *([Column(key="queries", title="Queries", kind="count")] if wishes else []),
+            *(Column(key=tally.key, title=tally.title, kind="count") for tally in tallies),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="share", title="Share", kind="percent", unit="% of instances"),
         ),
@@ -116,69 +77,38 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
         packs=(pack.name,),
         notes=(
             f"environment {env.name}, version {env.version}; strata are what order and intervals are balanced over",
-            *(
-                ["possible wishes: combinations of the values of all dimensions, in the split that is asked"]
-                if wishes
-                else []
-            ),
+            *(tally.about for tally in tallies if tally.about),
         ),
     )
 
 
-def _one_a_task(lines: Sequence[Line], places: Iterable[int]) -> list[int]:
-    found: dict[bytes, int] = {}
-    for i in places:
-        # A catalogue is a name, or stands in the line as a whole.
-        found.setdefault(canonical([lines[i].get(key) for key in ("catalogue", "task", "split")]), i)
-    return list(found.values())
-
-
-def _combinations(line: Line) -> int:
-    from evalkit.env.costbench.instances.suite import load
-
-    instance = load(line)
-    task = instance.catalogue.tasks[instance.task]
-    return math.prod(len(values) for values in (task.train if instance.split == "train" else task.test).values())
-
-
 def _sizes(env: Environment[Any, Any], instances: Sequence[Any], strata: Sequence[str], pack: Pack) -> Table:
     """As CostBench's Table 3: how many tools an instance has."""
-    columns = [Column(key="tools", title="Tools", kind="count")]
+    sizes = env.described.sizes
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for instance, stratum in zip(instances, strata, strict=True):
         found: dict[str, Any] = {"tools": env.offers(instance)}
-        if env.name == "costbench":
-            found |= _tool_counts(instance)
+        found |= {size.key: size.of(instance) for size in sizes}
         key = (stratum, *found.values())
         rows.setdefault(key, {"stratum": stratum, **found, "instances": 0})["instances"] += 1
-    if env.name == "costbench":
-        columns = [
-            Column(key="sequence", title="Task sequence", kind="count", unit="atomic tools to the goal"),
-            Column(key="atomic", title="Atomic tools", kind="count"),
-            Column(key="composite", title="Composite tools", kind="count"),
-            *columns,
-        ]
     return Table(
         name="suite_tool_counts",
         title="Tools of an instance",
-        columns=(STRATUM, *columns, Column(key="instances", title="Instances", kind="count")),
+        columns=(
+            STRATUM,
+            *(Column(key=size.key, title=size.title, kind="count", unit=size.unit) for size in sizes),
+            Column(key="tools", title="Tools", kind="count"),
+            Column(key="instances", title="Instances", kind="count"),
+        ),
         rows=tuple(rows.values()),
         packs=(pack.name,),
         notes=("tools: those that a request offers at most",),
     )
 
 
-def _tool_counts(instance: Any) -> dict[str, int]:
-    from evalkit.env.costbench.events import world_of
-
-    world = world_of(instance)
-    atomic = sum(tool.size == 1 for tool in world.tools)
-    return {"sequence": world.length, "atomic": atomic, "composite": len(world.tools) - atomic}
-
-
 def _optima(env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[str], pack: Pack) -> Table:
     rows = []
-    for quantity in QUANTITIES[env.name]:
+    for quantity in env.described.quantities:
         for stratum, places in _groups(strata).items():
             values = [quantity.of(lines[i]) for i in places]
             rows.append(

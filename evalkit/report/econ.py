@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalkit.env.known import is_stationary
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES
 from evalkit.report.cells import Cell
@@ -35,9 +36,6 @@ from evalkit.report.scores import AGENT, interval_and_kind, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.report.variants import variant_tables
 from evalkit.store.manifest import Manifest
-
-STATIONARY = frozenset({"procurement", "scheduling"})
-"""Where one optimal action is enough, so that episodes can be solved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +114,9 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
             interval := Column(key=f"{name}_interval", title="95 %", kind="interval", unit="100 = optimum"),
             method_of(interval),
         ]
-        if name in STATIONARY:
+        if is_stationary(name):
             columns.append(Column(key=f"{name}_solved", title="Solved", kind="count", unit="episodes"))
-        title = "of" if name in STATIONARY else "Runs"
+        title = "of" if is_stationary(name) else "Runs"
         columns.append(Column(key=f"{name}_runs", title=title, kind="count", unit="episodes"))
     return Table(
         name="econ_scores",
@@ -147,7 +145,7 @@ def _score_queries(environments: Iterable[str]) -> Iterator[queries.Figure]:
     for name in environments:
         yield mean_of(name, name, "score")
         yield runs(f"{name}_runs", name)
-        if name in STATIONARY:
+        if is_stationary(name):
             yield runs(f"{name}_solved", name, "solved")
 
 
@@ -159,7 +157,7 @@ def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
         f"{name}_kind": kind or None,
         f"{name}_runs": len(cell.prefix) if cell else None,
     }
-    if name in STATIONARY:
+    if is_stationary(name):
         found[f"{name}_solved"] = sum(episode.solved for episode in cell.prefix) if cell else None
     return found
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.report.cells import Cell
 from evalkit.report.contrasts import FEW, NO_DIFFERENCE, Outcome
+from evalkit.report.extras.record import MeasuredValue
 from evalkit.report.intervals import NONE
-from evalkit.report.measures import Value
 from evalkit.report.pairs import Change
 from evalkit.report.sequential import filled, sequence, sequential_p
 
@@ -22,7 +22,7 @@ _Place = tuple[int, str, float | None]
 """(place in the admission order, stratum, the value; None where the episode has not ended)."""
 
 
-def at_every_look(found: Change, first: Cell, second: Cell, value: Value, width: float) -> Change:
+def at_every_look(found: Change, first: Cell, second: Cell, value: MeasuredValue, width: float) -> Change:
     """The difference with interval and p-value that hold at every look, over first replicates that both have begun.
 
     What has not ended may be the worst or the best. The p-value is of the question whether a difference is as likely to
@@ -61,7 +61,7 @@ def at_every_look(found: Change, first: Cell, second: Cell, value: Value, width:
     return replace(found, difference=difference, test=test, test_by=BY, least_p=None)
 
 
-def _joint(first: Cell, second: Cell, value: Value) -> list[tuple[_Place, _Place]]:
+def _joint(first: Cell, second: Cell, value: MeasuredValue) -> list[tuple[_Place, _Place]]:
     """The pairs of instances that both sides have begun, in the order in which both have come to them."""
     mine, others = _begun(first, value), _begun(second, value)
     names = [name for name in mine if name in others]
@@ -69,7 +69,7 @@ def _joint(first: Cell, second: Cell, value: Value) -> list[tuple[_Place, _Place
     return [(mine[name], others[name]) for name in names]
 
 
-def _begun(cell: Cell, value: Value) -> dict[str, _Place]:
+def _begun(cell: Cell, value: MeasuredValue) -> dict[str, _Place]:
     """By instance (digest): what has begun; without those that have ended and have no such value."""
     found: dict[str, _Place] = {}
     for place, (target, episode) in enumerate(cell.begun):

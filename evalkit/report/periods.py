@@ -1,11 +1,8 @@
 """What every period of an episode came to: the environments' scores, period by period, as figures and SQL see them.
 
-    procurement   a period's plan, if it is feasible; what stands is the best so far
-    scheduling    a period's assignment; what stands is the last one
-    pricing       a period's profit; what stands is that alone
-    others        one period: the episode's score
-
-1 is the optimum. What stands is 0 before anything does, and where a period of pricing brings no prices.
+What a period came to, and what stands at its end, each environment says in its extras (`Standing`); of one that says
+nothing an episode is one period, and its score is what it came to. 1 is the optimum. What stands is 0 before anything
+does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
+
+from evalkit.report.extras.record import extras_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,53 +51,8 @@ from period_scores w join episodes e using (episode) left join (
 """The view `periods`, over the table that `period_scores` makes."""
 
 
-def plan_values(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Procurement: the value of each period's plan; 0 if it is not feasible, NaN without one."""
-    from evalkit.env.procurement.instance import optimum_of
-    from evalkit.env.procurement.score import value_of
-
-    best = optimum_of(instance)
-
-    def worth(action: Mapping[str, Any]) -> float:
-        return value_of(int(action["product"]), len(action["totals"]), best) if action["feasible"] else 0.0
-
-    return _by_period(actions, periods, worth)
-
-
-def assignment_values(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Scheduling: the value of each period's assignment; 0 is as good as random, NaN without one."""
-    from evalkit.env.scheduling.instance import expected_of
-    from evalkit.env.scheduling.score import value_of
-
-    expected = expected_of(instance)
-    return _by_period(actions, periods, lambda action: value_of(action["blocking"], expected))
-
-
-def profit_shares(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Pricing: each period's profit over that of the best prices; NaN without prices."""
-    from evalkit.env.pricing.instance import optimum_of
-
-    best = optimum_of(instance).profit
-    return _by_period(actions, periods, lambda action: sum(action["profits"]) / best)
-
-
-def price_ratios(instance: Any, actions: Sequence[Action], periods: int) -> "Values":
-    """Pricing: price over the best price of the period, as the geometric mean over products; NaN without prices."""
-    from evalkit.env.pricing.instance import market_of
-    from evalkit.env.pricing.optimum import solve
-
-    market = market_of(instance)
-    costs, markup = np.array(market.costs), solve(market).markup
-    values = np.full(periods, np.nan)
-    for period, action in actions:
-        prices = np.array(action["prices"])
-        if period < periods and (prices > 0).all():
-            best = np.array(market.drift.alphas(period)) * (costs + markup)
-            values[period] = float(np.exp(np.log(prices / best).mean()))
-    return values
-
-
-def _by_period(actions: Iterable[Action], periods: int, worth: Callable[[Mapping[str, Any]], float]) -> "Values":
+def by_period(actions: Iterable[Action], periods: int, worth: Callable[[Mapping[str, Any]], float]) -> "Values":
+    """A value for each period that has an action; NaN elsewhere."""
     values = np.full(periods, np.nan)
     for period, action in actions:
         if period < periods:
@@ -123,18 +77,11 @@ def alone(values: "Values") -> "Values":
     return np.nan_to_num(values, nan=0.0)
 
 
-SCORES: "Mapping[str, tuple[Callable[[Any, Sequence[Action], int], Values], Callable[[Values], Values]]]" = {
-    "procurement": (plan_values, best_so_far),
-    "scheduling": (assignment_values, last_so_far),
-    "pricing": (profit_shares, alone),
-}
-"""By environment: (instance, actions in order, periods) -> each period's value; those values -> what stands."""
-
-
 def standing(environment: str, instance: Any, actions: Sequence[Action], periods: int) -> "Values":
     """What stands at each period's end."""
-    values, held = SCORES[environment]
-    return held(values(instance, actions, periods))
+    found = extras_of(environment).standing
+    assert found is not None
+    return found.hold(found.values(instance, actions, periods))
 
 
 def logged_actions(answer: "pa.Table") -> Iterator[tuple[str, list[Action]]]:
@@ -154,18 +101,18 @@ def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[V
     from evalkit.env.table import ENVIRONMENTS
 
     environment = cell.suite.environment
-    if environment not in SCORES:
+    standing = extras_of(environment).standing
+    if standing is None:
         return lambda episode, _: (_only(episode), _only(episode))
     lines = {one.id: one.line for one in cell.suite.instances}
     load = cache(lambda name: ENVIRONMENTS[environment].load(lines[name]))
-    worth, hold = SCORES[environment]
 
-    def by_period(episode: "EpisodeResult", actions: Sequence[Action]) -> "tuple[Values, Values]":
+    def judged(episode: "EpisodeResult", actions: Sequence[Action]) -> "tuple[Values, Values]":
         instance = load(episode.instance)
-        values = worth(instance, actions, instance.periods if episode.finished else episode.periods)
-        return values, hold(values)
+        values = standing.values(instance, actions, instance.periods if episode.finished else episode.periods)
+        return values, standing.hold(values)
 
-    return by_period
+    return judged
 
 
 def period_scores(ask: "Callable[[str], pa.Table]", cells: Iterable["Cell"]) -> "pa.Table":

@@ -1,13 +1,13 @@
 """One trajectory quoted for each kind of error: the call as the model wrote it, and what the environment said.
 
-Kinds are the refusals of calls by their outcome, and those below that no outcome tells. The quote is from the shortest
-episode in which an error of the kind occurs, at its first place there, so the same run gives the same quotes.
+Kinds are the refusals of calls by their outcome, and those that no outcome tells, which an environment's extras name.
+The quote is from the shortest episode in which an error of the kind occurs, at its first place there, so the same run
+gives the same quotes.
 
 Source: Table 7 and D.2 of the CostBench paper, which have it for four kinds.
 """
 
 import shlex
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import orjson
 
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import Environments, EpisodeResult
+from evalkit.report.extras.record import ErrorKind, QuotedPlace, extras_of
 from evalkit.report.moves import Move, moves
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table
@@ -26,25 +27,8 @@ from evalkit.store.manifest import Manifest, load_target
 BOUND = 120
 """Characters of a text that a table quotes."""
 
-Place = tuple[int, int | None]
-"""(place among the moves, place among the reply's calls; None: the whole reply)."""
-Count = Callable[[EpisodeResult], int]
-Find = Callable[[Any, Sequence[Move]], Place | None]
-"""(instance, moves) -> the first place of such an error."""
-
 NO_FAULT = frozenset({ACCEPTED, "not_executed", "banned", "failed"})
 """Outcomes of calls that are no error of the agent's: events on the way are the environment's doing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorKind:
-    """A kind of error."""
-
-    name: str
-    environment: str
-    unit: str
-    count: Count
-    find: Find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +61,7 @@ def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
         mine = [episode for cell in cells if cell.suite.environment == environment for episode in cell.prefix]
         outcomes = sorted({outcome for episode in mine for _, outcome in episode.outcomes} - NO_FAULT)
         found += [_refused(environment, outcome) for outcome in outcomes]
-        found += [kind for kind in KINDS if kind.environment in ("", environment)]
+        found += extras_of(environment).errors
     return tuple(found)
 
 
@@ -149,7 +133,7 @@ def _chosen(cells: Sequence[Cell]) -> Iterator[tuple[ErrorKind, list[EpisodeResu
         held = [
             episode
             for cell in cells
-            if kind.environment in ("", cell.suite.environment)
+            if kind.environment == cell.suite.environment
             for episode in cell.prefix
             if kind.count(episode)
         ]
@@ -201,7 +185,7 @@ def _refused(environment: str, outcome: str) -> ErrorKind:
     def count(episode: EpisodeResult) -> int:
         return sum(many for (_, one), many in episode.outcomes.items() if one == outcome)
 
-    def find(_: Any, played: Sequence[Move]) -> Place | None:
+    def find(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
         for i, move in enumerate(played):
             for j, call in enumerate(move.facts.get("calls", ())):
                 if call["outcome"] == outcome:
@@ -211,114 +195,6 @@ def _refused(environment: str, outcome: str) -> ErrorKind:
     return ErrorKind(
         name=f"refused: {outcome.replace('_', ' ')}", environment=environment, unit="calls", count=count, find=find
     )
-
-
-def _metric(name: str) -> Count:
-    return lambda episode: int(episode.metrics.get(name, 0))
-
-
-def _grows(name: str) -> Find:
-    """The first call after which a walk through CostBench counts more of something."""
-
-    def find(instance: Any, played: Sequence[Move]) -> Place | None:
-        from evalkit.env.costbench.score import walked
-
-        facts = [move.facts for move in played]
-        # What a walk counts never falls, so a search by halves finds the place: not a walk for every step.
-        place = bisect_left(
-            range(len(facts)), 1, key=lambda at: int(getattr(walked(instance, facts[: at + 1]), name) > 0)
-        )
-        return (place, 0) if place < len(facts) else None
-
-    return find
-
-
-def _last(_: Any, played: Sequence[Move]) -> Place | None:
-    found = [i for i, move in enumerate(played) if move.reply is not None]
-    return (found[-1], None) if found else None
-
-
-def _first(holds: Callable[[Move], bool]) -> Find:
-    return lambda _, played: next(((i, None) for i, move in enumerate(played) if holds(move)), None)
-
-
-def _idle(move: Move) -> bool:
-    return move.facts.get("period_end") in ("no_action", "restart")
-
-
-def _silent(move: Move) -> bool:
-    return move.reply is not None and not move.reply.calls
-
-
-def _infeasible(episode: EpisodeResult) -> int:
-    return int(episode.metrics.get("plans", 0) - episode.metrics.get("feasible_plans", 0))
-
-
-def _bought_nothing(_: Any, played: Sequence[Move]) -> Place | None:
-    for i, move in enumerate(played):
-        action = move.facts.get("action")
-        if action is not None and not action["feasible"]:
-            accepted = [j for j, call in enumerate(move.facts["calls"]) if call["outcome"] == ACCEPTED]
-            return i, accepted[-1]
-    return None
-
-
-def _econ(name: str, unit: str, count: Count, holds: Callable[[Move], bool]) -> tuple[ErrorKind, ...]:
-    return tuple(
-        ErrorKind(name=name, environment=environment, unit=unit, count=count, find=_first(holds))
-        for environment in ("procurement", "scheduling", "pricing")
-    )
-
-
-KINDS: tuple[ErrorKind, ...] = (
-    ErrorKind(
-        name="repeated call", environment="costbench", unit="calls", count=_metric("repeated"), find=_grows("repeated")
-    ),
-    ErrorKind(
-        name="call behind the goal", environment="costbench", unit="calls", count=_metric("extra"), find=_grows("extra")
-    ),
-    ErrorKind(
-        name="wrong answer",
-        environment="costbench",
-        unit="episodes",
-        count=lambda one: int(
-            bool(one.metrics.get("answered") and one.metrics.get("goal") and not one.metrics["intent"])
-        ),
-        find=_last,
-    ),
-    ErrorKind(
-        name="answer without the goal",
-        environment="costbench",
-        unit="episodes",
-        count=lambda one: int(one.ending == "answered" and not one.metrics.get("goal")),
-        find=_last,
-    ),
-    ErrorKind(
-        name="given up without an answer",
-        environment="costbench",
-        unit="episodes",
-        count=lambda one: int(one.ending == "no_call"),
-        find=_last,
-    ),
-    ErrorKind(
-        name="out of turns",
-        environment="costbench",
-        unit="episodes",
-        count=lambda one: int(one.ending == "step_limit"),
-        find=_last,
-    ),
-    ErrorKind(
-        name="plan that cannot be bought",
-        environment="procurement",
-        unit="plans",
-        count=_infeasible,
-        find=_bought_nothing,
-    ),
-    *_econ("reply without a call", "replies", lambda one: one.without_call, _silent),
-    *_econ("period without an action", "periods", lambda one: one.no_action, _idle),
-    *_econ("unresponsive", "episodes", lambda one: int(one.ending == "unresponsive"), lambda move: bool(move.ending)),
-)
-"""Kinds that no outcome of a call tells."""
 
 
 QUERY = """\

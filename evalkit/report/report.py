@@ -10,9 +10,8 @@ from evalkit.report.caching import caching_tables
 from evalkit.report.cells import Cell, cells
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
-from evalkit.report.econ import econ_tables
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.planning import planning_tables
+from evalkit.report.extras.record import all_extras
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
@@ -184,8 +183,11 @@ def build_report(
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
     scores, *others = _tables(manifest, found, steps, ledger, paid, unmetered or {})
     tables = (replace(scores, notes=(*scores.notes, *flags)), *others, *drift)
-    special = (*caching_tables(manifest, found, steps), *planning_tables(found, judged), *econ_tables(manifest, found))
-    return Report(manifest=manifest, cells=tuple(found), tables=(*tables, *special))
+    own = dict.fromkeys(extras.tables for extras in all_extras(found) if extras.tables)
+    special = [table for build in own for table in build(manifest, found, judged or {})]
+    return Report(
+        manifest=manifest, cells=tuple(found), tables=(*tables, *caching_tables(manifest, found, steps), *special)
+    )
 
 
 def _tables(

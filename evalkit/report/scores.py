@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.env.known import score_range
+from evalkit.env.known import one_chat, one_chats, score_range, shares_of, zero_means
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
 from evalkit.report.cells import Cell
@@ -25,17 +25,8 @@ ACCEPTED = "ok"
 METRICS: Mapping[str, str] = {
     "best_so_far_rate": "Best so far",
     "exploration_rate": "Exploration",
-    "budget_utilisation": "Budget use",
 }
-"""Secondary metrics that are shown where an environment gives them, shares all; with their titles."""
-
-ZERO: Mapping[str, str] = {
-    "scheduling": "random assignment",
-    "costbench": "no call in common with an optimal plan",
-    "procurement": "nobody supported",
-    "pricing": "no profit",
-}
-"""By environment: what a score of 0 stands for, where it stands for something."""
+"""Secondary metrics that any environment may give, shares both; with their titles."""
 
 UNMET = (0.0, 1.0)
 """Between what an instance unlike all that were met is taken to score, where scores lack a bound."""
@@ -44,9 +35,6 @@ EXACT = "exact"
 """In place of an interval's method: what the optimum itself scores is no estimate."""
 
 INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum")
-
-ONE_PERIOD = frozenset({"costbench"})
-"""Environments whose episodes are one chat: shares of periods say nothing there."""
 
 PARTIAL_CELLS_NAMED = 6
 
@@ -156,10 +144,11 @@ def kind_notes(
 
 
 def _scale(cells: Sequence[Cell]) -> str:
-    known = dict.fromkeys(cell.suite.environment for cell in cells if cell.suite.environment in ZERO)
+    played = dict.fromkeys(cell.suite.environment for cell in cells)
+    known = {name: words for name in played if (words := zero_means(name))}
     if len(known) == 1:
-        return f"100 = optimal, 0 = {ZERO[next(iter(known))]}"
-    zeros = ", ".join(f"{ZERO[name]} ({name})" for name in known)
+        return f"100 = optimal, 0 = {next(iter(known.values()))}"
+    zeros = ", ".join(f"{words} ({name})" for name, words in known.items())
     return f"100 = optimal, 0 = {zeros}" if zeros else "100 = optimal"
 
 
@@ -248,12 +237,14 @@ def _interval_note(cell: Cell) -> str:
 def behaviour_table(cells: Sequence[Cell]) -> Table:
     """Suite by agent: how the agent went about it."""
     given = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
-    metrics = [name for name in METRICS if name in given]
+    shares = shares_of(cell.suite.environment for cell in cells)
+    titles = {**METRICS, **{name: share.title for name, share in shares.items()}}
+    metrics = [name for name in titles if name in given]
     divided = [
         Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
         Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
     ]
-    if cells and all(cell.suite.environment in ONE_PERIOD for cell in cells):
+    if cells and all(one_chat(cell.suite.environment) for cell in cells):
         divided = []
     return Table(
         name="behaviour",
@@ -261,7 +252,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         columns=(
             *where(cells),
             AGENT,
-            *(Column(key=name, title=METRICS[name], kind="percent", unit="% of actions") for name in metrics),
+            *(Column(key=name, title=titles[name], kind="percent", unit="% of actions") for name in metrics),
             *divided[:1],
             Column(key="turns_per_period", title="Turns", kind="number", unit="turns a period"),
             *divided[1:],
@@ -271,11 +262,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         packs=packs_of(cells),
         notes=(
             "best so far: % of accepted actions better than all before; exploration: % that were new"
-            + (
-                "; budget use: % of plans that were feasible and cost 95 to 100 % of the budget"
-                if "budget_utilisation" in metrics
-                else ""
-            ),
+            + "".join(f"; {share.title.lower()}: {share.about}" for name, share in shares.items() if name in metrics),
             "no action: % of periods without an accepted one; unresponsive: episodes they ended; turns: a period",
         )
         if divided
@@ -285,7 +272,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
 
 
 def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
-    whole = f"environment in ({', '.join(map(queries.text, sorted(ONE_PERIOD)))})"
+    whole = f"environment in ({', '.join(map(queries.text, one_chats(cell.suite.environment for cell in cells)))})"
     return queries.by_instances(
         queries.place(cells),
         (
@@ -308,7 +295,7 @@ def _behaviour_row(cell: Cell, metrics: Iterable[str]) -> dict[str, Any]:
     for name in metrics:
         values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix)
         row[name] = 100 * mean_of_instances(values) if values else None
-    has_actions = periods and cell.suite.environment not in ONE_PERIOD
+    has_actions = periods and not one_chat(cell.suite.environment)
     row["no_action"] = 100 * sum(episode.no_action for episode in cell.prefix) / periods if has_actions else None
     row["turns_per_period"] = sum(episode.steps for episode in cell.prefix) / periods if periods else None
     row["unresponsive"] = sum(episode.ending == "unresponsive" for episode in cell.prefix)

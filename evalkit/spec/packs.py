@@ -15,10 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.prompt import CLOSED, FULL, OPEN, SHORT
 from evalkit.env.environment import Environment, Pack
 from evalkit.env.lines import canonical
-from evalkit.env.rules import STYLES
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
@@ -26,8 +24,6 @@ from evalkit.spec.reading import parse_toml
 
 STANDARD = "standard"
 VARIANTS = (REASONING,)
-CHOICES = {"results.style": STYLES, "tools.detail": (SHORT, FULL), "tools.schema": (CLOSED, OPEN)}
-"""Texts that are words of ours, not of the agent's."""
 
 _FOLDER = Path(__file__).resolve().parent.parent / "prompts"
 
@@ -152,8 +148,9 @@ def _checked(path: Path, environment: str, table: Mapping[str, Any], variant: st
             raise UsageError(f"{place}: there is no such text.{nearest(key, known)}")
         if not isinstance(value, str):
             raise UsageError(f"{place}: expected a text, got {value!r}.")
-        if key in CHOICES and value not in CHOICES[key]:
-            raise UsageError(f"{place}: there is no {value!r}.{nearest(value, CHOICES[key])}")
+        choices = ENVIRONMENTS[environment].text_choices.get(key)
+        if choices and value not in choices:
+            raise UsageError(f"{place}: there is no {value!r}.{nearest(value, choices)}")
         texts[key] = value
     return texts
 

@@ -12,9 +12,10 @@ from urllib.parse import quote, urlencode
 
 from evalkit.errors import RunError
 from evalkit.money import show_usd
-from evalkit.report.charts.build import CHARTS, episode_figures
+from evalkit.report.charts.build import episode_figures
 from evalkit.report.charts.drawing import quoted
 from evalkit.report.episodes import EpisodeResult
+from evalkit.report.extras.record import extras_of
 from evalkit.report.moves import Move
 from evalkit.report.show import Episode, open_episode
 from evalkit.report.tables import seconds
@@ -110,7 +111,7 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
         command=sql_command(run, query),
         warnings=_warnings(found.moves),
         figures=[plot(one, run) for one in figures],
-        drawable=result.environment in CHARTS,
+        drawable=extras_of(result.environment).charts is not None,
         solved=result.solved,
         metrics={metric: _rounded(value) for metric, value in result.metrics.items()},
         metrics_query=metrics,

@@ -17,6 +17,7 @@ from evalkit.dialogue import Reply, ToolCall
 from evalkit.env import table
 from evalkit.env.environment import Kit, Pack
 from evalkit.report.report import report
+from evalkit.report.views import open_views
 from evalkit.view.run_cache import RunCache
 from tests.docs.blocks import PROJECT, blocks_of, commands
 from tests.view.conftest import ask
@@ -88,6 +89,11 @@ def test_a_model_plays_it_under_a_budget(here: Path, capsys: pytest.CaptureFixtu
     assert row["kind"] == "bounded"
     assert 0 < row["score"] <= 100
     assert row["episodes"] == 20
+    assert any("0 = nothing taken" in note for note in tables["scores"].notes)
+    assert "no_action" not in {column.key for column in tables["behaviour"].columns}
+    (row,) = tables["offers"].rows
+    (asked,) = open_views(run).sql(tables["offers"].query).to_pylist()
+    assert asked == {**row, "seen": pytest.approx(row["seen"])}
     capsys.readouterr()
 
 

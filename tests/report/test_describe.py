@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from evalkit.env.table import ENVIRONMENTS
-from evalkit.report.describe import QUANTITIES, describe_tables, shown_values
+from evalkit.report.describe import describe_tables, shown_values
 from evalkit.report.latex import latex
 from evalkit.report.tables import Table
 from evalkit.spec.packs import read_pack
@@ -25,7 +25,7 @@ def test_a_suites_numbers_are_those_of_its_lines(name: str, count: int) -> None:
     rows = found["suite"].rows
     assert rows[-1]["instances"] == count
     assert sum(row["instances"] for row in rows if row["stratum"] != "(all)") == count
-    for quantity in QUANTITIES[name]:
+    for quantity in ENVIRONMENTS[name].described.quantities:
         values = [quantity.of(line) for line in read_lines(find_suite(f"{name}/basic"))]
         row = [row for row in found["suite_optima"].rows if row["quantity"].startswith(quantity.title)][-1]
         assert (row["least"], row["most"], row["instances"]) == (min(values), max(values), count)

@@ -14,6 +14,8 @@ import pytest
 
 from evalkit.cli.main import main
 from evalkit.env.table import ENVIRONMENTS
+from evalkit.report.extras import pricing, procurement, scheduling
+from evalkit.report.extras.record import Curve
 from evalkit.report.figures import curves
 from evalkit.report.figures.build import figures, run_figures
 from evalkit.report.figures.draw import bundle, page, png, script_json, svg
@@ -153,8 +155,11 @@ def actions(environment: str, draw: np.random.Generator) -> list[dict[str, Any]]
     return [{"profits": [float(x) for x in draw.random(5)], "repeat": False} for _ in range(30)]
 
 
-@pytest.mark.parametrize("curve", curves.CURVES[:3], ids=lambda curve: curve.environment)
-def test_a_series_is_what_the_score_is_made_of(curve: curves.Curve) -> None:
+CURVES = [one.EXTRAS.curves[0] for one in (procurement, scheduling, pricing)]
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: curve.environment)
+def test_a_series_is_what_the_score_is_made_of(curve: Curve) -> None:
     environment = ENVIRONMENTS[curve.environment]
     file = Path(__file__).parents[2] / "instances" / f"{SUITES[curve.environment]}.jsonl"
     instance = environment.load(json.loads(file.read_text().splitlines()[0]))
@@ -280,13 +285,13 @@ def test_absurd_prices_leave_the_others_readable(made: dict[str, Figure]) -> Non
         {"suite": "s", "agent": "a", "period": period, "value": value, "low": 0.0, "high": 2 * value, "mean": value}
         for period, value in enumerate([1.0, 1e13, 1.2, 1e300])
     ]
-    spec = spec_of(curves._chart(["a"], curves.CURVES[3], found), "Prices")
+    spec = spec_of(curves._chart(["a"], pricing.EXTRAS.curves[1], found), "Prices")
     ((low, high),) = domains_of(spec)
     assert (low, high) == (pytest.approx(-0.2), pytest.approx(4.2))
     assert png(replace(made["figure_prices"], spec=spec))
     filters = [one["filter"] for layer in layers_of(spec) for one in layer.get("transform", []) if "filter" in one]
     assert filters == [f"datum.low < {low}", f"datum.high > {high}"]  # a triangle where a band goes on
-    whole = curves._figure(["a"], curves.CURVES[3], [], [{**row, "episodes": 1} for row in found], 10)
+    whole = curves._figure(["a"], pricing.EXTRAS.curves[1], [], [{**row, "episodes": 1} for row in found], 10)
     assert subtitle(whole)[-1] == "Triangle: it goes on below 0 or above 4"
 
 
@@ -294,10 +299,10 @@ def test_a_figure_says_in_itself_what_its_marks_are(made: dict[str, Figure], the
     """Who sees the picture alone reads no notes."""
     cost = next(one for one in figures(the_report) if one.name == "figure_cost")
     assert subtitle(cost)[1] == "Mean score with its 95 % interval"
-    drawn = {one.name: made[one.name] for one in curves.CURVES if one.name in made}
+    drawn = {one.name: made[one.name] for one in (*CURVES, pricing.EXTRAS.curves[1]) if one.name in made}
     assert drawn
     for name, figure in drawn.items():
-        low, high = next(one.most for one in curves.CURVES if one.name == name)
+        low, high = next(one.most for one in (*CURVES, pricing.EXTRAS.curves[1]) if one.name == name)
         outside = any(not low <= row[key] <= high for row in figure.table.rows for key in ("value", "low", "high"))
         assert any(line.startswith("Triangle: ") for line in subtitle(figure)) == outside
 
@@ -335,7 +340,7 @@ def test_every_agent_has_a_panel_and_its_band_holds_its_line(made: dict[str, Fig
     assert [block["facet"]["field"] for block in blocks] == ["agent"] * len(blocks)
     assert all(row["low"] <= row["value"] <= row["high"] for row in figure.table.rows)
     ((low, high),) = domains_of(figure.spec)
-    curve = next(one for one in curves.CURVES if one.name == name)
+    curve = next(one for one in (*CURVES, pricing.EXTRAS.curves[1]) if one.name == name)
     for row in marks(figure):
         # Within the plot with room to spare, so that no line is cut lengthwise; but for what is absurd.
         assert low < max(row["low"], curve.most[0])
@@ -345,7 +350,7 @@ def test_every_agent_has_a_panel_and_its_band_holds_its_line(made: dict[str, Fig
 def test_a_band_holds_the_line_of_skewed_episodes(run: Path) -> None:
     cell = next(one for one in report(run).cells if one.suite.environment == "pricing" and one.agent == "random")
     one_absurd = {episode.id: [(0, {"profits": [10.0**9 * (i == 0)]})] for i, episode in enumerate(cell.prefix)}
-    first = next(curves._rows(curves.CURVES[2], cell, one_absurd, 100))
+    first = next(curves._rows(CURVES[2], cell, one_absurd, 100))
     assert first["low"] <= first["value"] <= first["high"] < first["mean"]
 
 

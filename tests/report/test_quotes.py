@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench import score
 from evalkit.env.costbench.score import Walk
 from evalkit.env.environment import outcomes
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
+from evalkit.report.extras import costbench
 from evalkit.report.moves import Move
-from evalkit.report.quotes import BOUND, KINDS, Quote, error_kinds, quotes, quotes_table
+from evalkit.report.quotes import BOUND, Quote, error_kinds, quotes, quotes_table
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestPack, ManifestSuite
 from evalkit.store.replies import encode_reply
@@ -172,9 +172,9 @@ def test_the_first_repeated_call_of_a_long_episode_is_found_by_halves(monkeypatc
         walks.append(len(facts))
         return Walk(repeated=max(0, len(facts) - first))
 
-    monkeypatch.setattr(score, "walked", walked)
+    monkeypatch.setattr(costbench, "walked", walked)
     played = [Move(row={}, period=0, turn=0, opening=(), offered=(), reply=None, facts={}) for _ in range(steps)]
-    kind = next(one for one in KINDS if one.name == "repeated call")
+    kind = next(one for one in costbench.ERRORS if one.name == "repeated call")
     assert kind.find(None, played) == (first, 0)
     assert kind.find(None, played[:first]) is None
     assert len(walks) < 50

@@ -8,11 +8,13 @@ from typing import Any
 
 from evalkit.dialogue import Sampling
 from evalkit.env.costbench import score, step
+from evalkit.env.costbench.described import DESCRIBED
 from evalkit.env.costbench.domain.world import MOST_LENGTH
 from evalkit.env.costbench.instances import suite
 from evalkit.env.costbench.instances.instance import Instance
 from evalkit.env.costbench.instances.parameters import NAME, PARAMETERS
 from evalkit.env.costbench.planning.solve import COMPILED_LENGTH
+from evalkit.env.costbench.prompt import TEXT_CHOICES
 from evalkit.env.environment import Environment
 
 
@@ -49,5 +51,10 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     likeness=suite.likeness,
     compiled_saves_s=compiled_saves_s,
     score_range=(0.0, 1.0),
+    zero_means="no call in common with an optimal plan",
+    one_chat=True,
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.costbench:EXTRAS",
     stand_in="replanner",
 )

@@ -26,6 +26,8 @@ SHORT, FULL = "short", "full"
 CLOSED, OPEN = "closed", "open"
 """Whether a schema refuses further arguments (`tools.schema`); the reference's does not."""
 
+TEXT_CHOICES = {"tools.detail": (SHORT, FULL), "tools.schema": (CLOSED, OPEN)}
+
 NAMED_STEPS = 5
 """Steps whose criteria a pack may name; the reference's longest chain has as many."""
 

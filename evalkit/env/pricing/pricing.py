@@ -5,11 +5,12 @@ Source: EconAgentBench, section on pricing and appendices E and F.3; the loop is
 
 from evalkit.dialogue import Sampling
 from evalkit.env import periods
-from evalkit.env.environment import Environment, Kit
+from evalkit.env.environment import Described, Environment, Kit, Quantity
 from evalkit.env.pricing import instance, prices, score
 from evalkit.env.pricing.instance import PricingInstance
 from evalkit.env.pricing.prices import PricingWorld
 from evalkit.env.rules import (
+    TEXT_CHOICES,
     Getter,
     PeriodsState,
     Rules,
@@ -55,6 +56,13 @@ def start(target: PricingInstance, kit: Kit) -> PeriodsState[PricingWorld]:
     return PeriodsState(setting=setting, world=PricingWorld(market=market, hinted=target.hint))
 
 
+DESCRIBED = Described(
+    quantities=(
+        Quantity(title="Best prices", unit="profit a period", of=lambda line: line["optimum"]["profit"]),
+        Quantity(title="Their markup", unit="times alpha", of=lambda line: line["optimum"]["markup"]),
+    )
+)
+
 PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     name=instance.NAME,
     version=1,
@@ -75,5 +83,9 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     offers=lambda _: len(RULES.tools),
     likeness=instance.likeness,
     later_texts=optional_texts(RULES),
+    zero_means="no profit",
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.pricing:EXTRAS",
     stand_in="learner",
 )

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from evalkit.dialogue import Sampling
 from evalkit.env import periods
-from evalkit.env.environment import Environment, Kit, fill
+from evalkit.env.environment import Described, Environment, Kit, Quantity, Share, fill
 from evalkit.env.procurement import instance, menu, plan, score
 from evalkit.env.procurement.instance import ProcurementInstance
 from evalkit.env.procurement.menu import menu_text
 from evalkit.env.procurement.plan import ProcurementWorld
 from evalkit.env.rules import (
+    TEXT_CHOICES,
     Getter,
     PeriodsState,
     Rules,
@@ -71,6 +72,13 @@ def _telling(kit: Kit, number: int) -> Kit:
     return replace(kit, pack=replace(kit.pack, texts={**texts, "system": fill(texts["system"], periods=number)}))
 
 
+DESCRIBED = Described(
+    quantities=(
+        Quantity(title="Best plan", unit="workers supported", of=lambda line: line["optimum"]["workers"]),
+        Quantity(title="Its cost", unit="currency", of=lambda line: line["optimum"]["cost"] / 100),
+    )
+)
+
 PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = Environment(
     name=instance.NAME,
     version=1,
@@ -92,5 +100,15 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     likeness=instance.likeness,
     later_texts=optional_texts(RULES),
     score_range=(0.0, 1.0),
+    zero_means="nobody supported",
+    stationary=True,
+    shares={
+        "budget_utilisation": Share(
+            title="Budget use", about="% of plans that were feasible and cost 95 to 100 % of the budget"
+        )
+    },
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.procurement:EXTRAS",
     stand_in="climber",
 )

@@ -8,8 +8,9 @@ from typing import Any
 
 from evalkit.dialogue import Sampling
 from evalkit.env import periods
-from evalkit.env.environment import Environment, Kit
+from evalkit.env.environment import Described, Environment, Kit, Quantity
 from evalkit.env.rules import (
+    TEXT_CHOICES,
     Getter,
     PeriodsState,
     Rules,
@@ -65,6 +66,16 @@ def compiled_saves_s(line: Mapping[str, Any]) -> float:
     return 4e-6 + 3.5e-10 * n**2 if isinstance(n, int) and 0 < n <= MOST_N else 0.0
 
 
+DESCRIBED = Described(
+    quantities=(
+        Quantity(
+            title="Random assignment",
+            unit="expected blocking pairs",
+            of=lambda line: line["expected"][0] / line["expected"][1],
+        ),
+    )
+)
+
 SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Environment(
     name=instance.NAME,
     version=1,
@@ -86,5 +97,10 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     likeness=instance.likeness,
     compiled_saves_s=compiled_saves_s,
     later_texts=optional_texts(RULES),
+    zero_means="random assignment",
+    stationary=True,
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.scheduling:EXTRAS",
     stand_in="knuth",
 )

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
+from evalkit.report.extras.record import all_extras
 from evalkit.report.figures.behaviour import behaviour_figures
-from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
 from evalkit.report.figures.curves import curve_figures
-from evalkit.report.figures.econ import ladder_figures, runs_figures
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.money import latency_figures, money_figures
 from evalkit.report.figures.progress import progress_figures
@@ -23,15 +22,13 @@ def figures(report: Report) -> tuple[Figure, ...]:
         *score_figures(agents, tables["scores"]),
         *varied_figures(agents, tables),
     ]
-    for name, build in (
-        ("coverage", coverage_figures),
-        ("adaptation", adaptation_figures),
-        ("econ_scores", ladder_figures),
-    ):
-        found += build(agents, tables[name]) if name in tables else ()
+    own = all_extras(report.cells)
+    for name, draw in dict.fromkeys(pair for extras in own for pair in extras.table_figures):
+        found += draw(agents, tables[name]) if name in tables else ()
+    for build in dict.fromkeys(extras.cell_figures for extras in own if extras.cell_figures):
+        found += build(agents, report.cells)
     return (
         *found,
-        *runs_figures(agents, report.cells),
         *behaviour_figures(agents, tables, [cell for cell in report.cells if not cell.exact]),
         *money_figures(agents, tables["scores"], report.cells),
         *latency_figures(agents, tables["speed"]),

@@ -5,18 +5,18 @@ line is the median and the band holds the middle half of the episodes, so the li
 a panel of its own: agents that do the same would hide each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evalkit.report.cells import Cell
+from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SHORT, by_agent, clean, data, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
-from evalkit.report.periods import ACTIONS, Action, logged_actions, price_ratios, standing
+from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.views import open_views
@@ -40,94 +40,30 @@ MOST_COLUMNS = 3
 TOTAL, HEIGHT, GAP = WIDTH + 60, 80, 14
 """Width of the panels of a row together, height of one, space between two; in pixels."""
 
-Series = Callable[[Any, Sequence[Action], int], "Values"]
-"""(instance, actions in order, periods) -> a value by period; NaN where there is none."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One figure of curves: an environment's."""
-
-    name: str
-    environment: str
-    title: str
-    axis: str
-    """The value's title with its unit."""
-    about: str
-    ends: tuple[float, float]
-    series: Series
-    most: tuple[float, float]
-    """Ends of the axis at most: one episode's absurd price must not flatten all others."""
-    line: float = 100
-    """Where the optimum lies."""
-
-
-def _percent(environment: str) -> Series:
+def standing_of(environment: str) -> Series:
+    """What stands at the end of each period, in percent of the optimum."""
     return lambda instance, actions, periods: 100 * standing(environment, instance, actions, periods)
 
-
-CURVES = (
-    Curve(
-        name="figure_periods_procurement",
-        environment="procurement",
-        title="Procurement: best plan over periods",
-        axis="Value of the best plan so far (% of optimum)",
-        about="standing of procurement",
-        ends=(0, 100),
-        most=(0, 105),
-        series=_percent("procurement"),
-    ),
-    Curve(
-        name="figure_periods_scheduling",
-        environment="scheduling",
-        title="Scheduling: quality of matching over periods",
-        axis="Score of the last assignment (100 = stable)",
-        about="standing of scheduling",
-        ends=(0, 100),
-        most=(-100, 105),
-        series=_percent("scheduling"),
-    ),
-    Curve(
-        name="figure_periods_pricing",
-        environment="pricing",
-        title="Pricing: profit over periods",
-        axis="Profit of the period (% of optimum)",
-        about="standing of pricing",
-        ends=(0, 100),
-        most=(-200, 120),
-        series=_percent("pricing"),
-    ),
-    Curve(
-        name="figure_prices",
-        environment="pricing",
-        title="Pricing: prices over periods",
-        axis="Price / best price of the period",
-        about="price_ratios",
-        ends=(0.5, 1.5),
-        most=(0, 4),
-        series=price_ratios,
-        line=1.0,
-    ),
-)
 
 _QUERY = """\
 select suite, agent, instance, replicate, period, facts->'$.action' as action
 from steps where environment = '{environment}' and (facts->'$.action') is not null
     and episode in (select episode from episodes where used)
 order by suite, agent, replicate, instance, period
--- value: evalkit.report.periods.{function}, of an episode's instance and these actions;
+-- value: evalkit.report.{function}, of an episode's instance and these actions;
 -- median, quartiles (25 %, 75 %) and mean over the first {each} episodes of each suite and agent"""
 
 
 def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, ...]:
     """The curves of the environments that the run has. Reads the facts of at most `MOST_EPISODES` episodes."""
-    mine = [cell for cell in cells if cell.prefix and any(one.environment == cell.suite.environment for one in CURVES)]
+    mine = [cell for cell in cells if cell.prefix and extras_of(cell.suite.environment).curves]
     if not mine:
         return ()
     each = max(1, MOST_EPISODES // len(mine))
     actions = _actions(run, (one.id for cell in mine for one in cell.prefix[:each]))
     found = []
-    for curve in CURVES:
+    for curve in (curve for extras in all_extras(mine) for curve in extras.curves):
         group = [cell for cell in mine if cell.suite.environment == curve.environment]
         rows = [row for cell in group for row in _rows(curve, cell, actions, each)]
         # Without a number there is nothing to draw: prices of agents that never set one.

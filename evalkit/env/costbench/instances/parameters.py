@@ -5,6 +5,7 @@ from typing import Any
 
 from evalkit.env import parameters
 from evalkit.env.costbench.domain.catalogue import SPLITS
+from evalkit.env.costbench.domain.catalogue_files import parse_catalogue
 from evalkit.env.costbench.domain.world import LEAST_LENGTH, MOST_LENGTH
 from evalkit.env.environment import Parameter
 
@@ -28,7 +29,12 @@ REFUSED, CHARGED = "refused", "charged"
 """What becomes of a malformed id that is given to a composite tool."""
 
 PARAMETERS: Mapping[str, Parameter] = {
-    "catalogue": Parameter(kind=str, help="domain: a shipped catalogue's name, or a file .toml", default="travel"),
+    "catalogue": Parameter(
+        kind=str,
+        help="domain: a shipped catalogue's name, or a file .toml",
+        default="travel",
+        file=parse_catalogue,
+    ),
     "task": Parameter(kind=str, help="a task of the catalogue; all in turn where none is given", default=None),
     "length": Parameter(kind=int, help="atomic tools in a chain (N)", default=5, least=LEAST_LENGTH, most=MOST_LENGTH),
     "split": Parameter(kind=str, help="which values people wish for", default="test", choices=SPLITS),

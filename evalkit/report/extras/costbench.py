@@ -1,0 +1,119 @@
+"""What reports have of CostBench: planning at the lowest cost, and the errors that come of it."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from evalkit.env.costbench.score import walked
+from evalkit.report.cells import Cell
+from evalkit.report.charts.costbench import costbench_figures, costbench_lines
+from evalkit.report.episodes import EpisodeResult
+from evalkit.report.extras.record import (
+    HIGHER,
+    LOWER,
+    Charts,
+    Count,
+    ErrorKind,
+    Extras,
+    Find,
+    Judged,
+    Measure,
+    QuotedPlace,
+)
+from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
+from evalkit.report.measures import metric
+from evalkit.report.moves import Move
+from evalkit.report.planning import planning_tables
+from evalkit.report.planning_cells import counted, reached
+from evalkit.report.tables import Table
+from evalkit.store.manifest import Manifest
+
+NAME = "costbench"
+
+
+def tables(manifest: Manifest, cells: Sequence[Cell], judged: Judged) -> tuple[Table, ...]:
+    """The tables about planning."""
+    del manifest
+    return planning_tables(cells, judged)
+
+
+def _count(name: str) -> Count:
+    return lambda episode: int(episode.metrics.get(name, 0))
+
+
+def _grows(name: str) -> Find:
+    """The first call after which a walk through CostBench counts more of something."""
+
+    def find(instance: Any, played: Sequence[Move]) -> QuotedPlace | None:
+        facts = [move.facts for move in played]
+        # What a walk counts never falls, so a search by halves finds the place: not a walk for every step.
+        place = bisect_left(
+            range(len(facts)), 1, key=lambda at: int(getattr(walked(instance, facts[: at + 1]), name) > 0)
+        )
+        return (place, 0) if place < len(facts) else None
+
+    return find
+
+
+def _last(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
+    found = [i for i, move in enumerate(played) if move.reply is not None]
+    return (found[-1], None) if found else None
+
+
+ERRORS = (
+    ErrorKind(name="repeated call", environment=NAME, unit="calls", count=_count("repeated"), find=_grows("repeated")),
+    ErrorKind(name="call behind the goal", environment=NAME, unit="calls", count=_count("extra"), find=_grows("extra")),
+    ErrorKind(
+        name="wrong answer",
+        environment=NAME,
+        unit="episodes",
+        count=lambda one: int(
+            bool(one.metrics.get("answered") and one.metrics.get("goal") and not one.metrics["intent"])
+        ),
+        find=_last,
+    ),
+    ErrorKind(
+        name="answer without the goal",
+        environment=NAME,
+        unit="episodes",
+        count=lambda one: int(one.ending == "answered" and not one.metrics.get("goal")),
+        find=_last,
+    ),
+    ErrorKind(
+        name="given up without an answer",
+        environment=NAME,
+        unit="episodes",
+        count=lambda one: int(one.ending == "no_call"),
+        find=_last,
+    ),
+    ErrorKind(
+        name="out of turns",
+        environment=NAME,
+        unit="episodes",
+        count=lambda one: int(one.ending == "step_limit"),
+        find=_last,
+    ),
+)
+
+
+def _extra_cost(one: EpisodeResult) -> float | None:
+    """Cost above the optimum, as a share of it, where the goal was reached."""
+    return one.metrics["gap"] / one.metrics["optimal_cost"] if reached(one) and "gap" in one.metrics else None
+
+
+MEASURES = (
+    Measure(key="exact", title="Same path", value=metric("exact", counted), better=HIGHER),
+    Measure(key="ned", title="Edit distance %", value=metric("ned", counted), better=LOWER),
+    Measure(key="gap_share", title="Cost gap %", value=_extra_cost, width=float("inf"), better=LOWER),
+    Measure(key="intent", title="Right answer", value=metric("intent", counted), better=HIGHER),
+)
+"""The paper's, over the runs it counts; distance and gap are better when they are lower."""
+
+EXTRAS = Extras(
+    place=10,
+    tables=tables,
+    table_figures=(("coverage", coverage_figures), ("adaptation", adaptation_figures)),
+    errors=ERRORS,
+    measures=MEASURES,
+    charts=Charts(figures=costbench_figures, lines=costbench_lines),
+)

@@ -1,0 +1,44 @@
+"""What the environments that are played in periods share: the tables and figures of their paper, and kinds of error."""
+
+from collections.abc import Callable, Sequence
+
+from evalkit.report.cells import Cell
+from evalkit.report.econ import econ_tables
+from evalkit.report.extras.record import Count, ErrorKind, Find, Judged
+from evalkit.report.figures.econ import ladder_figures
+from evalkit.report.moves import Move
+from evalkit.report.tables import Table
+from evalkit.store.manifest import Manifest
+
+TABLE_FIGURES = (("econ_scores", ladder_figures),)
+
+
+def tables(manifest: Manifest, cells: Sequence[Cell], judged: Judged) -> tuple[Table, ...]:
+    """The tables of the paper."""
+    del judged
+    return econ_tables(manifest, cells)
+
+
+def errors(environment: str) -> tuple[ErrorKind, ...]:
+    """The kinds of error that playing in periods brings."""
+    kinds: tuple[tuple[str, str, Count, Callable[[Move], bool]], ...] = (
+        ("reply without a call", "replies", lambda one: one.without_call, _silent),
+        ("period without an action", "periods", lambda one: one.no_action, _idle),
+        ("unresponsive", "episodes", lambda one: int(one.ending == "unresponsive"), lambda move: bool(move.ending)),
+    )
+    return tuple(
+        ErrorKind(name=name, environment=environment, unit=unit, count=count, find=_first(holds))
+        for name, unit, count, holds in kinds
+    )
+
+
+def _first(holds: Callable[[Move], bool]) -> Find:
+    return lambda _, played: next(((i, None) for i, move in enumerate(played) if holds(move)), None)
+
+
+def _idle(move: Move) -> bool:
+    return move.facts.get("period_end") in ("no_action", "restart")
+
+
+def _silent(move: Move) -> bool:
+    return move.reply is not None and not move.reply.calls

@@ -1,0 +1,167 @@
+"""The record of what an environment adds to reports and pages, and the way to it.
+
+An environment lies below the reports and imports none of them. So its own record names this one as `module:name`, and
+it is imported when a report or a page first needs it; evalkit's own environments are found in no other way than others.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from evalkit.env.known import known
+from evalkit.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from evalkit.report.cells import Cell
+    from evalkit.report.episodes import EpisodeResult
+    from evalkit.report.figures.figure import Figure
+    from evalkit.report.moves import Move
+    from evalkit.report.tables import Table
+    from evalkit.store.manifest import Manifest
+
+Judged = Mapping[str, Mapping[str, int]]
+"""How many paths judges counted in a visible plan, by what they counted and by episode id."""
+Tables = Callable[["Manifest", Sequence["Cell"], Judged], tuple["Table", ...]]
+"""(manifest, all cells of the run, judged) -> tables; none where there is nothing to say."""
+TableFigures = Callable[[Sequence[str], "Table"], tuple["Figure", ...]]
+"""(agents in order, a table of the report) -> its figures."""
+CellFigures = Callable[[Sequence[str], Sequence["Cell"]], tuple["Figure", ...]]
+"""(agents in order, all cells of the run) -> figures."""
+Actions = Sequence[tuple[int, Mapping[str, Any]]]
+"""(period, what the log says of the action), in order."""
+MeasuredValue = Callable[["EpisodeResult"], float | None]
+"""An episode's; None where it is not defined."""
+HIGHER, LOWER = "higher", "lower"
+
+QuotedPlace = tuple[int, int | None]
+"""(place among the moves, place among the reply's calls; None: the whole reply)."""
+Count = Callable[["EpisodeResult"], int]
+Find = Callable[[Any, Sequence["Move"]], QuotedPlace | None]
+"""(instance, moves) -> the first place of such an error."""
+Series = Callable[[Any, Actions, int], "npt.NDArray[np.float64]"]
+"""(instance, actions in order, periods) -> a value by period; NaN where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What is compared."""
+
+    key: str
+    title: str
+    value: MeasuredValue
+    """Of one episode, 1 for 100 %; None where it is not defined."""
+    width: float = 1.0
+    """The greatest difference there can be."""
+    better: str = ""
+    """Which direction is better: `HIGHER`, `LOWER`; empty: neither."""
+    unmet: float | None = None
+    """The greatest difference that a pair unlike all that were met is taken to have, where `width` is not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorKind:
+    """A kind of error."""
+
+    name: str
+    environment: str
+    unit: str
+    count: Count
+    find: Find
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One figure of curves: an environment's."""
+
+    name: str
+    environment: str
+    title: str
+    axis: str
+    """The value's title with its unit."""
+    about: str
+    """What its values are, as its query says it: a function below `evalkit.report`, and of what."""
+    ends: tuple[float, float]
+    series: Series
+    most: tuple[float, float]
+    """Ends of the axis at most: one episode's absurd price must not flatten all others."""
+    line: float = 100
+    """Where the optimum lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charts:
+    """What draws an environment's episodes."""
+
+    figures: "Callable[[Any, str, Sequence[Move]], tuple[Figure, ...]]"
+    """(instance, the episode's id, its moves) -> figures in reading order; none where there is nothing to draw."""
+    lines: "Callable[[Any, Sequence[Move]], dict[int, str]]"
+    """(instance, moves) -> by period: what came of it, in a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What each period of an episode came to; 1 is the optimum."""
+
+    values: "Callable[[Any, Actions, int], npt.NDArray[np.float64]]"
+    """(instance, actions, periods) -> each period's value, by itself; NaN where there is none."""
+    hold: "Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]"
+    """Those values -> what stands at each period's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What reports and pages have of one environment beside what they have of every one."""
+
+    place: int = 100
+    """Where its tables and figures stand among other environments': lower ones first."""
+    tables: Tables | None = None
+    """Environments that share tables name the same function, which is then called once."""
+    table_figures: tuple[tuple[str, TableFigures], ...] = ()
+    """A table's name, and what draws it where the report has it."""
+    cell_figures: CellFigures | None = None
+    standing: Standing | None = None
+    """None: episodes are one period."""
+    curves: tuple[Curve, ...] = ()
+    """Figures over periods."""
+    errors: tuple[ErrorKind, ...] = ()
+    """Kinds of error that no outcome of a call tells."""
+    measures: tuple[Measure, ...] | None = None
+    """What `evalkit compare` compares beside scores; None: the shares that reports show."""
+    charts: Charts | None = None
+    """What draws an episode."""
+
+
+NONE = Extras()
+
+
+def extras_of(environment: str) -> Extras:
+    """What reports have of an environment; nothing of one that says nothing, or is not installed.
+
+    Raises UsageError where its record names something that is not there.
+    """
+    env = known(environment)
+    return _read(environment, env.report) if env and env.report else NONE
+
+
+@lru_cache(maxsize=64)
+def _read(environment: str, place: str) -> Extras:
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as flaw:
+        raise UsageError(f"{environment}: report: {place!r} cannot be read: {flaw}.") from flaw
+    if not isinstance(found, Extras):
+        raise UsageError(f"{environment}: report: expected 'module:name' of an Extras record, got {place!r}.")
+    return found
+
+
+def all_extras(cells: "Iterable[Cell]") -> tuple[Extras, ...]:
+    """The different ones of the environments that these cells are of, in their order."""
+    names = {cell.suite.environment for cell in cells}
+    found = sorted(((extras_of(name), name) for name in names), key=lambda pair: (pair[0].place, pair[1]))
+    return tuple(extras for extras, _ in found)

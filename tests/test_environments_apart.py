@@ -1,0 +1,108 @@
+"""No module names an environment but its own modules, and the one table through which environments are found."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from evalkit.env.table import ENVIRONMENTS
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+TABLE = "env/table.py"
+
+FAMILIES: Mapping[str, str] = {
+    "report/econ.py": "the tables of a paper on three environments, named by their extras",
+    "report/econ_cells.py": "as econ.py",
+    "report/planning_cells.py": "the tables about planning, named by costbench's extras",
+    "report/adaptation.py": "as planning_cells.py",
+    "report/charts/assignments.py": "part of scheduling's charts",
+    "report/charts/matrix.py": "part of scheduling's charts",
+}
+"""Modules that belong to environments and lie outside folders of their names -> whose they are."""
+
+STILL: Mapping[str, str] = {
+    "env/compiled.py": "loads the compiled kernels of three environments: goes when a record names its kernels",
+    "policy/table.py": "which policy plays which environment: goes with plug-ins for policies",
+    "policy/oracle.py": "reads the instances of four environments: goes with plug-ins for policies",
+    "spec/imported.py": "reads prompts out of a copy of the reference: belongs to the environments it is written for",
+    "spec/imported_results.py": "as imported.py",
+    "spec/queries.py": "queries of costbench: go with the work that models do on suites",
+    "spec/errands.py": "as queries.py",
+    "spec/suites.py": "says how a suite that is not shipped is made: goes with importers of suites",
+    "report/errands.py": "as spec/queries.py",
+    "report/coverage.py": "as spec/queries.py: what judges counted",
+    "cli/queries.py": "as spec/queries.py",
+    "cli/judge.py": "as spec/queries.py",
+}
+"""Modules that name one and should not, each with the reason. The list may only shrink."""
+
+
+def named(text: str) -> Iterator[str]:
+    """The environments that a module's code names: in imports of their folders, or in strings, but for docstrings."""
+    tree = ast.parse(text)
+    docs = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found = {word for alias in node.names for word in f"{node.module}.{alias.name}".split(".")}
+        elif isinstance(node, ast.Import):
+            found = {word for alias in node.names for word in alias.name.split(".")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            # A name by itself, or the beginning of a suite's; words of a sentence are for people.
+            found = set(re.split(r"[/?:]", node.value)) if " " not in node.value else set()
+        else:
+            continue
+        yield from found & set(ENVIRONMENTS)
+
+
+def is_own(path: str) -> bool:
+    """Whether a module lies in a folder, or has the name, of an environment."""
+    words = {word for part in path.removesuffix(".py").split("/") for word in (part, *part.split("_"))}
+    return bool(words & set(ENVIRONMENTS))
+
+
+def offenders(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """By module that is no environment's own: the environments that it names."""
+    found = {path: set(named(text)) for path, text in sources.items() if not is_own(path) and path != TABLE}
+    return {path: names for path, names in found.items() if names}
+
+
+def package() -> dict[str, str]:
+    root = PROJECT / "evalkit"
+    return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(root.rglob("*.py"))}
+
+
+def test_no_module_names_an_environment_that_is_not_its_own() -> None:
+    found = offenders(package())
+    assert {path: names for path, names in found.items() if path not in {**FAMILIES, **STILL}} == {}
+
+
+def test_what_is_listed_still_names_one() -> None:
+    found = offenders(package())
+    assert [path for path in {**FAMILIES, **STILL} if path not in found] == []
+
+
+def test_engine_client_store_and_pages_name_none() -> None:
+    rooms = ("run/", "client/", "store/", "view/", "wire/", "serve/", "nightly/")
+    assert not [path for path in {**FAMILIES, **STILL} if path.startswith(rooms)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('if env == "pricing":\n    pass', {"pricing"}),
+        ("from evalkit.env.costbench.score import walked", {"costbench"}),
+        ("def late():\n    from evalkit.env import scheduling", {"scheduling"}),
+        ('NAME = "costbench/reference"', {"costbench"}),
+        ('"""About pricing."""', set()),
+        ('raise ValueError("pricing has no such thing")', set()),
+    ],
+)
+def test_a_planted_name_is_found(text: str, names: set[str]) -> None:
+    assert set(named(text)) == names
