@@ -127,6 +127,24 @@ def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
                 if one.name not in made:
                     made.add(one.name)
                     yield one
+    for one in _behind(run, sources):
+        if one.name not in made:
+            yield one
+
+
+def _behind(run: Path, sources: Sources) -> Iterator[Segment]:
+    """Where compacted files hold more than the objects that are left: what some kinds lack of it, and an end."""
+    whole = [one for layout in sources.layouts.values() for one in layout.segments if one.writer and not one.is_object]
+    for writer in dict.fromkeys(one.writer for one in whole):
+        mine = [one for one in whole if one.writer == writer]
+        held = max(one.last for one in mine)
+        if sources.newest(writer) >= held:
+            continue
+        for kind in KINDS:
+            upto = max((one.last + 1 for one in mine if one.kind == kind), default=0)
+            for first, last in sorted({(one.first, one.last) for one in mine if one.last >= upto}):
+                yield compacted(run, kind, writer, max(first, upto), last)
+        yield journal_object(run, writer, held + 1)
 
 
 def _kind(text: str) -> Kind:

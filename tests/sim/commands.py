@@ -1,12 +1,12 @@
 """The commands of the command line, called within this process."""
 
+import argparse
 import contextlib
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.report.verify import verify
 from evalkit.store.index import read_index
 
 QUERY = "select agent, count(*) from steps group by agent"
@@ -23,12 +23,16 @@ def called(line: Sequence[str], where: Path = Path()) -> tuple[int, str]:
 
 
 def findings(run: Path) -> str:
-    """What `verify` finds, its first words; empty: nothing. Called without its command line, which takes longest."""
+    """What `evalkit verify` finds; empty: nothing. Called behind the parser of command lines, which takes longest."""
+    from evalkit.cli.verify import verify
+
+    out = io.StringIO()
     try:
-        found = verify(run)
+        with contextlib.redirect_stdout(out):
+            code = verify(argparse.Namespace(run=str(run), json=False))
     except (CorruptLogError, RunError) as flaw:
         return str(flaw)
-    return str(found[0]) if found else ""
+    return out.getvalue()[:300] if code else ""
 
 
 def lines_for(run: Path, folder: Path, spec: Path) -> Iterator[list[str]]:

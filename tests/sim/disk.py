@@ -10,6 +10,7 @@ zeros, garbage or nothing; of names the old or the new one.
 
 import errno
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ class SimDisk:
         """As they are."""
         self._lasting: dict[Path, _File] = {}
         """As they were when their folders were last synced."""
+        self._folders: set[Path] = set()
+        """Those whose own names last."""
         self.dead = False
         self.operations = 0
         self.plan = Plan()
@@ -122,6 +125,7 @@ class SimDisk:
         for name in [name for name in self._lasting if name.parent == path]:
             del self._lasting[name]
         self._lasting |= {name: file for name, file in self._names.items() if name.parent == path}
+        self._folders.update(child for child in path.iterdir() if child.is_dir())
         if self.lasted is not None and fresh:
             self.lasted(fresh)
 
@@ -205,7 +209,11 @@ class SimDisk:
         for path in now:
             self._names.setdefault(path, _File())
         after: dict[Path, tuple[_File, bytes]] = {}
+        fleeting = [path for path in sorted(self.root.rglob("*/")) if path not in self._folders and path.is_dir()]
+        lost = [path for path in fleeting if draws.uniform() < 0.5]
         for path in sorted({*self._names, *self._lasting}):
+            if any(path.is_relative_to(folder) for folder in lost):
+                continue
             new, old = self._names.get(path), self._lasting.get(path)
             kept = new if new is old or draws.uniform() < 0.5 else old
             self.counts["lost_name"] += kept is not new
@@ -215,6 +223,10 @@ class SimDisk:
             after[path] = kept, self._left(kept, held, draws)
         for path in now:
             path.unlink()
+        for path in reversed(lost):
+            self.counts["lost_folder"] += 1
+            shutil.rmtree(path, ignore_errors=True)
+        self._folders.update(path for path in fleeting if path not in lost)
         self._names, self._lasting = {}, {}
         for path, (file, held) in after.items():
             path.write_bytes(held)

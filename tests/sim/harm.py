@@ -37,7 +37,7 @@ class Done:
     @property
     def money(self) -> bool:
         """Whether rows of money may be among what is lost."""
-        return any(path.parent.name not in ("tail", "steps") for path in self.before)
+        return any(path.parent.name not in ("tail", "steps", "ends") for path in self.before)
 
     def undo(self) -> None:
         """Put everything back."""

@@ -134,13 +134,13 @@ class Network:
         """Of this life."""
         self.sending: Callable[[Sent], None] | None = None
         """Is told of each request that is about to leave."""
-        self._lives = 0
+        self.lives = 0
 
     def begin(self, weather: Weather) -> None:
         """A new life begins."""
         self.weather, self.dead, self.in_flight, self.history = weather, False, {}, []
         self.long_bodies = {}
-        self._lives += 1
+        self.lives += 1
 
     def open(self, provider: Provider, **given: object) -> "Exchange":
         """Stands in for `open_transport`."""
@@ -159,7 +159,7 @@ class Network:
         )
         if self.sending is not None:
             self.sending(sent)
-        key = f"{self._lives}#{request_id}"
+        key = f"{self.lives}#{request_id}"
         self.in_flight[key] = sent
         self.history.append(sent)
         self.progress = sent.at
@@ -171,7 +171,7 @@ class Network:
             self.in_flight.pop(key, None)
 
     async def _fate(self, provider: Provider, path: str, body: bytes, request_id: str, sent: Sent) -> HttpResponse:
-        draws = Stream(self._seed, "network", self._lives, request_id)
+        draws = Stream(self._seed, "network", self.lives, request_id)
         weather, at = self.weather, sent.at
         latency = self._latency(draws)
         kind = self._kind(draws.uniform())

@@ -33,6 +33,8 @@ from tests.sim.reading import Reading
 from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import IN_FLIGHT, LIMIT, spec
 
+STEPS = {"tail", "steps", "log"}
+"""Folders of files with rows of steps."""
 Sit = Callable[[Episode], Seat]
 
 EPOCH_S = 1.7e9
@@ -68,6 +70,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.run = self.folder / "run"
+        self._drawn = 0
         self._flaws: list[BaseException] = []
         """What was found, or left the engine, where nobody waits for it."""
         models = tuple(sorted({agent.model for agent in self.resolved.manifest.agents.values()}))
@@ -100,7 +103,11 @@ class World:
     def _lasted(self, names: list[Path]) -> None:
         """New files of a folder last from now on: note the steps in them."""
         for path in names:
-            if path.suffix != ".parquet" or path.parent.name not in ("tail", "steps") or not path.exists():
+            if (
+                path.suffix != ".parquet"
+                or not {path.parent.name, path.parent.parent.name} & STEPS
+                or not path.exists()
+            ):
                 continue
             if self.checks.suspended:
                 continue  # what a repair leaves counts once it has ended
@@ -187,11 +194,19 @@ class World:
             stack.enter_context(self.disk.in_force())
             stack.enter_context(mock.patch("time.time", self._wall_time))
             stack.enter_context(mock.patch("time.sleep", loop.skip))
+            stack.enter_context(mock.patch("secrets.token_hex", self._digits))
+            stack.enter_context(mock.patch("socket.gethostname", return_value="host"))
+            stack.enter_context(mock.patch("os.getpid", return_value=1000 + self.network.lives))
             stack.enter_context(mock.patch.object(endpoints, "open_transport", self.network.open))
             stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
             stack.enter_context(mock.patch.object(scheduler, "play", self._play))
             stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))
             yield
+
+    def _digits(self, size: int) -> str:
+        """Stands in for `secrets.token_hex`: a seed is the same each time."""
+        self._drawn += 1
+        return Stream(self.scenario.seed, "digits", self._drawn).word().to_bytes(8, "big").hex()[: 2 * size]
 
     def _end(self, life: Life, number: int, outcome: Outcome | str | None) -> None:
         """The process is gone: what becomes of its files."""

@@ -9,14 +9,15 @@ from evalkit.store.accounts import LEASES_LOST, accounts
 from evalkit.store.accounts import spent as spent_by
 from evalkit.store.check import check_log
 from evalkit.store.index import read_index
-from evalkit.store.layout import MARK, journals, lay_out
+from evalkit.store.layout import FOLDERS, MARK, journal_object, journals, lay_out
 from evalkit.store.lock import hold_run
 from evalkit.store.reader import read_ledger, replay_rows, scan, scan_all
 from evalkit.store.repair import GivenUp, Repair, repair
+from evalkit.store.segment import KINDS, Kind
 from evalkit.store.sums import COLUMNS, read_totals, totals_of
 from evalkit.store.totals import Totals
 from tests.firsts import encode_first_mark, first_run, first_tails
-from tests.journals import contents
+from tests.journals import append, begin, compact, contents
 from tests.logs import write_run, write_tails
 from tests.rows import a_charge, a_step, rounds
 from tests.store.test_check import ALL, TAILS, Write, flip, replaced, rewrite
@@ -178,6 +179,41 @@ def test_damaged_money_and_foreign_files_go_to_quarantine(tmp_path: Path) -> Non
     assert (kept.amount, lost.kind, lost.reason) == (8, "open", LEASES_LOST)
     assert (run / "quarantine" / "steps-notes.parquet").read_bytes() == b"mine"
     assert not (run / "steps" / "notes.parquet").exists()
+
+
+def test_a_journal_whose_objects_are_gone_is_ended_behind_what_is_compacted(tmp_path: Path) -> None:
+    """Compaction and the close left one object of it: nothing else says that there was a journal."""
+    run = write_run(tmp_path / "run", rounds(["a"], 3), [a_charge()])
+    before, paid = steps_of(run), books(run)
+    for path in (run / "log").glob("*/*.parquet"):
+        path.unlink()
+    assert check_log(run) != []
+    mended(run)
+    assert {name: steps for name, steps in steps_of(run).items() if name != "later"} == before
+    assert books(run) >= paid
+
+
+@pytest.mark.parametrize("kinds", [("steps",), ("steps", "ledger"), ("ends",)])
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_a_compaction_that_was_cut_short_is_completed_though_its_objects_are_gone(
+    tmp_path: Path, kinds: tuple[Kind, ...], gone: int
+) -> None:
+    run = tmp_path / "run"
+    journal = begin(run)
+    append(journal, *rounds(["a"], 4), money=[a_charge()])
+    compact(journal, 0, 3)
+    for kind in set(KINDS) - set(kinds):
+        for path in (run / FOLDERS[kind][-1]).glob("*.parquet"):
+            path.unlink()
+    for number in range(4 - gone, 4):
+        journal_object(run, journal.writer, number).path.unlink()
+    assert check_log(run) != []
+    mended(run)
+    scan_all(run, ("episode",))
+    index = read_index(run)
+    assert index.episodes["a"].steps == (4 if "steps" in kinds else 4 - gone)
+    rows = {episode: len(found) for episode, found in replay_rows(run, ["a"]).items()}
+    assert rows == {"a": index.episodes["a"].steps}
 
 
 def test_a_run_that_is_being_written_is_not_repaired(tmp_path: Path) -> None:
