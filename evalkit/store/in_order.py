@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError
+from evalkit.store.chain import digest_of_file, follow
 from evalkit.store.layout import FOLDERS, MARK, Layout, compacted, journal_object, lay_out
 from evalkit.store.segment import (
     CLOSE,
@@ -21,6 +22,9 @@ from evalkit.store.segment import (
     is_number,
     open_file,
 )
+
+QUARANTINE = "quarantine"
+"""Folder of a run that keeps files which a repair has replaced."""
 
 
 @contextmanager
@@ -38,10 +42,11 @@ def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
             (fits if name else unsure)[segment.name] = path
         else:
             strays.setdefault(str(name), path)
-    if not strays:
+    kept = _kept(run, {one.name for one in files.values()} - fits.keys() - strays.keys())
+    if not strays and not kept:
         yield run, []
         return
-    places = unsure | strays | fits
+    places = unsure | kept | strays | fits
     aside = [path for path, segment in files.items() if segment.name not in places]
     with tempfile.TemporaryDirectory() as work:
         view = Path(work) / "run"
@@ -51,6 +56,22 @@ def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
         if (run / MARK).exists():
             (view / MARK).symlink_to((run / MARK).resolve())
         yield view, aside
+
+
+def _kept(run: Path, names: set[str]) -> dict[str, Path]:
+    """Files in quarantine that belong where there is nothing, or something else: a repair that was cut short had put
+    another in their place, and was yet to write them there."""
+    folder = run / QUARANTINE
+    if not folder.is_dir():
+        return {}
+    chain = follow(run)
+    by_digest = {digest_of_file(path): path for path in folder.glob("*.parquet*") if path.is_file()}
+    found = {}
+    for name in (*names, *chain.missing):
+        wanted = chain.repaired.get(name) or set(chain.named.get(name, {}).values())
+        for digest in wanted & by_digest.keys():
+            found[name] = by_digest[digest]
+    return found
 
 
 def _files(layout: Layout) -> tuple[Segment, ...]:

@@ -20,7 +20,7 @@ from evalkit.store.chain import follow
 from evalkit.store.check import check_log, file_flaws, known_rows
 from evalkit.store.correction import difference
 from evalkit.store.examine import Flaw, examine
-from evalkit.store.in_order import in_order
+from evalkit.store.in_order import QUARANTINE, in_order
 from evalkit.store.journal import Appender, Carried, new_writer
 from evalkit.store.layout import Layout, began, journals, lay_out
 from evalkit.store.lock import hold_run
@@ -35,8 +35,6 @@ from evalkit.store.sums import COLUMNS, totals_of
 from evalkit.store.totals import Totals, read, text_of, together
 
 __all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
-
-QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +121,7 @@ def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]
     made = remake(run, new_writer([one.writer for one in journals(run)]), sources)
     _put_in_place(run, view, made, layouts)
     charges = not_yet(charges, money.rows)
-    said = together(_sums_of(sources, writer) for writer in made.heads)
+    said = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources, made)])
     lost = [*money.damaged, *(one for one in made.lost if one.is_object or one.kind == "ledger")]
     recovered, uncounted = lost_money(
         run,
@@ -191,13 +189,17 @@ def _place(segment: Segment) -> tuple[float, str, int]:
 def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord]) -> Totals:
     """What the repair's journal must say so that the sums over all journals, and over files of format 1, are those of
     the rows that stay."""
-    money = {name: rows for name, rows in sources.money.by_file.items() if not _lost(made, name)}
-    wanted = totals_of(_rows(sources.kept), [*(row for rows in money.values() for row in rows), *charges])
+    money = [row for name, rows in sources.money.by_file.items() if not _lost(made, name) for row in rows]
+    wanted = totals_of(_rows(sources.kept), [*money, *charges])
     said = [_sums_of(sources, writer) for writer in made.heads]
-    old = [one for one in sources.kept if not one.segment.writer]
-    first = {one.name for one in sources.layouts["ledger"].segments if not one.writer}
-    said.append(totals_of(_rows(old), [row for name in first & set(money) for row in money[name]]))
-    return difference(wanted, together(said))
+    return difference(wanted, together([*said, _first_format(sources, made)]))
+
+
+def _first_format(sources: Sources, made: Remade) -> Totals:
+    """Sums of what stays of files of format 1, which say none."""
+    kept = [one for one in sources.kept if not one.segment.writer]
+    names = [one.name for one in sources.layouts["ledger"].segments if not one.writer and not _lost(made, one.name)]
+    return totals_of(_rows(kept), [row for name in names for row in sources.money.by_file[name]])
 
 
 def _lost(made: Remade, name: str) -> bool:

@@ -1,0 +1,86 @@
+"""A repair that dies at any disk operation, and is started again: it ends well, and the books never fall."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evalkit.store.check import check_log
+from evalkit.store.repair import repair
+from tests.firsts import first_tails
+from tests.logs import write_run, write_tails
+from tests.rows import a_charge, a_step, rounds
+from tests.store.test_check import flip
+from tests.store.test_crashes import Died, Mortal
+from tests.store.test_repair import books, steps_of, totals_of_rows, totals_said, zero
+
+Harm = Callable[[Path], None]
+
+
+def a_log(run: Path) -> Path:
+    """Files of format 1; a session that ended; one that died."""
+    first_tails(run, rounds(["a", "b"], 2), [a_charge(3)])
+    write_run(run, [[a_step("a", 2)], [a_step("c", 0, ending="done")]], [a_charge(4)])
+    write_tails(run, [[a_step("a", 3), a_step("b", 2)], [a_step("d", 0)], [a_step("d", 1)]], [a_charge(5)])
+    return run
+
+
+def steps_and_ends(run: Path) -> None:
+    for folder in ("steps", "ends", "ledger"):
+        zero(min((run / folder).glob("*-*-*.parquet")))
+
+
+def first_object(run: Path) -> None:
+    flip(_objects(run)[0], b"answer 3 of a")
+
+
+def newest_object(run: Path) -> None:
+    zero(_objects(run)[-1])
+
+
+def two_objects(run: Path) -> None:
+    one, two = _objects(run)[:2]
+    data = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(data)
+    flip(run / "tail" / "000000001.parquet", b"answer 1 of a")
+
+
+def a_lost_one(run: Path) -> None:
+    _objects(run)[1].unlink()
+
+
+def _objects(run: Path) -> list[Path]:
+    return sorted(max((run / "log").iterdir(), key=lambda path: path.name.rpartition("-")[2]).iterdir())
+
+
+@pytest.mark.parametrize("harm", [steps_and_ends, first_object, newest_object, two_objects, a_lost_one])
+def test_a_repair_that_dies_anywhere_ends_well_when_it_is_started_again(tmp_path: Path, harm: Harm) -> None:
+    whole = a_log(tmp_path / "whole")
+    unharmed = Path(shutil.copytree(whole, tmp_path / "unharmed"))
+    harm(unharmed)
+    repair(unharmed, lambda plan: None)
+    wanted, least = steps_of(unharmed), books(unharmed)
+    # Of a session without a budget nobody knows what rows cost that only its newest object knew of.
+    assert least >= books(whole) - (1001 if harm is newest_object else 0)
+    for last in range(0, 200, 1 if harm is a_lost_one else 3):
+        run = Path(shutil.copytree(whole, tmp_path / "run"))
+        harm(run)
+        ended = False
+        with pytest.MonkeyPatch.context() as patch:
+            Mortal(patch, last)
+            try:
+                repair(run, lambda plan: None)
+                ended = True
+            except Died:
+                pass
+        repair(run, lambda plan: None)
+        assert check_log(run) == []
+        assert steps_of(run) == wanted
+        assert books(run) >= least
+        assert totals_said(run) == totals_of_rows(run)
+        shutil.rmtree(run)
+        if ended:
+            return
+    raise AssertionError("a repair of so many operations")
