@@ -59,16 +59,16 @@ STEPS: pa.Schema = pa.schema(
         _field("ending", _TEXT, "word; empty while the episode goes on"),
         _field("worker", _TEXT, "name of the writer"),
         # Reserved: one value each so far.
-        _field("kind", _TEXT, "word: step"),
+        _field("row_kind", _TEXT, "word: step"),
         _field("tenure", _COUNT, "number"),
-        _field("line", _INDEX, "index from 0"),
-        _field("key", _TEXT, "name"),
-        _field("n", _INDEX, "index from 0"),
+        _field("ask_line", _INDEX, "index from 0"),
+        _field("ask_key", _TEXT, "name"),
+        _field("ask_n", _INDEX, "index from 0"),
         _field("batch", _TEXT, "name"),
     ]
 )
 
-RESERVED: Mapping[str, Any] = {"kind": "step", "tenure": 0, "line": 0, "key": "", "n": 0, "batch": ""}
+RESERVED: Mapping[str, Any] = {"row_kind": "step", "tenure": 0, "ask_line": 0, "ask_key": "", "ask_n": 0, "batch": ""}
 """Columns that every row has and that say the same in all so far: what kind of row it is, under which assignment of its
 episode to a worker it was written, and, of rows that are no steps, the rest of their address and the batch that they
 were asked in. Files of format 1 lack them."""

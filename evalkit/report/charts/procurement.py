@@ -303,7 +303,7 @@ def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Fig
         *((f"drawn: the first {MOST_DEALS} of {len(bought):,} deals",) if len(bought) > MOST_DEALS else ()),
     ]
     query = (
-        "select facts->'$.action.plan' as plan, instances.line->'$.optimum.plan' as optimal_plan\n"
+        "select facts->'$.action.plan' as plan, line->'$.optimum.plan' as optimal_plan\n"
         "from steps join instances using (suite, instance)\n"
         f"where episode = {quoted(episode)} and period = {best.period} and {ACTED}"
     )
