@@ -1,19 +1,29 @@
 """A small run with every file that a run directory may hold: as a kill leaves it, beside one that ended well.
 
 Two agents are played over HTTP against a simulated provider, so that there are money rows and a forecast; the log is
-then laid out anew as if the process had died: half of it compacted, the rest in tails, one episode without its end.
+then laid out anew as if the process had died: half of it compacted, the rest as it was committed, one episode without
+its end; once in each format of the log.
 """
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
+
+import pyarrow as pa
 
 from evalkit.cli.main import main
 from evalkit.report.report import read_cells
-from evalkit.store.commit import Load, commit
+from evalkit.store.journal import open_journal
+from evalkit.store.layout import MARK
 from evalkit.store.reader import read_ledger, scan_all
-from evalkit.store.schema import STEPS, conform
-from evalkit.store.segment import MARK, encode_mark, encode_segment, segment_name
+from evalkit.store.record import LedgerRecord
+from evalkit.store.schema import STEPS, conform, ledger_table
+from evalkit.store.segment import compacted_name, object_name
+from evalkit.store.sums import totals_of
+from evalkit.store.totals import text_of
+from tests.firsts import encode_first, encode_first_mark
+from tests.journals import compact, discard
 
 SPEC = """
 name = "small"
@@ -41,12 +51,11 @@ output = "4"
 as_of = 2026-11-21
 source = "made up"
 """
-TAILS = 3
 
 
 def make(folder: Path) -> None:
-    """Into an empty folder that is the present one: `small.toml`, `whole` (ended well), `killed`, and `sweep` with
-    nights."""
+    """Into an empty folder that is the present one: `small.toml`, `whole` (ended well), `killed`, `first` (likewise, in
+    format 1)."""
     (folder / "providers").mkdir()
     (folder / "providers" / "lab.toml").write_text(LAB)
     (folder / "small.toml").write_text(SPEC)
@@ -55,36 +64,22 @@ def make(folder: Path) -> None:
     assert main(["void", "whole", "--episode", episode.id, "--reason", "for the test"]) == 0
     assert main(["report", "whole"]) == 0
     shutil.copytree("whole", "killed")
+    shutil.copytree("whole", "first")
     _as_killed(Path("killed"))
+    _as_killed_in_the_first_format(Path("first"))
 
 
-def _as_killed(run: Path) -> None:
-    columns = scan_all(run, STEPS.names)
-    steps, ledger = conform(columns, STEPS), read_ledger(run)
-    for folder in ("steps", "tail", "ledger"):
+TAILS = 3
+"""Commits that are not compacted."""
+WRITER = "aaaaaaaa-host-1-100.000"
+
+
+def _emptied(run: Path) -> tuple[pa.Table, list[LedgerRecord]]:
+    """(steps but the last, money rows of sessions that have not ended), with which the log is made anew."""
+    steps, ledger = conform(scan_all(run, STEPS.names), STEPS), read_ledger(run)
+    for folder in ("log", "steps", "ends", "ledger"):
         shutil.rmtree(run / folder)
         (run / folder).mkdir()
-    steps = steps.slice(0, steps.num_rows - 1)
-    half = steps.num_rows // 2
-    (run / "steps" / segment_name(0, 3)).write_bytes(
-        encode_segment(steps.slice(0, half), "steps", 0, 3, compacted=True).to_pybytes()
-    )
-    (run / MARK).write_bytes(encode_mark(steps=4, ledger=1))
-    left = steps.num_rows - half
-    for number in range(TAILS):
-        begin, end = half + number * left // TAILS, half + (number + 1) * left // TAILS
-        rows = [row for row in ledger if row.kind != "close"]
-        entries = rows[number * len(rows) // TAILS : (number + 1) * len(rows) // TAILS] or rows[:1]
-        commit(
-            run,
-            Load(
-                steps=steps.slice(begin, end - begin),
-                entries=entries,
-                lines=[],
-                steps_number=4 + number,
-                ledger_number=number,
-            ),
-        )
     live = {
         "event": "live",
         "version": 1,
@@ -94,3 +89,40 @@ def _as_killed(run: Path) -> None:
         "lanes": {},
     }
     (run / "live.json").write_text(json.dumps(live))
+    return steps.slice(0, steps.num_rows - 1), [row for row in ledger if row.kind != "close"]
+
+
+def _shares(steps: pa.Table, count: int) -> list[pa.Table]:
+    bounds = [number * steps.num_rows // count for number in range(count + 1)]
+    return [steps.slice(begin, end - begin) for begin, end in pairwise(bounds)]
+
+
+def _as_killed(run: Path) -> None:
+    steps, ledger = _emptied(run)
+    journal = open_journal(run, WRITER)
+    for number, share in enumerate(_shares(steps, 4 + TAILS)):
+        if number == 4:
+            compact(journal, 0, 3)
+        entries = ledger[number::4] if number < 4 else ledger[:1]
+        paid = [row for one in range(min(number + 1, 4)) for row in ledger[one::4]] + ledger[:1] * max(0, number - 3)
+        so_far = steps.slice(0, sum(one.num_rows for one in _shares(steps, 4 + TAILS)[: number + 1]))
+        journal.carried.totals = text_of(totals_of(so_far, paid))
+        journal.commit(share, entries)
+    discard(journal, 0, 3)
+
+
+def _as_killed_in_the_first_format(run: Path) -> None:
+    steps, ledger = _emptied(run)
+    shutil.rmtree(run / "log")
+    shutil.rmtree(run / "ends")
+    (run / "tail").mkdir()
+    half = steps.num_rows // 2
+    data = encode_first(steps.slice(0, half), "steps", 0, 3, compacted=True)
+    (run / "steps" / compacted_name("", 0, 3)).write_bytes(data)
+    (run / MARK).write_bytes(encode_first_mark(steps=4, ledger=1))
+    for number, share in enumerate(_shares(steps.slice(half), TAILS)):
+        entries = ledger[number * len(ledger) // TAILS : (number + 1) * len(ledger) // TAILS] or ledger[:1]
+        money = encode_first(ledger_table(entries), "ledger", number, number, compacted=False)
+        (run / "ledger" / object_name(number)).write_bytes(money)
+        data = encode_first(share, "steps", 4 + number, 4 + number, compacted=False)
+        (run / "tail" / object_name(4 + number)).write_bytes(data)
