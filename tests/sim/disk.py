@@ -74,6 +74,7 @@ class SimDisk:
         self._lasting.pop(path, None)
         if path.exists():
             self._names[path] = self._lasting[path] = _File(synced=path.read_bytes())
+            self._folders.update(path.parents)
 
     def begin(self, plan: Plan) -> None:
         """A new life begins."""

@@ -67,8 +67,10 @@ class SimLoop(asyncio.SelectorEventLoop):
                 task.cancel()
             # One round: `run_until_complete` would meet the end of the life's own main task, which may be under way.
             self.call_soon(self.stop)
-            with contextlib.suppress(Died):
+            try:
                 self.run_forever()
+            except Died:
+                continue  # the round is not over: its `stop` would end the next
             if not asyncio.all_tasks(self):
                 break
         for generators in (self.shutdown_asyncgens(),):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evalkit.seeds import Stream
+from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
 
@@ -35,6 +36,7 @@ DISTURBANCES = (
     "clock_jump",
     *STAYS,
     *HARM,
+    "first_format",
 )
 """Everything that may go wrong, by name."""
 
@@ -85,6 +87,8 @@ class Scenario:
     """Of what the whole sweep costs; None: no budget."""
     width: int
     lives: tuple[Life, ...]
+    begun: str = ""
+    """The run of the log's first format that it goes on from; empty: it begins anew."""
     without: frozenset[str] = frozenset()
 
     @property
@@ -112,14 +116,21 @@ def scenario(seed: int, sweeps: int, without: frozenset[str] = frozenset(), live
     budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
     count = 1 + draws.below(LIVES)
     active = disturbances(seed) - without
+    old = _begun(Stream(seed, "begun")) if "first_format" in active else None
     return Scenario(
         seed=seed,
-        sweep=sweep,
+        sweep=sweep if old is None else old.sweep,
+        begun="" if old is None else old.name,
         budget_share=budget,
         width=width,
         lives=tuple(_life(seed, number, active) for number in range(min(count, lives))),
         without=without,
     )
+
+
+def _begun(draws: Stream) -> Begun:
+    some = names()
+    return begun(some[draws.below(len(some))])
 
 
 def undisturbed() -> Life:

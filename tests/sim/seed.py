@@ -12,6 +12,7 @@ from evalkit.run.outcome import Outcome
 from evalkit.seeds import Stream
 from evalkit.store.manifests import is_run
 from tests.sim import harm
+from tests.sim.begun import begun
 from tests.sim.checks import Broken
 from tests.sim.commands import findings
 from tests.sim.loop import Hung
@@ -48,11 +49,15 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
     try:
         usual, found = baseline(scenario.sweep), resolved(scenario.sweep)
         budget = None if scenario.budget_share is None else round(scenario.budget_share * usual.cost)
+        old = begun(scenario.begun) if scenario.begun else None
+        budget = budget if old is None else old.budget
         found = replace(found, sweep=replace(found.sweep, width=scenario.width, budget=budget))
         with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
             world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story, detailed=detailed)
             world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")
             try:
+                if old is not None:
+                    world.take_over(old)
                 damaged = False
                 for life in scenario.lives:
                     outcome = world.live(life, lives, repair=damaged)

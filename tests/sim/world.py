@@ -24,7 +24,9 @@ from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
 from evalkit.run.universe import Episode
 from evalkit.seeds import Stream
+from evalkit.store.lock import holder
 from evalkit.store.writer import open_store
+from tests.sim.begun import Begun
 from tests.sim.checks import Broken, Checks, columns
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
@@ -114,6 +116,17 @@ class World:
             table = columns(path, "episode", "step")
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
+
+    def take_over(self, old: Begun) -> None:
+        """Go on from a run of the first format."""
+        old.lay(self.run)
+        self.disk.forget_nothing()
+        for name in old.files:
+            self.disk.changed(self.run / name)
+        self.now, self.wall, self.network.bill, self.network.taken = old.now, old.wall, old.bill, old.bill
+        self.checks.accept()
+        self.counts["first_format"] += 1
+        self.say(f"a run of the log's first format is there: {old.name}")
 
     # What must hold at every request.
 
@@ -259,6 +272,8 @@ class World:
         """A second process on the same run: it must be refused while the first writes."""
         while self.turn < turn:  # noqa: ASYNC110 - the turns of the loop are what it waits for
             await asyncio.sleep(0.01)
+        if holder(self.run) is None:
+            return ""  # the first has let go already
         before = len(self.network.history)
         found = await self._run(options)
         if not (isinstance(found, str) and "is being written" in found):
