@@ -48,6 +48,7 @@ class Kept:
 
     @property
     def segment(self) -> Segment:
+        """The file."""
         return self.file.segment
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
