@@ -89,7 +89,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ActionShare:
     """A secondary metric of `Score.metrics` that is a share of actions, 0 to 1: reports have a column of it."""
 
     title: str
@@ -108,7 +108,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class GroupCount:
     """A number of each group of a suite's instances."""
 
     key: str
@@ -120,7 +120,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class InstanceSize:
     """How large an instance is, in one respect."""
 
     key: str
@@ -135,8 +135,8 @@ class Described:
     """What `evalkit describe` says of suites beside what it says of every one."""
 
     quantities: tuple[Quantity, ...] = ()
-    tallies: tuple[Tally, ...] = ()
-    sizes: tuple[Size, ...] = ()
+    tallies: tuple[GroupCount, ...] = ()
+    sizes: tuple[InstanceSize, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ class Environment(Generic[InstanceT, StateT]):
     """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
     stationary: bool = False
     """Whether periods are alike, so that one best action is best in all of them and an episode can be solved by it."""
-    shares: Mapping[str, Share] = field(default_factory=dict)
+    shares: Mapping[str, ActionShare] = field(default_factory=dict)
     """Secondary metrics that reports show, by name, beside those that any environment may give."""
     described: Described = Described()  # frozen
     """What its suites are described by."""

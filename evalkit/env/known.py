@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from evalkit.env import table
-from evalkit.env.environment import Environment, Share
+from evalkit.env.environment import ActionShare, Environment
 
 
 def known(name: str) -> Environment[Any, Any] | None:
@@ -47,7 +47,7 @@ def is_stationary(name: str) -> bool:
     return env is not None and env.stationary
 
 
-def shares_of(names: Iterable[str]) -> dict[str, Share]:
+def shares_of(names: Iterable[str]) -> dict[str, ActionShare]:
     """The secondary metrics of their own that these environments have reports show."""
     found = (known(name) for name in dict.fromkeys(names))
     return {name: share for env in found if env for name, share in env.shares.items()}

@@ -1,8 +1,8 @@
 """What every period of an episode came to: the environments' scores, period by period, as figures and SQL see them.
 
-What a period came to, and what stands at its end, each environment says in its extras (`Standing`); of one that says
-nothing an episode is one period, and its score is what it came to. 1 is the optimum. What stands is 0 before anything
-does.
+What a period came to, and what stands at its end, each environment says in its extras (`PeriodStanding`); of one that
+says nothing an episode is one period, and its score is what it came to. 1 is the optimum. What stands is 0 before
+anything does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

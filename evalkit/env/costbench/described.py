@@ -9,7 +9,7 @@ import orjson
 from evalkit.env.costbench.events import world_of
 from evalkit.env.costbench.instances.instance import Instance
 from evalkit.env.costbench.instances.suite import load
-from evalkit.env.environment import Described, Quantity, Size, Tally
+from evalkit.env.environment import Described, GroupCount, InstanceSize, Quantity
 
 Line = Mapping[str, Any]
 
@@ -37,23 +37,23 @@ def _atomic(instance: Instance) -> int:
 DESCRIBED = Described(
     quantities=(Quantity(title="Cheapest plan", unit="cost units", of=lambda line: line["optimum"] / 100),),
     tallies=(
-        Tally(
+        GroupCount(
             key="combinations",
             title="Possible wishes",
             of=possible_wishes,
             about="possible wishes: combinations of the values of all dimensions, in the split that is asked",
         ),
-        Tally(key="queries", title="Queries", of=lambda lines: len({line["query"]["id"] for line in lines})),
+        GroupCount(key="queries", title="Queries", of=lambda lines: len({line["query"]["id"] for line in lines})),
     ),
     sizes=(
-        Size(
+        InstanceSize(
             key="sequence",
             title="Task sequence",
             unit="atomic tools to the goal",
             of=lambda instance: world_of(instance).length,
         ),
-        Size(key="atomic", title="Atomic tools", of=_atomic),
-        Size(
+        InstanceSize(key="atomic", title="Atomic tools", of=_atomic),
+        InstanceSize(
             key="composite",
             title="Composite tools",
             of=lambda instance: len(world_of(instance).tools) - _atomic(instance),

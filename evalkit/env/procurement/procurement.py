@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evalkit.dialogue import Sampling
 from evalkit.env import periods
-from evalkit.env.environment import Described, Environment, Kit, Quantity, Share, fill
+from evalkit.env.environment import ActionShare, Described, Environment, Kit, Quantity, fill
 from evalkit.env.procurement import instance, menu, plan, score
 from evalkit.env.procurement.instance import ProcurementInstance
 from evalkit.env.procurement.menu import menu_text
@@ -103,7 +103,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     zero_means="nobody supported",
     stationary=True,
     shares={
-        "budget_utilisation": Share(
+        "budget_utilisation": ActionShare(
             title="Budget use", about="% of plans that were feasible and cost 95 to 100 % of the budget"
         )
     },

@@ -9,7 +9,7 @@ from evalkit.env.pricing.instance import market_of, optimum_of
 from evalkit.env.pricing.optimum import solve
 from evalkit.report.charts.pricing import pricing_figures, pricing_lines
 from evalkit.report.extras import markets
-from evalkit.report.extras.record import Charts, Curve, Extras, Standing
+from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
 from evalkit.report.periods import Action, alone, by_period
@@ -46,7 +46,7 @@ EXTRAS = Extras(
     tables=markets.tables,
     table_figures=markets.TABLE_FIGURES,
     cell_figures=runs_figures,
-    standing=Standing(values=profit_shares, hold=alone),
+    standing=PeriodStanding(values=profit_shares, hold=alone),
     curves=(
         Curve(
             name="figure_periods_pricing",

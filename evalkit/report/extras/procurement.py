@@ -10,7 +10,7 @@ from evalkit.env.procurement.score import value_of
 from evalkit.report.charts.procurement import procurement_figures, procurement_lines
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras import markets
-from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, QuotedPlace, Standing
+from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, PeriodStanding, QuotedPlace
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
 from evalkit.report.moves import Move
@@ -53,7 +53,7 @@ EXTRAS = Extras(
     tables=markets.tables,
     table_figures=markets.TABLE_FIGURES,
     cell_figures=runs_figures,
-    standing=Standing(values=plan_values, hold=best_so_far),
+    standing=PeriodStanding(values=plan_values, hold=best_so_far),
     curves=(
         Curve(
             name="figure_periods_procurement",

@@ -104,7 +104,7 @@ class Charts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PeriodStanding:
     """What each period of an episode came to; 1 is the optimum."""
 
     values: "Callable[[Any, Actions, int], npt.NDArray[np.float64]]"
@@ -124,7 +124,7 @@ class Extras:
     table_figures: tuple[tuple[str, TableFigures], ...] = ()
     """A table's name, and what draws it where the report has it."""
     cell_figures: CellFigures | None = None
-    standing: Standing | None = None
+    standing: PeriodStanding | None = None
     """None: episodes are one period."""
     curves: tuple[Curve, ...] = ()
     """Figures over periods."""

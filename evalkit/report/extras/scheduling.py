@@ -9,7 +9,7 @@ from evalkit.env.scheduling.instance import expected_of
 from evalkit.env.scheduling.score import value_of
 from evalkit.report.charts.scheduling import scheduling_figures, scheduling_lines
 from evalkit.report.extras import markets
-from evalkit.report.extras.record import Charts, Curve, Extras, Standing
+from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
 from evalkit.report.periods import Action, by_period, last_so_far
@@ -33,7 +33,7 @@ EXTRAS = Extras(
     tables=markets.tables,
     table_figures=markets.TABLE_FIGURES,
     cell_figures=runs_figures,
-    standing=Standing(values=assignment_values, hold=last_so_far),
+    standing=PeriodStanding(values=assignment_values, hold=last_so_far),
     curves=(
         Curve(
             name="figure_periods_scheduling",
