@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from evalkit.report.charts.build import CHARTS, episode_figures, period_lines
+from evalkit.report.charts.build import episode_figures, period_lines
+from evalkit.report.extras.record import extras_of
 from evalkit.report.figures.figure import MOST_MARKS
 from tests.charting import Played, line_of, played
 
@@ -49,6 +50,6 @@ def test_an_episode_without_an_action_has_no_periods_to_speak_of(environment: st
 
 
 def test_an_environment_without_charts_has_none() -> None:
-    assert "errand" not in CHARTS
+    assert extras_of("errand").charts is None
     assert episode_figures("errand", None, "e", ()) == ()
     assert period_lines("errand", None, ()) == {}
