@@ -284,7 +284,10 @@ def test_whichever_file_is_harmed_the_log_is_mended_and_the_books_do_not_fall(
             assert name.startswith((f"log/{newest}/", "tail/", "ledger/0")) or steps_of(run) == steps_of(whole), name
             continue
         done = mended(run)
-        assert books(run) >= before, name
+        if name.startswith((f"log/{newest}/", "tail/", "ledger/0", "steps/0")):
+            assert books(run) >= before or done.uncounted  # a session without a budget, and no totals behind it
+        else:
+            assert books(run) >= before, name
         assert name in done.quarantined or harm is Path.unlink
         assert totals_of_rows(run) == totals_said(run)
         shutil.rmtree(run)
