@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.report.views import Views, open_views
 from evalkit.spec.model import AgentSpec, SuiteUse
-from evalkit.store.commit import Load, commit
 from evalkit.store.reader import scan_all
-from evalkit.store.record import LedgerRecord
+from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.store.schema import STEPS
+from tests.logs import write_tails
 
 QUICK = tuple(AgentSpec(name=name, policy=name) for name in ("replanner", "greedy", "knuth", "random"))
 BLOCKED = {"block": ("ban_tool",), "blocks": (1,)}
@@ -53,23 +53,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_replicas(path, 1, replace(SWEEP, agents=QUICK, suites=SUITES), instances=4)
     rows = scan_all(path, STEPS.names)
     first, second = sorted(set(rows.column("episode").to_pylist()))[:2]
-    load = Load(steps=_again(rows, first), entries=LEDGER, lines=(), steps_number=1, ledger_number=0)
-    commit(path, load)
-    cut = _again(rows, second).slice(0, 1)
-    ending = cut.schema.get_field_index("ending")
-    begun = cut.set_column(ending, cut.schema.field(ending), pa.array([""]))
-    commit(path, Load(steps=begun, entries=(), lines=(), steps_number=2, ledger_number=1))
+    write_tails(path, [_again(rows, first)], LEDGER)
+    begun = _again(rows, second)[:1]
+    begun[0].ending = ""
+    write_tails(path, [begun])
     return path
 
 
-def _again(rows: pa.Table, episode: str) -> pa.Table:
+def _again(rows: pa.Table, episode: str) -> list[StepRecord]:
     """An episode's rows as a second take that another version answered."""
     plain = rows.set_column(0, "episode", rows.column("episode").cast(pa.string()))
-    mine = pa.Table.from_pylist(plain.filter(compute.equal(plain.column("episode"), episode)).to_pylist(), schema=STEPS)
-    for name, value in (("take", 1), ("served_model", "another")):
-        place = STEPS.get_field_index(name)
-        mine = mine.set_column(place, STEPS.field(place), pa.array([value] * len(mine), STEPS.field(place).type))
-    return mine
+    mine = plain.filter(compute.equal(plain.column("episode"), episode)).cast(STEPS)
+    names = [field.name for field in fields(StepRecord)]
+    found = [StepRecord(**row) for row in mine.select(names).to_pylist()]
+    for row in found:
+        row.take, row.served_model = 1, "another"
+        row.reply, row.facts = row.reply and row.reply.encode(), row.facts.encode()
+    return found
 
 
 @pytest.fixture(scope="module")
