@@ -14,10 +14,10 @@ from evalkit.run.endpoints import Endpoints
 from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.forecast import forecast_run
 from evalkit.run.lines import Line, Place
-from evalkit.run.resume import order
+from evalkit.run.resume import RunPart, order
 from evalkit.run.scheduler import CellCount, LaneJob
 from evalkit.run.session import Session
-from evalkit.run.universe import Episode, episodes, lanes
+from evalkit.run.universe import Episode, lanes
 from evalkit.store.manifest import ManifestAgent
 
 
@@ -41,23 +41,26 @@ async def make_jobs(session: Session, desk: Endpoints) -> list[LaneJob]:
 
 
 def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
+    """What a lane has to start: counted from sizes and from what the log holds, not from what is still to be played."""
     options, holdings = session.options, session.holdings
-    fresh, total, ended = Counter[Place](), 0, 0
-    begun: dict[str, tuple[Place, int, int]] = {}
-    for one in episodes(session.resolved.manifest, agents, options.choice):
-        place = one.cell.agent.name, one.suite.name
-        total += 1
-        if not holdings.to_play(one, options.retry):
-            ended += holdings.ended(one)
-        elif holdings.started(one):
-            held = holdings.episodes[one.id]
-            begun[one.id] = (place, 0, 0) if held.ending else (place, held.cost, held.steps)
-        else:
-            fresh[place] += 1
+    share = RunPart(manifest=session.resolved.manifest, agents=agents, choice=options.choice)
+    retried = holdings.begun(share, options.retry)
+    begun = {
+        name: ((held.agent, held.suite), 0, 0) if held.ending else ((held.agent, held.suite), held.cost, held.steps)
+        for name, held in retried.items()
+    }
+    known, ended = _known(session, share)
+    fresh, total = Counter[Place](), 0
+    for agent, suite in share.places:
+        place, planned = (agent.name, suite.name), len(suite.instances) * share.manifest.replicates
+        total += planned
+        fresh[place] = max(0, planned - known[place])
+    fresh -= Counter(_given_up(session, share))
     playing = fresh.total() + len(begun)
+    ended -= sum(bool(held.ending) for held in retried.values())
     return Line(
         name=name,
-        todo=_todo(session, agents),
+        todo=_todo(session, share, fresh.total()),
         total=total,
         planned=total - playing + (playing if options.limit is None else min(playing, options.limit)),
         ended=ended,
@@ -65,6 +68,26 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
         fresh=fresh,
         begun=begun,
     )
+
+
+def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
+    """(by agent and suite, episodes that the log knows; how many of all have ended)."""
+    holdings = session.holdings
+    if share.manifest.replicates < session.manifest.replicates:  # the spec asks for less than the run has
+        mine = [held for held in holdings.episodes.values() if share.holds(held)]
+        return Counter((held.agent, held.suite) for held in mine), sum(bool(held.ending) for held in mine)
+    cells = {place: holdings.cells.get(place) for place in ((a.name, s.name) for a, s in share.places)}
+    found = Counter({place: cell.begun for place, cell in cells.items() if cell is not None})
+    return found, sum(cell.ended for cell in cells.values() if cell is not None)
+
+
+def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
+    """Of episodes without a row in the log, where those are that an internal error has stopped."""
+    holdings, places = session.holdings, {(agent.name, suite.name) for agent, suite in share.places}
+    for name, (agent, suite, replicate) in holdings.broken.items():
+        mine = (agent, suite) in places and replicate < share.manifest.replicates
+        if mine and name not in holdings.episodes and not holdings.to_play(name, session.options.retry):
+            yield agent, suite
 
 
 def _job(session: Session, desk: Endpoints, line: Line, width: int) -> LaneJob:
@@ -142,9 +165,9 @@ def _largest(budget: Budget, lane: str) -> Callable[[], int]:
     return lambda: budget.largest(lane)
 
 
-def _todo(session: Session, agents: list[ManifestAgent]) -> Iterator[Episode]:
-    """What a lane has to play: started episodes first, each kind in admission order."""
-    options = session.options
-    for started in (True, False):
-        everything = episodes(session.resolved.manifest, agents, options.choice)
-        yield from order(everything, session.holdings, options.retry, started=started)
+def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[Episode]:
+    """What a lane has to play: started episodes first, each kind in admission order; no look beyond the last."""
+    holdings, retry = session.holdings, session.options.retry
+    yield from order(share, holdings, retry, started=True)
+    if fresh:  # of a lane that is complete nothing is looked at
+        yield from order(share, holdings, retry, started=False)

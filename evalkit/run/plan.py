@@ -16,7 +16,7 @@ from evalkit.run.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
 from evalkit.run.freeze import Resolved, lane_limits, lane_shares
 from evalkit.run.pilot import NOTHING, Basis, Figures
 from evalkit.run.planned import CellPlan, LanePlan, Plan
-from evalkit.run.resume import Held
+from evalkit.run.resume import Held, RunPart
 from evalkit.run.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
 from evalkit.run.universe import Cell, Choice, cells
 from evalkit.spec.model import Limits
@@ -97,7 +97,8 @@ def _owed(manifest: Manifest, cell: Cell, suite: ManifestSuite, held: Mapping[st
     total = len(suite.instances) * manifest.replicates
     if not held:
         return _Owed(0, total, ())
-    known = [held[one.id] for one in admitted(manifest, cell, suite) if one.id in held]
+    mine = RunPart(manifest=manifest, agents=[cell.agent], choice=Choice(suites=frozenset({suite.name})))
+    known = [one for one in held.values() if mine.holds(one)]
     begun = tuple(one for one in known if not one.ending)
     return _Owed(len(known) - len(begun), total - len(known), begun)
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from evalkit import __version__
 from evalkit.env.replay import Position, advance, begin
-from evalkit.errors import CorruptLogError
+from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.run.episode import Seat
-from evalkit.run.universe import Episode
+from evalkit.run.universe import Choice, Episode, episodes
 from evalkit.store.events import read_events
+from evalkit.store.instances import laid
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.record import LedgerRecord
 from evalkit.store.replies import decode_reply
 from evalkit.store.totals import Cell
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
 
 class Held(Protocol):
     """What the log's index says of one episode."""
+
+    @property
+    def agent(self) -> str:
+        """Name."""
+
+    @property
+    def suite(self) -> str:
+        """Name."""
+
+    @property
+    def instance(self) -> str:
+        """Its id."""
+
+    @property
+    def replicate(self) -> int:
+        """From 0."""
 
     @property
     def steps(self) -> int:
@@ -71,8 +89,8 @@ class Holdings:
     episodes: Mapping[str, Held]
     rows: Mapping[str, Sequence[Row]]
     """Rows of the episodes that may be played on."""
-    broken: frozenset[str] = frozenset()
-    """Episodes that this very version of evalkit has left as `internal_error`."""
+    broken: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
+    """Episodes that this very version of evalkit has left as `internal_error`: agent, suite and replicate of each."""
     cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
     """Sums by agent and suite."""
     cost: int = 0
@@ -89,13 +107,18 @@ class Holdings:
         held = self.episodes.get(episode.id)
         return held is not None and bool(held.ending)
 
-    def to_play(self, episode: Episode, retry: frozenset[str]) -> bool:
+    def to_play(self, episode: str, retry: frozenset[str]) -> bool:
         """Whether an episode has to be played, or played on."""
-        held = self.episodes.get(episode.id)
+        held = self.episodes.get(episode)
         ending = "" if held is None else held.ending
         if ending:
             return ending in retry
-        return episode.id not in self.broken or "internal_error" in retry
+        return episode not in self.broken or "internal_error" in retry
+
+    def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, Held]:
+        """Of a share of the run, the episodes that were begun and have to be played on."""
+        some = ((name, self.episodes[name]) for name in self.rows)
+        return {name: held for name, held in some if share.holds(held) and self.to_play(name, retry)}
 
     def started(self, episode: Episode) -> bool:
         """Whether the log has rows of it."""
@@ -104,7 +127,12 @@ class Holdings:
     def seat(self, episode: Episode) -> Seat:
         """The episode where it stands. Raises CorruptLogError if replay does not reproduce the log."""
         held = self.episodes.get(episode.id)
-        position = begin(episode.cell.env, episode.instance, episode.cell.kit)
+        try:
+            position = begin(episode.cell.env, episode.instance, episode.cell.kit)
+        except UsageError as flaw:
+            if not episode.suite.source:
+                raise  # each line was looked into before the run began
+            raise UnfitInstance(f"suite {episode.suite.name!r}: {flaw}") from flaw
         if held is None:
             return Seat(episode=episode, position=position)
         rows, take = self.rows[episode.id], held.take
@@ -138,13 +166,13 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "
     )
 
 
-def _broken(directory: Path) -> frozenset[str]:
+def _broken(directory: Path) -> dict[str, tuple[str, str, int]]:
     """Episodes whose last event in this version of evalkit was an internal error."""
-    return frozenset(
-        str(event.get("episode"))
+    return {
+        str(event.get("episode")): (str(event.get("agent")), str(event.get("suite")), int(event.get("replicate") or 0))
         for event in read_events(directory, "parked")
         if event.get("why") == "internal_error" and event.get("evalkit") == __version__
-    )
+    }
 
 
 def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
@@ -162,8 +190,80 @@ def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
             )
 
 
-def order(episodes: Iterable[Episode], holdings: Holdings, retry: frozenset[str], started: bool) -> Iterator[Episode]:
-    """The episodes that are owed and that have (or have not) been started, in admission order."""
-    return (
-        episode for episode in episodes if holdings.started(episode) is started and holdings.to_play(episode, retry)
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """A part of a run: what some agents play of some suites."""
+
+    manifest: Manifest
+    agents: Sequence[ManifestAgent]
+    choice: Choice
+
+    @property
+    def suites(self) -> list[ManifestSuite]:
+        """In the manifest's order."""
+        return [suite for suite in self.manifest.suites.values() if self.choice.takes_suite(suite)]
+
+    @property
+    def places(self) -> Iterator[tuple[ManifestAgent, ManifestSuite]]:
+        """Who plays what."""
+        for suite in self.suites:
+            for agent in self.agents:
+                if suite.environment in agent.packs:
+                    yield agent, suite
+
+    def holds(self, held: Held) -> bool:
+        """Whether an episode that the log knows is part of it."""
+        suite = self.manifest.suites.get(held.suite)
+        return (
+            suite is not None
+            and self.choice.takes_suite(suite)
+            and held.replicate < self.manifest.replicates
+            and any(agent.name == held.agent for agent in self.agents)
+        )
+
+
+def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started: bool) -> Iterator[Episode]:
+    """The episodes of a share that are owed and that have (or have not) been started, in admission order.
+
+    Those that were started are known by their rows: once they have all come, nobody looks further.
+    """
+    whole = share.manifest, share.agents, share.choice
+    if not started:
+        known = _PlacesHeld(share, holdings.episodes.values())
+        for episode in episodes(*whole, wanted=lambda *place: not known.holds(*place)):
+            if not holdings.started(episode) and holdings.to_play(episode.id, retry):
+                yield episode
+        return
+    waiting = holdings.begun(share, retry)
+    known = _PlacesHeld(share, waiting.values())
+    left = len(waiting)
+    for episode in episodes(*whole, wanted=known.may_hold) if left else ():
+        if episode.id in waiting:
+            yield episode
+            left -= 1
+            if not left:
+                return
+
+
+class _PlacesHeld:
+    """Where in large suites episodes stand that the log knows: they are told from others without being read."""
+
+    def __init__(self, share: RunPart, held: Iterable[Held]) -> None:
+        self._large = {suite.name for suite in share.suites if suite.source}
+        self._places: dict[tuple[str, str, int], set[int]] = {}
+        names: dict[str, dict[str, list[tuple[str, int]]]] = {name: {} for name in self._large}
+        for one in held if self._large else ():
+            if one.suite in names:
+                names[one.suite].setdefault(one.instance, []).append((one.agent, one.replicate))
+        for suite, ids in names.items():
+            for name, place in laid(share.manifest.suites[suite].instances).find(list(ids)).items():
+                for agent, replicate in ids[name]:
+                    self._places.setdefault((agent, suite, replicate), set()).add(place)
+
+    def holds(self, agent: str, suite: ManifestSuite, place: int, replicate: int) -> bool:
+        """Whether it is surely one of them."""
+        return suite.name in self._large and place in self._places.get((agent, suite.name, replicate), ())
+
+    def may_hold(self, agent: str, suite: ManifestSuite, place: int, replicate: int) -> bool:
+        """Whether it may be one of them."""
+        return suite.name not in self._large or place in self._places.get((agent, suite.name, replicate), ())

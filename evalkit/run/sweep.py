@@ -28,10 +28,10 @@ from evalkit.run.jobs import make_jobs
 from evalkit.run.keeping import kept, reworded
 from evalkit.run.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.run.outcome import Outcome
-from evalkit.run.resume import order, read_holdings
+from evalkit.run.resume import RunPart, order, read_holdings
 from evalkit.run.scheduler import play_lanes
 from evalkit.run.session import RunOptions, Session
-from evalkit.run.universe import Choice, episodes, lanes
+from evalkit.run.universe import Choice, lanes
 from evalkit.run.view import Pace, View, view_of
 from evalkit.store.accounts import accounts, unaccounted
 from evalkit.store.journal import new_writer
@@ -264,7 +264,8 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
         known = [agent for agent in agents if agent.name in session.resolved.endpoints]
         for group in [[agent] for agent in known] if apart else [known]:
             for started in (True, False):
-                some = order(episodes(manifest, group, everything), session.holdings, frozenset(), started=started)
+                share = RunPart(manifest=manifest, agents=group, choice=everything)
+                some = order(share, session.holdings, frozenset(), started=started)
                 fit = (episode for episode in some if not episode.target.flaw)  # nobody asks for the others
                 for episode in fit if started else islice(fit, width):
                     amount = desk.worst_case(session.holdings.seat(episode))

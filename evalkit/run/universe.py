@@ -6,7 +6,7 @@ prefix is a random one; agents that share the lane all play an instance before t
 extended by comes after what it was to hold before, so nothing loses its place.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import merge
@@ -21,7 +21,7 @@ from evalkit.env.environment import Environment, Kit
 from evalkit.env.lines import instance_digest
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.instances import ManifestInstance
+from evalkit.store.instances import ManifestInstance, admission
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 
 KEPT = 10_000
@@ -91,11 +91,13 @@ def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:
     return found
 
 
-def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tuple[ManifestSuite, ManifestInstance]]:
-    """All instances of these suites, suites interleaved in proportion to their sizes; lazily."""
-    once = _Once(suites) if any(suite.source for suite in suites) else None
-    for _, s, target in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
-        yield suites[s], target if once is None else once.checked(suites[s], target)
+def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tuple[ManifestSuite, int]]:
+    """All instances of these suites by their places in them, suites interleaved in proportion to their sizes; lazily.
+
+    No instance is read.
+    """
+    for _, s, place in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
+        yield suites[s], place
 
 
 class _Once:
@@ -124,10 +126,10 @@ class _Once:
         return target
 
 
-def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, ManifestInstance]]:
-    """(how far in the suite, the suite's number, instance)."""
-    for i, target in enumerate(manifest.admitted(suite)):
-        yield (i + 0.5) / len(suite.instances), s, target
+def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, int]]:
+    """(how far in the suite, the suite's number, place in the suite)."""
+    for i, place in enumerate(admission(suite.instances, manifest.order.key)):
+        yield (i + 0.5) / len(suite.instances), s, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,22 +155,34 @@ def lanes(manifest: Manifest, choice: Choice) -> dict[str, list[ManifestAgent]]:
     return found
 
 
-def episodes(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[Episode]:
-    """The episodes of the given agents in admission order, lazily."""
+Wanted = Callable[[str, ManifestSuite, int, int], bool]
+"""Whether somebody wants an agent's episode on a suite, by the instance's place and the replicate."""
+
+
+def episodes(
+    manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice, wanted: Wanted | None = None
+) -> Iterator[Episode]:
+    """The episodes of the given agents in admission order, lazily. Of those that nobody wants no instance is read."""
     for block in _blocks(manifest, agents, choice):
         suites = [manifest.suites[name] for name in block.players]
         few = sum(len(suite.instances) for suite in suites) <= KEPT
         places = list(placed(manifest, suites)) if few else []
         for replicate in block.replicates:
-            for suite, target in places or placed(manifest, suites):
-                for cell in block.players[suite.name]:
-                    yield Episode(
-                        id=episode_id(cell.key, target.digest, replicate),
-                        cell=cell,
-                        suite=suite,
-                        target=target,
-                        replicate=replicate,
-                    )
+            once = _Once(suites) if any(suite.source for suite in suites) else None
+            for suite, place in places or placed(manifest, suites):
+                players = [
+                    cell
+                    for cell in block.players[suite.name]
+                    if wanted is None or wanted(cell.agent.name, suite, place, replicate)
+                ]
+                if not players:
+                    continue
+                target = suite.instances[place]
+                if once is not None:
+                    target = once.checked(suite, target)
+                for cell in players:
+                    name = episode_id(cell.key, target.digest, replicate)
+                    yield Episode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
