@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from evalkit.digests import step_digest
@@ -115,12 +115,12 @@ print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_
 """Runs a command from a small process: memory of the process that starts one counts as its own."""
 
 
-def command(folder: Path, *words: str) -> tuple[float, float, str]:
+def command(folder: Path, *words: str, codes: Collection[str] = ("0",)) -> tuple[float, float, str]:
     """(CPU s, peak MB, what it says of its episodes) of a command in a process of its own."""
     called = [sys.executable, "-c", MEASURED, sys.executable, "-m", "evalkit", *words]
     done = subprocess.run(called, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
     code, seconds, memory, *lines = done.stdout.splitlines()
-    if code != "0":
+    if code not in codes:
         raise SystemExit(f"{' '.join(words)}: exit code {code}: {lines[-3:]}")
     said = next((line for line in lines if "episodes ended" in line), lines[0])
     return float(seconds), float(memory), said

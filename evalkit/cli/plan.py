@@ -12,7 +12,7 @@ from evalkit.cli.choosing import choice_of, program, run_directory, sweep_of
 from evalkit.money import PicoUsd
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.plan import Known, plan_sweep
-from evalkit.store.manifests import is_run
+from evalkit.store.manifests import described, is_run
 
 if TYPE_CHECKING:
     from evalkit.run.pilot import Basis
@@ -23,7 +23,8 @@ SECONDS = 8.0
 
 def plan(args: argparse.Namespace) -> int:
     """Print the plan; with `--budget`, also what to play for it."""
-    resolved = _as_frozen(resolve(sweep_of(args)))
+    sweep = sweep_of(args)
+    resolved = _as_frozen(resolve(sweep, described(Path("runs") / sweep.name)))
     known = _known(args, resolved)
     amount = resolved.sweep.budget if args.budget is not None else None
     if amount is not None:

@@ -17,6 +17,7 @@ from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
 from evalkit.run.sweep import run_sweep
 from evalkit.spec.model import Provider
+from evalkit.store.manifests import described
 
 Result = TypeVar("Result")
 
@@ -26,11 +27,12 @@ def run(args: argparse.Namespace) -> int:
     from evalkit.cli.display import display
 
     sweep = sweep_of(args)
-    resolved = resolve(sweep)
+    directory = Path(args.dir) if args.dir else Path("runs") / sweep.name
+    resolved = resolve(sweep, described(directory))
     if args.limit is not None and args.limit < 1:
         raise UsageError("--limit: must be at least 1.")
     options = RunOptions(
-        directory=Path(args.dir) if args.dir else Path("runs") / sweep.name,
+        directory=directory,
         choice=choice_of(args.only, resolved),
         limit=args.limit,
         retry=frozenset(word for words in args.retry for word in words.split(",") if word),

@@ -22,13 +22,13 @@ from evalkit.run.dialect_support import OfferedTools, check_offer, check_words, 
 from evalkit.run.distinct import shared
 from evalkit.run.keeping import extended_order, kept, same_instances
 from evalkit.seeds import derive
-from evalkit.spec.bulk import Bulk
+from evalkit.spec.bulk import Bulk, Recognised
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, SuiteInstance, Sweep
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import expand
-from evalkit.store.instances import ManifestInstance
+from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
 MOST_SHARED = 3
@@ -53,10 +53,13 @@ class Resolved:
     """By agent; agents that are policies have none."""
 
 
-def resolve(sweep: Sweep) -> Resolved:
-    """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing."""
+def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
+    """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing.
+
+    `frozen`: what the run that it goes on with holds, so that large suites need not be looked into again.
+    """
     offers: list[OfferedTools] = []
-    suites = {suite.name: suite for suite in _suites(sweep, offers)}
+    suites = {suite.name: suite for suite in _suites(sweep, offers, frozen)}
     environments = sorted({suite.environment for suite in suites.values()})
     endpoints: dict[str, Endpoint] = {}
     agents: dict[str, ManifestAgent] = {}
@@ -83,19 +86,26 @@ def resolve(sweep: Sweep) -> Resolved:
     return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
-def _suites(sweep: Sweep, offers: list[OfferedTools]) -> Iterator[ManifestSuite]:
+def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -> Iterator[ManifestSuite]:
     """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
+    from msgspec import structs
+
     seen: set[str] = set()
+    held = {} if frozen is None else frozen.suites
     for use in sweep.suites:
-        for name, axes, found in expand(use):
+        for name, axes, found in expand(use, {name: suite.digest for name, suite in held.items() if suite.source}):
             if name in seen:
                 raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
             seen.add(name)
-            looked_at = found.samples if isinstance(found, Bulk) else found
+            looked_at = _samples(held[name]) if isinstance(found, Recognised) else found
+            looked_at = looked_at.samples if isinstance(looked_at, Bulk) else looked_at
             env: Environment[Any, Any] = ENVIRONMENTS[looked_at[0].environment]
             if any(one.environment != env.name for one in looked_at):
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
             offers.append(offer_of(name, looked_at))
+            if isinstance(found, Recognised):
+                yield structs.replace(held[name], environment_version=env.version)
+                continue
             yield ManifestSuite(
                 name=name,
                 base=use.name,
@@ -106,6 +116,33 @@ def _suites(sweep: Sweep, offers: list[OfferedTools]) -> Iterator[ManifestSuite]
                 instances=Sourced(found) if isinstance(found, Bulk) else tuple(map(_listed, found)),
                 source=found.source if isinstance(found, Bulk) else "",
             )
+
+
+SAMPLES = 64
+"""Instances of a large suite that a run has already which stand for its others: of each stratum the first, and these
+many."""
+
+
+def _samples(suite: ManifestSuite) -> list[SuiteInstance]:
+    """Instances that stand for the others of a suite."""
+    import numpy as np
+
+    firsts = np.unique(laid(suite.instances).codes(), return_index=True)[1].tolist()
+    spread = np.linspace(0, len(suite.instances) - 1, SAMPLES, dtype=int).tolist()
+    env: Environment[Any, Any] = ENVIRONMENTS[suite.environment]
+    return [
+        SuiteInstance(
+            suite=suite.name,
+            id=one.id,
+            environment=suite.environment,
+            digest=one.digest,
+            instance=env.load(one.line),
+            stratum=one.stratum,
+            axes=suite.axes,
+        )
+        for one in (suite.instances[place] for place in sorted({*firsts, *spread}))
+        if not one.flaw
+    ]
 
 
 def _listed(one: SuiteInstance) -> ManifestInstance:
@@ -286,9 +323,9 @@ def united(old: Manifest, new: Manifest) -> Manifest:
 
 
 def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:
-    import msgspec
+    from msgspec import structs
 
-    return msgspec.structs.replace(
+    return structs.replace(
         now,
         sampling={**now.sampling, **was.sampling},
         packs={**now.packs, **was.packs},

@@ -32,6 +32,13 @@ SAMPLED = 4096
 CHUNK = 2**20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognised:
+    """A large suite that a run has already: its file is what it was, so nobody looks into it."""
+
+    digest: str
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Bulk:
     """A large suite as a sweep plays it: the numbers of its lines, blank ones aside, and little else."""
@@ -90,6 +97,20 @@ def chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk if chunk.endswith(b"\n") else chunk + file.readline()
+
+
+def bulk_digest(environment: str, source: str, axes: Mapping[str, Any], wanted: Collection[str]) -> str:
+    """Hex digest of a large suite: of its file's, and of what a sweep varies and chooses of it."""
+    said = ["lines of a file", environment, source, dict(axes), sorted(wanted)]
+    return hashlib.sha256(canonical(said)).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    found = hashlib.sha256()
+    for chunk in chunks(path):
+        found.update(chunk)
+    return found.hexdigest()
 
 
 def scan(name: str, path: Path, env: Environment[Any, Any], axes: Mapping[str, Any], wanted: Collection[str]) -> Bulk:
@@ -216,8 +237,7 @@ class _Scan:
         counts = np.bincount(codes, minlength=len(self._strata)).tolist()
         bulk.strata = dict(zip(self._strata, counts, strict=True))
         bulk.codes, bulk.marks = codes, marks
-        said = ["lines of a file", bulk.env.name, bulk.source, dict(bulk.axes), sorted(self._wanted)]
-        bulk.digest = hashlib.sha256(canonical(said)).hexdigest()
+        bulk.digest = bulk_digest(bulk.env.name, bulk.source, bulk.axes, self._wanted)
         return bulk
 
     def _check_ids(self, marks: "Marks") -> None:

@@ -5,7 +5,7 @@ A sweep may vary parameters: each combination of the values is a suite of its ow
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from evalkit.env.lines import reach
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
-from evalkit.spec.bulk import Bulk, scan
+from evalkit.spec.bulk import Bulk, Recognised, bulk_digest, digest_of, scan
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
@@ -71,33 +71,67 @@ def environment_of(line: Mapping[str, Any], where: str) -> Environment[Any, Any]
     return ENVIRONMENTS[name]
 
 
-def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]]:
+Expanded = list[SuiteInstance] | Bulk | Recognised
+"""A suite's instances: loaded, looked at in one pass, or those that a run has already."""
+
+
+def expand(use: SuiteUse, known: Mapping[str, str] | None = None) -> Iterator[tuple[str, Mapping[str, Any], Expanded]]:
     """The suites a sweep's entry stands for: (name, axes, instances), one for each combination of varied values.
 
     Instances are in stratified order: any prefix holds the strata in nearly their proportions. Instances that the
     variation made equal are played once, and so are combinations that come to the same instances: no event three times
     is no event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Of more than `LOOKED_INTO` lines the
-    instances are a `Bulk`: what is checked of it then is said there. Raises UsageError for unknown parameters, values
-    out of range, unknown ids.
+    instances are a `Bulk`: what is checked of it then is said there; or, where all of them are suites that a run has
+    (`known`: digests by name), `Recognised`. Raises UsageError for unknown parameters, values out of range, unknown
+    ids.
     """
     path = find_suite(use.name)
     lines = _few(use, path)
     if lines is not None and not lines:
         raise UsageError(f"{path}: the suite is empty.")
-    seen = list[list[SuiteInstance] | Bulk]()
+    combined = list(_combined(use))
+    if lines is None:
+        found = _recognised(use, path, combined, known or {})
+        yield from found or _apart((name, axes, _scanned(use, path, name, axes)) for name, axes in combined)
+        return
+    where = {name: name if axes else str(path) for name, axes in combined}
+    yield from _apart((name, axes, _instances(name, axes, lines, where[name])) for name, axes in combined)
+
+
+def _combined(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(name, axes) of each combination of varied values."""
     for values in itertools.product(*use.vary.values()):
         axes = dict(zip(use.vary, values, strict=True))
         suffix = "&".join(f"{key}={value}" for key, value in axes.items())
-        name = f"{use.name}?{suffix}" if suffix else use.name
-        found: list[SuiteInstance] | Bulk
-        if lines is None:
-            env = environment_of(next(read_lines(path)), str(path))
-            found = scan(name, path, env, axes, use.instances)
-        else:
-            found = _instances(name, axes, lines, name if axes else str(path))
+        yield f"{use.name}?{suffix}" if suffix else use.name, axes
+
+
+def _apart(
+    suites: Iterable[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]],
+) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]]:
+    """Those that come to other instances than the ones before."""
+    seen = list[list[SuiteInstance] | Bulk]()
+    for name, axes, found in suites:
         if not any(_same(found, one) for one in seen):
             seen.append(found)
             yield name, axes, found
+
+
+def _scanned(use: SuiteUse, path: Path, name: str, axes: Mapping[str, Any]) -> Bulk:
+    return scan(name, path, environment_of(next(read_lines(path)), str(path)), axes, use.instances)
+
+
+def _recognised(
+    use: SuiteUse, path: Path, combined: Sequence[tuple[str, Mapping[str, Any]]], known: Mapping[str, str]
+) -> list[tuple[str, Mapping[str, Any], Recognised]]:
+    """The suites, if a run has all of them; else none."""
+    if any(name not in known for name, _ in combined):
+        return []
+    env, source = environment_of(next(read_lines(path)), str(path)).name, digest_of(path)
+    digests = {name: bulk_digest(env, source, axes, use.instances) for name, axes in combined}
+    if any(known[name] != digest for name, digest in digests.items()):
+        return []
+    return [(name, axes, Recognised(digest=digests[name])) for name, axes in combined]
 
 
 def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:

@@ -79,6 +79,14 @@ def read_manifest(run: Path) -> Manifest:
     return manifest
 
 
+def described(run: Path) -> Manifest | None:
+    """The manifest of a directory where that describes its suites, so that reading it costs little; None elsewhere.
+
+    Raises as `read_manifest` does.
+    """
+    return read_manifest(run) if _numbered(run) else None
+
+
 def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
     """The manifest that a file says, its suites' instances in reach."""
     try:
