@@ -120,6 +120,12 @@ class Checks:
         columns = (table.column(name).to_pylist() for name in ("episode", "step", "step_digest"))
         return {(episode, step): digest for episode, step, digest in zip(*columns, strict=True)}
 
+    def held(self) -> tuple[object, ...]:
+        """What readers find in the log: steps, money, ended episodes."""
+        index = read_index(self._world.run)
+        episodes = {name: (one.steps, one.ending, one.cost) for name, one in index.episodes.items()}
+        return self.steps(), episodes, index.ledger, dict(index.totals)
+
     def commands(self) -> None:
         """Every command works where `verify` has found nothing."""
         for line in lines_for(self._world.run, self._world.folder, self._world.spec):

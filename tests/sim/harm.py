@@ -39,10 +39,19 @@ class Done:
         """Whether rows of money may be among what is lost."""
         return any(path.parent.name not in ("tail", "steps", "ends") for path in self.before)
 
+    def at_the_end(self, run: Path) -> bool:
+        """Whether all were the last of the newest journal, or of a run without any: nothing tells of them."""
+        journals = sorted((path for path in (run / "log").glob("*/") if path.is_dir()), key=_began)
+        return not journals or all(path.parent == journals[-1] for path in self.before)
+
     def undo(self) -> None:
         """Put everything back."""
         for path, held in self.before.items():
             path.write_bytes(held)
+
+
+def _began(journal: Path) -> float:
+    return float(journal.name.rpartition("-")[2])
 
 
 def readable(run: Path) -> bool:

@@ -77,12 +77,6 @@ MUTANTS = (
         new="        if turn",
     ),
     Mutant(
-        name="money of a commit with steps is not written",
-        file="store/commit.py",
-        old="    if load.entries:\n",
-        new="    if load.entries and load.steps is None:\n",
-    ),
-    Mutant(
         name="a lease is spent before it is durable",
         file="client/budget.py",
         old=(
@@ -146,32 +140,6 @@ MUTANTS = (
         new="                spent=PicoUsd(0),\n",
     ),
     Mutant(
-        name="tails are deleted before their rows are compacted",
-        file="store/compact.py",
-        old=(
-            "    disk.write_durably(run / STEPS_FOLDER / segment_name(first, last), memoryview(data))\n\n\ndef discard"
-        ),
-        new=(
-            "    discard([tail.segment for tail in tails])\n"
-            "    disk.write_durably(run / STEPS_FOLDER / segment_name(first, last), memoryview(data))\n"
-            "\n"
-            "\n"
-            "def discard"
-        ),
-    ),
-    Mutant(
-        name="compacted tails are read as well",
-        file="store/segment.py",
-        old=("        if segment.last < upto:\n            covered.append(segment)\n            continue\n"),
-        new=("        if segment.last < upto:\n            segments.append(segment)\n            continue\n"),
-    ),
-    Mutant(
-        name="compacted tails stay after a crash and are numbered anew",
-        file="store/segment.py",
-        old=("        segments.append(segment)\n        upto = segment.last + 1\n"),
-        new=("        segments.append(segment)\n        upto = segment.first + 1\n"),
-    ),
-    Mutant(
         name="no lock is taken",
         file="store/lock.py",
         old="        if locked is False or not _seize(file, path):\n",
@@ -201,12 +169,6 @@ MUTANTS = (
             "            rename(aside, path)\n"
             "        except"
         ),
-    ),
-    Mutant(
-        name="what a killed process has named is not made to last",
-        file="store/writer.py",
-        old="                disk.sync_directory(folder)\n",
-        new="                pass\n",
     ),
     Mutant(
         name="limits are not waited for",
@@ -285,12 +247,6 @@ MUTANTS = (
         new="            pass\n",
     ),
     Mutant(
-        name="a repair forgets what it gave up",
-        file="store/repair.py",
-        old="    if work.charges:\n",
-        new="    if not work:\n",
-    ),
-    Mutant(
         name="a body is read once for each piece of it",
         file="client/client.py",
         old="            understood = await aside(lambda: self._understand(response), len(response.body))\n",
@@ -301,6 +257,158 @@ MUTANTS = (
             "                return self._understand(response)\n"
             "            understood = await aside(again, len(response.body))\n"
         ),
+    ),
+    Mutant(
+        name="money of a commit is not written",
+        file="store/journal.py",
+        old=('{"money": money_text(entries)} if entries else {}'),
+        new=("{}"),
+    ),
+    Mutant(
+        name="objects are deleted before their rows are compacted",
+        file="store/compact.py",
+        old=("        tables = [tail.table for tail in tails if tail.table is not None]\n"),
+        new=(
+            "        discard(tail.segment for tail in tails)\n"
+            "        tables = [tail.table for tail in tails if tail.table is not None]\n"
+        ),
+    ),
+    Mutant(
+        name="objects are deleted before files that hold them are named",
+        file="store/compactor.py",
+        old=("        self._unnamed += [tail.segment for tail in batch]\n"),
+        new=(
+            "        discard(tail.segment for tail in batch)\n"
+            "        self._unnamed += [tail.segment for tail in batch]\n"
+        ),
+    ),
+    Mutant(
+        name="compacted files are named by no object",
+        file="store/compactor.py",
+        old=("        return dict(self._compacted)\n"),
+        new=("        return {}\n"),
+    ),
+    Mutant(
+        name="a journal of a dead writer is not sealed",
+        file="store/journal.py",
+        old=("        seal(run, journal.writer, by=writer)\n"),
+        new="",
+    ),
+    Mutant(
+        name="an object does not name the one before it",
+        file="store/journal.py",
+        old=('                    "before": self.before,\n'),
+        new=('                    "before": "",\n'),
+    ),
+    Mutant(
+        name="a journal does not know the journals before it",
+        file="store/journal.py",
+        old=("        heads[journal.writer] = head_of(run, journal.writer)\n"),
+        new=("        head_of(run, journal.writer)\n"),
+    ),
+    Mutant(
+        name="what a killed process has named is not made to last",
+        file="store/opening.py",
+        old=("            disk.sync_directory(folder)\n"),
+        new=("            pass\n"),
+    ),
+    Mutant(
+        name="a journal's folder is not made to last",
+        file="store/journal.py",
+        old=("            disk.make_directories(segment.path.parent)\n"),
+        new=("            segment.path.parent.mkdir(parents=True, exist_ok=True)\n"),
+    ),
+    Mutant(
+        name="an object's link is not made to last",
+        file="store/disk.py",
+        old=(
+            "        sync_directory(path.parent)  # also of a name that is taken: what the caller finds there lasts\n"
+        ),
+        new="",
+    ),
+    Mutant(
+        name="an object is not synced before it is linked",
+        file="store/disk.py",
+        old=("            with write(aside, data) as file:\n                sync_file(file)\n            try:\n"),
+        new=("            with write(aside, data):\n                pass\n            try:\n"),
+    ),
+    Mutant(
+        name="the newest object of a dead writer's journal is deleted too",
+        file="store/adopt.py",
+        old=("journal.numbers[:-1]]"),
+        new=("journal.numbers]"),
+    ),
+    Mutant(
+        name="a dead writer's journal is not compacted to its end",
+        file="store/adopt.py",
+        old=(
+            "    for tails in _batches(_tail(run, writer, number) for number in range(begin, end)):\n"
+            "        chain.compact(tails)\n"
+        ),
+        new=(
+            "    for tails in _batches(_tail(run, writer, number) for number in range(begin, end - 1)):\n"
+            "        chain.compact(tails)\n"
+        ),
+    ),
+    Mutant(
+        name="adoption forgets where episodes stood",
+        file="store/adopt.py",
+        old=("    states = standings(run, wanted, (writer, begin))\n"),
+        new=("    standings(run, wanted, (writer, begin))\n    states: dict[str, Standing] = {}\n"),
+    ),
+    Mutant(
+        name="totals leave out money",
+        file="store/writer.py",
+        old=("        self._tally.money(record)\n"),
+        new="",
+    ),
+    Mutant(
+        name="totals leave out steps",
+        file="store/writer.py",
+        old=("        self._tally.step(record)\n"),
+        new="",
+    ),
+    Mutant(
+        name="totals of a commit are those of the one before",
+        file="store/writer.py",
+        old=("            totals=self._tally.text(),\n"),
+        new=("            totals=self._journal.carried.totals,\n"),
+    ),
+    Mutant(
+        name="compaction leaves out who has ended",
+        file="store/compact.py",
+        old=('            "ends": settle(self.standings, touched, self.recall),\n'),
+        new=('            "ends": settle(self.standings, [], self.recall),\n'),
+    ),
+    Mutant(
+        name="compaction leaves out money",
+        file="store/compact.py",
+        old=('            "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),\n'),
+        new=('            "ledger": ledger_table([]),\n'),
+    ),
+    Mutant(
+        name="a changed footer is believed",
+        file="store/segment.py",
+        old=('    if segment.writer and says.get("check") != check_of(says):\n'),
+        new=('    if segment.writer and says.get("check") is None:\n'),
+    ),
+    Mutant(
+        name="digests are not compared",
+        file="store/chain.py",
+        old=("        changed = by is not None and found not in self.repaired.get(name, ())\n"),
+        new=("        changed = False\n"),
+    ),
+    Mutant(
+        name="a file that others name may be missing",
+        file="store/chain.py",
+        old=("        if name not in there:\n            chain.missing.append(name)\n"),
+        new=("        if name not in there and not name:\n            chain.missing.append(name)\n"),
+    ),
+    Mutant(
+        name="a repair forgets what it gave up",
+        file="store/repair.py",
+        old=("    charges = not_yet(charges, money.rows)\n"),
+        new=("    charges = []\n"),
     ),
 )
 

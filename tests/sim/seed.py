@@ -82,7 +82,7 @@ def _harmed(world: World, life: Life) -> bool:
     found = findings(world.run)
     if found:
         raise Broken(f"before anything is harmed verify finds: {found}")
-    knew = world.checks.knows_its_money()
+    knew, held = world.checks.knows_its_money(), world.checks.held()
     done = harm.do(world.run, life.harm)
     if done is None:
         return False
@@ -91,6 +91,8 @@ def _harmed(world: World, life: Life) -> bool:
     found = findings(world.run)
     if not found:
         world.counts["unnoticed"] += 1
+        if world.checks.held() != held and not (life.harm.gone and done.at_the_end(world.run)):
+            raise Broken(f"verify finds nothing, and the log is another: {done.words}")
         if Stream(*life.harm.place).uniform() < ASKED:
             world.checks.commands()
     # A flipped footer may leave readers with all they need: a run goes on then, though `verify` is stricter.
