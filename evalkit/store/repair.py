@@ -121,7 +121,7 @@ def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]
     made = remake(run, new_writer([one.writer for one in journals(run)]), sources)
     _put_in_place(run, view, made, layouts)
     charges = not_yet(charges, money.rows)
-    said = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources, made)])
+    said = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources)])
     lost = [*money.damaged, *(one for one in made.lost if one.is_object or one.kind == "ledger")]
     recovered, uncounted = lost_money(
         run,
@@ -189,21 +189,17 @@ def _place(segment: Segment) -> tuple[float, str, int]:
 def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord]) -> Totals:
     """What the repair's journal must say so that the sums over all journals, and over files of format 1, are those of
     the rows that stay."""
-    money = [row for name, rows in sources.money.by_file.items() if not _lost(made, name) for row in rows]
+    money = [row for rows in sources.money.by_file.values() for row in rows]
     wanted = totals_of(_rows(sources.kept), [*money, *charges])
     said = [_sums_of(sources, writer) for writer in made.heads]
-    return difference(wanted, together([*said, _first_format(sources, made)]))
+    return difference(wanted, together([*said, _first_format(sources)]))
 
 
-def _first_format(sources: Sources, made: Remade) -> Totals:
+def _first_format(sources: Sources) -> Totals:
     """Sums of what stays of files of format 1, which say none."""
     kept = [one for one in sources.kept if not one.segment.writer]
-    names = [one.name for one in sources.layouts["ledger"].segments if not one.writer and not _lost(made, one.name)]
+    names = [one.name for one in sources.layouts["ledger"].segments if not one.writer]
     return totals_of(_rows(kept), [row for name in names for row in sources.money.by_file[name]])
-
-
-def _lost(made: Remade, name: str) -> bool:
-    return name.startswith("ledger/") and name in made.files
 
 
 def _rows(kept: Sequence[Kept]) -> pa.Table:

@@ -227,3 +227,9 @@ def test_a_compacted_file_that_is_gone_is_told_by_its_name_once(tmp_path: Path) 
             assert flaw.problem.startswith("is missing: ")
             assert {one.problem for one in rest} <= {"the step is missing"}
         (run / name).write_bytes(data)
+
+
+def test_a_writer_that_died_before_its_first_object_leaves_a_run_of_format_1_whole(tmp_path: Path) -> None:
+    run = first_tails(tmp_path / "run", rounds(["a", "b"], 3), [a_charge()])
+    (run / "log" / "0123abcd-host-1-1700000000.000").mkdir(parents=True)
+    assert check_log(run) == []

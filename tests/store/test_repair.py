@@ -193,6 +193,18 @@ def test_a_journal_whose_objects_are_gone_is_ended_behind_what_is_compacted(tmp_
     assert books(run) >= paid
 
 
+def test_money_in_a_file_of_which_only_the_digest_is_wrong_is_kept_and_counted(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(["a"], 3), [a_charge()])
+    paid, (path,) = books(run), (run / "ledger").glob("*.parquet")
+    data = path.read_bytes()
+    assert data.count(b"parquet-cpp-arrow") == 1
+    path.write_bytes(data.replace(b"parquet-cpp-arrow", b"parquet-cpp-arroW"))
+    assert check_log(run) != []
+    repair(run, lambda plan: None)
+    assert check_log(run) == []  # running totals are compared with the rows
+    assert books(run) == paid
+
+
 @pytest.mark.parametrize("kinds", [("steps",), ("steps", "ledger"), ("ends",)])
 @pytest.mark.parametrize("gone", [1, 2, 3])
 def test_a_compaction_that_was_cut_short_is_completed_though_its_objects_are_gone(
