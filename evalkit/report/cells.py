@@ -4,12 +4,13 @@ Short episodes end first and are often the good ones. So a cell (one agent on on
 prefix of its admission order whose episodes have all ended, and says what lies outside it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 
 from evalkit.report.episodes import EpisodeResult
-from evalkit.store.instances import ManifestInstance
+from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.manifest import Manifest, ManifestSuite
 from evalkit.store.void import Void
 
@@ -97,34 +98,56 @@ def _cell(
     known: Mapping[tuple[int, str], EpisodeResult],
     voids: Mapping[str, Void],
 ) -> Cell:
-    places = [known.get(place) for place in _admission(manifest, suite)]
-    struck = [one for one in places if one is not None and one.finished and one.id in voids]
+    at = laid(suite.instances).find([name for _, name in known])
+    of = {(replicate, at[name]): one for (replicate, name), one in known.items()}
+    found, prefix, whole = list[EpisodeResult](), list[EpisodeResult](), True
+    for place in islice(_admission(manifest, suite), None if of else 0):
+        one = of.pop(place, None)
+        if one is not None:
+            found.append(one)
+        void = one is not None and one.finished and one.id in voids
+        whole = whole and (void or (one is not None and one.finished))
+        if whole and one is not None and not void:
+            prefix.append(one)
+        if not of:
+            break  # what comes is still to be played
+    struck = [one for one in found if one.finished and one.id in voids]
     gone = {one.id for one in struck}
-    admitted = [one for one in places if one is None or one.id not in gone]
-    prefix = []
-    for episode in admitted:
-        if episode is None or not episode.finished:
-            break
-        prefix.append(episode)
-    reach = max((i for i, one in enumerate(suite.instances) if (0, one.id) in known), default=-1)
     return Cell(
         agent=agent,
         suite=suite,
         pack=manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
-        planned=len(admitted),
-        episodes=tuple(episode for episode in admitted if episode is not None),
+        planned=len(suite.instances) * manifest.replicates - len(gone),
+        episodes=tuple(one for one in found if one.id not in gone),
         prefix=tuple(prefix),
         voided=tuple((one, voids[one.id].reason) for one in struck),
         begun=tuple(
             (target, one if one is not None and one.finished else None)
-            for target in suite.instances[: reach + 1]
+            for target in _first_ones(manifest, suite, known)
             if (one := known.get((0, target.id))) is None or one.id not in gone
         ),
         exact=manifest.agents[agent].policy == ORACLE,
     )
 
 
-def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, str]]:
+def _first_ones(
+    manifest: Manifest, suite: ManifestSuite, known: Collection[tuple[int, str]]
+) -> Sequence[ManifestInstance]:
+    """Instances up to the last one whose first replicate is known: of a large suite in the order of admission."""
+    if not suite.source:
+        reach = max((i for i, one in enumerate(suite.instances) if (0, one.id) in known), default=-1)
+        return suite.instances[: reach + 1]
+    left, found = sum(replicate == 0 for replicate, _ in known), list[ManifestInstance]()
+    for target in islice(manifest.admitted(suite), None if left else 0):
+        found.append(target)
+        left -= (0, target.id) in known
+        if not left:
+            break
+    return found
+
+
+def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, int]]:
+    """(replicate, place of the instance), lazily."""
     for replicate in range(manifest.replicates):
-        for one in manifest.admitted(suite):
-            yield replicate, one.id
+        for place in admission(suite.instances, manifest.order.key):
+            yield replicate, place

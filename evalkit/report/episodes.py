@@ -149,7 +149,7 @@ def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
     sums = {name: np.add.reduceat(steps.column(name).to_numpy(), starts).tolist() for name in _SUMMED}
     keys = steps.select(["episode", "agent", "suite", "instance", "replicate"]).take(starts).to_pylist()
     ends = steps.select(["ending", "period"]).take(starts + counts - 1).to_pylist()
-    places = {(suite.name, one.id): (suite, one) for suite in manifest.suites.values() for one in suite.instances}
+    places = manifest.targets((key["suite"], key["instance"]) for key in keys)
     found = []
     for i, (first, count, key, end) in enumerate(zip(starts.tolist(), counts.tolist(), keys, ends, strict=True)):
         suite, target = _place(key, places, manifest)

@@ -147,7 +147,7 @@ def _replay(
     agent, suite = manifest.agents[example.agent], manifest.suites[example.suite]
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
-    instance = load_target(env, next(one for one in suite.instances if one.id == example.instance))
+    instance = load_target(env, manifest.targets([(suite.name, example.instance)])[suite.name, example.instance][1])
     return instance, list(moves(env, instance, kit, rows))
 
 

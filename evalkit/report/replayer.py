@@ -11,6 +11,7 @@ from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.report.episodes import Environments
 from evalkit.spec.identity import episode_id, episode_key
+from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
 from evalkit.store.replies import decode_reply
 
@@ -54,9 +55,7 @@ class Replayer:
     def __init__(self, manifest: Manifest, environments: Environments) -> None:
         self._manifest, self._environments = manifest, environments
         self._tracks: dict[str, _Track] = {}
-        self._targets = {
-            (suite.name, one.id): (suite, one) for suite in manifest.suites.values() for one in suite.instances
-        }
+        self._targets: dict[tuple[str, str], tuple[ManifestSuite, ManifestInstance]] = {}
         self._key = lru_cache(maxsize=None)(self._key_of)
         self._instance = lru_cache(maxsize=1024)(self._instance_of)
 
@@ -97,7 +96,10 @@ class Replayer:
 
     def _begin(self, row: Row) -> _Track:
         """Raises CorruptLogError where the row is not of an episode that the manifest plans."""
-        suite, target = self._targets.get((row["suite"], row["instance"]), (None, None))
+        where = row["suite"], row["instance"]
+        if where not in self._targets:
+            self._targets |= self._manifest.targets([where])
+        suite, target = self._targets.get(where, (None, None))
         agent = self._manifest.agents.get(row["agent"])
         if suite is None or target is None or agent is None or suite.environment != row["environment"]:
             raise CorruptLogError(f"is of an agent, suite or instance that {self._manifest.file} does not plan")

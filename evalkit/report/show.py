@@ -117,7 +117,7 @@ def replayed(
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
-    target = load_target(env, next(one for one in suite.instances if one.id == result.instance))
+    target = load_target(env, manifest.targets([(suite.name, result.instance)])[suite.name, result.instance][1])
     return Episode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
 
 

@@ -6,6 +6,7 @@ What is read of them is read where somebody asks, a block at a time, and few blo
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, overload
@@ -78,12 +79,18 @@ class Instances(Sequence[ManifestInstance]):
     def at(self, place: int) -> ManifestInstance:
         """The instance at a place, 0..len-1."""
 
+    @cached_property
+    def _by_mark(self) -> "npt.NDArray[np.intp]":
+        """Places in the order of `marks`."""
+        import numpy as np
+
+        return np.argsort(self.marks(), kind="stable")
+
     def find(self, wanted: Sequence[str]) -> dict[str, int]:
         """The places of instances by their ids; ids that the suite lacks are left out."""
         import numpy as np
 
-        own = self.marks()
-        order = np.argsort(own, kind="stable")
+        own, order = self.marks(), self._by_mark
         sought = id_marks(wanted)
         first, last = (np.searchsorted(own, sought, side, sorter=order) for side in ("left", "right"))
         found = {}

@@ -5,7 +5,7 @@ With the suites' files beside it (`suite_file.py`) it holds everything that repl
 from have changed or gone. It describes its suites and does not list their instances.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -87,6 +87,9 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     price_source: str = ""
 
 
+Target = tuple[ManifestSuite, ManifestInstance]
+
+
 class ManifestExtent(msgspec.Struct, frozen=True, kw_only=True):
     """What a run was to hold before it was extended: these agents on these suites."""
 
@@ -136,6 +139,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def admitted(self, suite: ManifestSuite) -> Iterator[ManifestInstance]:
         """A suite's instances in the order of admission (`instances.admission`), lazily."""
         return map(suite.instances.__getitem__, admission(suite.instances, self.order.key))
+
+    def targets(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Target]:
+        """Instances by suite and id; those that the run lacks are left out, others are not read."""
+        ids: dict[str, dict[str, None]] = {}
+        for suite, name in wanted:
+            ids.setdefault(suite, {})[name] = None
+        found = {}
+        for suite in ids.keys() & self.suites.keys():
+            own = self.suites[suite]
+            for name, place in laid(own.instances).find(list(ids[suite])).items():
+                target = own.instances[place]
+                if target.id == name:
+                    found[suite, name] = own, target
+        return found
 
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it, CorruptLogError if its pack
