@@ -4,7 +4,7 @@ A suite of scheduling is written to a temporary folder: a few lines of the nativ
 Then whole commands are called in processes of their own: a policy that is played here, and a model that evalkit
 simulates itself, each for a few episodes; `plan` before that, `status` and the first line of `report` behind it.
 
-    python -m bench.start [INSTANCES]
+    python bench/start.py [INSTANCES]
 """
 
 import sys
@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 import orjson
+from finding import command
 
-from bench.finding import command
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.seeds import Stream
 
