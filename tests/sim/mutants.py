@@ -137,7 +137,7 @@ MUTANTS = (
         name="what earlier lives spent is forgotten",
         file="run/sweep.py",
         old="                spent=session.spent_before,\n",
-        new="                spent=PicoUsd(0),\n",
+        new="                spent=type(session.spent_before)(0),\n",
     ),
     Mutant(
         name="no lock is taken",
