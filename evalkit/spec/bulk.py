@@ -148,6 +148,7 @@ class _Scan:
     def _chunk(self, chunk: bytes, number: int, position: int) -> None:
         loads, count, wanted, environment = orjson.loads, len(self._codes), self._wanted, self._bulk.env.name
         names: list[str] = []
+        code, add_code, add_content = self._code, self._codes.append, self._contents.append
         for raw in chunk.split(b"\n"):
             number += 1
             here, position = position, position + len(raw) + 1
@@ -172,8 +173,8 @@ class _Scan:
                 self._seen.add(name)
                 assert self._chosen is not None
                 self._chosen.append(count)
-            self._codes.append(self._code(line, number, count) if not wanted or name in wanted else 0)
-            self._contents.append(hash(raw.replace(words, b"", 1)))
+            add_code(code(line, number, count) if not wanted or name in wanted else 0)
+            add_content(hash(raw.replace(words, b"", 1)))
             count += 1
         self._marks.append(id_marks(names))
 
@@ -194,11 +195,12 @@ class _Scan:
             if env.likeness is None:
                 return self._look(line, number)
             kind = env.likeness(varied(line, axes) if axes else line)
-            if kind not in self._kinds:
-                self._kinds[kind] = self._look(line, number)
-            elif not count % SAMPLED and self._look(line, number) != self._kinds[kind]:
+            known = self._kinds.get(kind)
+            if known is None:
+                known = self._kinds[kind] = self._look(line, number)
+            elif not count % SAMPLED and self._look(line, number) != known:
                 raise RuntimeError(f"{env.name}: lines of one likeness are of different strata")
-            return self._kinds[kind]
+            return known
         except TypeError:
             return self._look(line, number)  # it says what is wrong
 

@@ -222,14 +222,15 @@ def admission(instances: Sequence[ManifestInstance], key: int | None) -> Iterato
         for name, own in zip(suite.strata, members, strict=True)
     ]
     taken = [0] * len(members)
-    for stratum in _interleaved(members) if suite.spread else _listed(codes):
+    for stratum in _interleaved(members) if suite.spread else listed(codes):
         place = taken[stratum]
         taken[stratum] += 1
         own = orders[stratum]
         yield int(members[stratum][place if own is None else own.at(place)])
 
 
-def _listed(codes: "Codes") -> Iterator[int]:
+def listed(codes: "Codes") -> Iterator[int]:
+    """Numbers of an array, some at a time."""
     for first in range(0, len(codes), 1024):
         yield from codes[first : first + 1024].tolist()
 

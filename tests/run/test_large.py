@@ -76,6 +76,19 @@ def test_the_run_plays_from_its_own_copy_in_the_same_order(lines: list[dict[str,
     ]
 
 
+@pytest.mark.parametrize("name", ["plain", 'with "quotes"', "with \\ and \n", "é", "last"])
+def test_ids_of_any_kind_and_place_are_copied_as_they_are(
+    lines: list[dict[str, Any]], tmp_path: Path, name: str
+) -> None:
+    lines[5] = {"id": name, **{key: value for key, value in lines[5].items() if key != "id"}}
+    if name == "last":
+        lines[5] = {**{key: value for key, value in lines[5].items() if key != "id"}, "id": name}
+    write_manifest(tmp_path / "run", begin(lines).manifest)
+    (suite,) = read_manifest(tmp_path / "run").suites.values()
+    assert [one.id for one in suite.instances] == [line["id"] for line in lines]
+    assert not [one.flaw for one in suite.instances if one.flaw]
+
+
 def test_a_large_run_is_played_on_wherever_it_stopped(lines: list[dict[str, Any]]) -> None:
     wanted = ids(begin(lines, replicates=2))
     for done in (7, 14, 50):
