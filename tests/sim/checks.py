@@ -157,10 +157,12 @@ class Checks:
         if budget is None or self.forgot:
             return
         bill, books = self._world.network.bill, _books(index)
-        rest = sum(one.unspent for one in accounts(index.ledger, index.cost_by_worker).values() if not one.closed)
+        held = accounts(index.ledger, index.cost_by_worker).values()
+        rest = sum(one.unspent for one in held if not one.closed)
         if bill > books + rest:
             raise Broken(f"the bill is {bill}; steps and charges are {books}, open leases hold {rest}")
-        if books + rest > budget:
+        # Where a repair says that leases may be lost, worst cases are charged that nobody had leased.
+        if books + rest > budget and not any(one.leases_lost for one in held):
             raise Broken(f"steps and charges are {books}, open leases hold {rest}; the budget is {budget}")
 
     def _all_there(self, index: RunIndex) -> None:
