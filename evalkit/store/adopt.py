@@ -51,13 +51,20 @@ def adopt(run: Path, recall: Recall) -> Adopted:
             _compact(run, journal.writer, mine, end, recall)
         newest = {kind: _newest(run, kind, journal.writer) for kind in KINDS}
         names: dict[str, Named] = {kind: named for kind, named in newest.items() if named is not None}
-        covered = [journal.object(run, number) for number in journal.numbers[:-1]]
+        held = _held(run, journal.writer)
+        covered = [journal.object(run, number) for number in journal.numbers[:-1] if number in held]
         if not known.issuperset(names.values()):
             adopted.named[journal.writer] = names
             adopted.unnamed += covered
         else:
             adopted.covered += covered
     return adopted
+
+
+def _held(run: Path, writer: str) -> set[int]:
+    """Numbers of a journal's objects that compacted files of every kind cover: a repair may have left holes in one."""
+    layouts = (lay_out(run, kind) for kind in KINDS)
+    return set.intersection(*({one.first for one in each.covered if one.writer == writer} for each in layouts))
 
 
 def _named(run: Path) -> set[Named]:

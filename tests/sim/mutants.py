@@ -333,12 +333,6 @@ MUTANTS = (
         new=("            with write(aside, data):\n                pass\n            try:\n"),
     ),
     Mutant(
-        name="the newest object of a dead writer's journal is deleted too",
-        file="store/adopt.py",
-        old=("journal.numbers[:-1]]"),
-        new=("journal.numbers]"),
-    ),
-    Mutant(
         name="a dead writer's journal is not compacted to its end",
         file="store/adopt.py",
         old=(

@@ -34,6 +34,12 @@ def test_every_promise_holds(first: int) -> None:
         assert not found.broken, "\n".join((*found.story, found.broken, f"python -m tests.sim --seed {seed}"))
 
 
+@pytest.mark.parametrize("seed", [2034, 3000, 4147])
+def test_what_once_broke_a_promise_does_not_any_more(seed: int) -> None:
+    found = lived(seed)
+    assert not found.broken, "\n".join((*found.story, found.broken))
+
+
 def test_everything_that_may_go_wrong_does() -> None:
     counts = sum((Counter(lived(seed).counts) for seed in range(SEEDS)), Counter[str]())
     assert {name for name in DISTURBANCES if not counts[name]} == set()
