@@ -7,6 +7,7 @@ user's own folder, which `compile_all` fills (`evalkit warmup`); what is not the
 left aside, and the plain path goes on.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,9 +43,16 @@ def folder() -> Path:
 
 
 def keep_in_folder() -> None:
-    """Have numba keep what it compiles from now on in `folder`; where that cannot be, beside the sources or nowhere."""
+    """Have numba keep what it compiles from now on below `folder`; where that cannot be, beside the sources or nowhere.
+
+    Each state of the sources has a place of its own: numba looks at a kernel's own file alone, and what it kept names
+    types of other files, which another version may lack.
+    """
     config: Any = import_module("numba.core.config")  # its stub does not know what it reads from the environment
-    config.CACHE_DIR = str(folder())
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    config.CACHE_DIR = str(folder() / digest.hexdigest()[:16])
 
 
 def load_for(work: Iterable[tuple["Environment[Any, Any]", Mapping[str, Any], float]]) -> bool:
