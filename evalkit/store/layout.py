@@ -145,6 +145,8 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
             if match and match[2] is None:
                 number = int(match[1])
                 mine.append(Segment(kind=kind, path=one, first=number, last=number, writer=path.name))
+                if one.is_symlink() and not one.exists():
+                    flaws.append((f"{LOG}/{path.name}/{one.name}", "is a link to nothing"))
             elif not one.name.startswith("."):
                 flaws.append((f"{LOG}/{path.name}/{one.name}", "is no object of this journal: move it elsewhere"))
                 stray.append(one)
