@@ -114,7 +114,7 @@ def _recorded(env: Any, instance: Any, kit: Any, policy: str) -> tuple[list[Any]
     from evalkit.env.replay import advance, begin
     from evalkit.policy.answer import answer
     from evalkit.policy.table import player
-    from evalkit.store.replies import encode_reply
+    from evalkit.replies import encode_reply
 
     position, play = begin(env, instance, kit), player(policy, instance=instance)
     replies: list[Any] = []

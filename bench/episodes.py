@@ -25,6 +25,7 @@ from evalkit.env.table import ENVIRONMENTS
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
+from evalkit.replies import encode_reply
 from evalkit.run.episode import LaneContext, Stop
 from evalkit.run.freeze import Resolved, resolve
 from evalkit.run.resume import Holdings
@@ -33,7 +34,6 @@ from evalkit.run.universe import Choice, Episode, cells, episodes
 from evalkit.seeds import derive
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep
-from evalkit.store.replies import encode_reply
 from evalkit.store.writer import open_store
 from evalkit.wire.http import HttpResponse
 

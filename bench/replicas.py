@@ -17,6 +17,7 @@ from evalkit.env.replay import advance, begin
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
+from evalkit.replies import encode_reply
 from evalkit.run.freeze import resolve
 from evalkit.run.universe import Choice, Episode, episodes
 from evalkit.seeds import derive
@@ -28,7 +29,6 @@ from evalkit.store.journal import new_writer, open_journal
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
 from evalkit.store.record import StepRecord
-from evalkit.store.replies import encode_reply
 from evalkit.store.schema import steps_table
 from evalkit.store.segment import ENDS_FOLDER, LEDGER_FOLDER, LOG, STEPS_FOLDER, Segment
 from evalkit.store.totals import Tally

@@ -8,8 +8,8 @@ from typing import Any
 
 from evalkit.env.environment import Score
 from evalkit.env.table import ENVIRONMENTS
+from evalkit.replies import encode_reply
 from evalkit.report.moves import Move, moves
-from evalkit.store.replies import encode_reply
 from tests.play import kit, play, policy
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances"

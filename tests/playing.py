@@ -11,13 +11,13 @@ from evalkit.env.environment import Kit, Pack
 from evalkit.env.lines import instance_digest
 from evalkit.env.replay import advance, begin
 from evalkit.money import PicoUsd
+from evalkit.replies import encode_reply
 from evalkit.report.episodes import episode_results
 from evalkit.report.report import Report, build_report
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestPack, ManifestSuite
 from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.replies import encode_reply
 from tests.guessing import GUESSING, guess, hint
 
 ENVIRONMENTS = {"guessing": GUESSING}

@@ -13,7 +13,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 # The first part of a module's path below evalkit/ -> its layer. A module imports from lower layers or its own folder.
 LAYERS = {
-    **dict.fromkeys(("dialogue", "digests", "errors", "money", "seeds", "shipped", "waiting", "__init__"), 0),
+    **dict.fromkeys(
+        ("dialogue", "digests", "errors", "money", "replies", "seeds", "shipped", "text", "waiting", "__init__"), 0
+    ),
     **dict.fromkeys(("env", "wire"), 1),
     "policy": 2,
     **dict.fromkeys(("spec", "store"), 3),

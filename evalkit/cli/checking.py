@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from evalkit.client.keys import key_place, url_of
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.money import show_usd
-from evalkit.report.visible import bounded
 from evalkit.spec.catalogue import find_model, provider_names, read_provider
 from evalkit.spec.model import Model, Provider
+from evalkit.text import bounded
 
 if TYPE_CHECKING:
     from rich.console import Console

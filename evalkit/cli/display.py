@@ -14,8 +14,8 @@ from rich.text import Text
 
 from evalkit.cli.plan_words import show_span
 from evalkit.money import show_usd
-from evalkit.report.visible import visible
 from evalkit.run.view import LaneView, View
+from evalkit.text import visible
 
 LINE_EVERY_S = 5.0
 BAR_LEAST, BAR_MOST = 6, 24

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalkit.cli.choosing import run_directory
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 
 def sql(args: argparse.Namespace) -> int:

@@ -90,7 +90,7 @@ def _choice(env: Environment[Any, Any], state: Any) -> ToolChoice | None:
 def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_bytes: bytes) -> Turn:
     """Answer the position's request with a reply, and move the position behind it.
 
-    `reply_bytes` is the reply as the log holds it (`store/replies.py`). Raises ValueError if the episode is over.
+    `reply_bytes` is the reply as the log holds it (`replies.py`). Raises ValueError if the episode is over.
     """
     if position.ending:
         raise ValueError(f"the episode ended ({position.ending}) before step {position.step}")

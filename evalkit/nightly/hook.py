@@ -12,7 +12,7 @@ import orjson
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.nightly.history_files import nights
 from evalkit.report.history import CellNight, NightRecord, earlier
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0
 """A hook that takes longer is ended."""

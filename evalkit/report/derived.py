@@ -20,10 +20,12 @@ import numpy as np
 import orjson
 
 from evalkit import __version__
+from evalkit.report.cells import Cell, cells
 from evalkit.report.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import ASIDE
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
+from evalkit.store.void import read_voids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -227,3 +229,9 @@ def _put(path: Path, data: bytes) -> None:
     except OSError:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
+    """The manifest and the cells of a run directory alone, also of one that is being written. Raises as `read_run`."""
+    manifest, _, results = read_run(run)
+    return manifest, cells(manifest, results, read_voids(run))

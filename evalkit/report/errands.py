@@ -25,8 +25,8 @@ def first_texts(run: Path) -> dict[str, str]:
     Episodes without any text, or of a single reply, are left out: no coverage is told of them. Raises RunError for what
     is no run, CorruptLogError for a damaged log.
     """
+    from evalkit.replies import decode_reply
     from evalkit.store.reader import replay_rows
-    from evalkit.store.replies import decode_reply
 
     manifest = read_manifest(run)
     static = {
@@ -63,8 +63,8 @@ def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
 
     Raises RunError where the run holds no errands, or several kinds, or several answers to one, or is not finished.
     """
+    from evalkit.replies import decode_reply
     from evalkit.store.reader import replay_rows
-    from evalkit.store.replies import decode_reply
 
     manifest = read_manifest(run)
     kind, digests = _kind(run, manifest), _digests(manifest)

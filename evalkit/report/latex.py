@@ -13,7 +13,7 @@ from typing import Any
 from evalkit.report.latex_fit import Block, fit
 from evalkit.report.narrow import pieces
 from evalkit.report.tables import MISSING, Column, Table, without_shared_packs, written
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 PREAMBLE = r"\usepackage{booktabs}"
 """What a document needs."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from evalkit.report.narrow import Section, even_groups, headed, pieces
 from evalkit.report.tables import MISSING, Column, Table, written
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 TEXT_WIDTH, TEXT_HEIGHT = 345.0, 550.0
 """Of a page of `article` with 10 points, in points."""

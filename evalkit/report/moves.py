@@ -8,7 +8,7 @@ from evalkit.dialogue import Message, Reply, Tool
 from evalkit.env.environment import Environment, Facts, Kit
 from evalkit.env.replay import Position, Turn, advance, begin
 from evalkit.errors import CorruptLogError
-from evalkit.store.replies import decode_reply
+from evalkit.replies import decode_reply
 
 ROW = (
     *("step", "period", "turn", "reply", "facts", "step_digest", "ending"),

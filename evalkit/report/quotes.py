@@ -21,8 +21,8 @@ from evalkit.report.extras.record import ErrorKind, QuotedPlace, extras_of
 from evalkit.report.moves import Move, moves
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table
-from evalkit.report.visible import bounded
 from evalkit.store.manifest import Manifest, load_target
+from evalkit.text import bounded
 
 BOUND = 120
 """Characters of a text that a table quotes."""

@@ -9,11 +9,11 @@ from evalkit.digests import NOTHING, step_digest
 from evalkit.env.environment import Environment
 from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UsageError
+from evalkit.replies import decode_reply
 from evalkit.report.episodes import Environments
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
-from evalkit.store.replies import decode_reply
 
 COLUMNS = (
     *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),

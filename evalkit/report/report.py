@@ -153,14 +153,6 @@ def report(
     return replace(found, tables=(*found.tables, sizes_table(found.cells, half_width)))
 
 
-def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
-    """The manifest and the cells of a run directory alone, also of one that is being written. Raises as `report`."""
-    from evalkit.report.derived import read_run
-
-    manifest, _, results = read_run(run)
-    return manifest, cells(manifest, results, read_voids(run))
-
-
 def build_report(
     manifest: Manifest,
     steps: "pa.Table",

@@ -13,8 +13,8 @@ from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
-from evalkit.report.intervals import estimate, unmet_share
-from evalkit.report.sequential import anytime_interval
+from evalkit.report.intervals import Method, estimate, unmet_share
+from evalkit.report.sequential import filled, sequence
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.report.voided import void_notes
 from evalkit.store.manifest import Manifest
@@ -101,7 +101,26 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     )
 
 
-ANYTIME = "evalkit.report.sequential.anytime_interval, which holds whenever a run is stopped, where scores end at 0"
+def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
+    """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
+
+    Of the first replicates that have begun, in admission order; what has not ended may be as low or as high as a score
+    can be. None where scores lack a bound, or before a whole round of strata.
+    """
+    least, most = score_range(cell.suite.environment)
+    if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
+        return None
+    known = (None if one is None else one.score for _, one in cell.begun)
+    scores = [None if score is None else (score - least) / (most - least) for score in known]
+    worst, best = filled(scores, 0.0), filled(scores, 1.0)
+    found = sequence(worst, best, [target.stratum for target, _ in cell.begun])
+    if found is None:
+        return None
+    low, high, method = found
+    return least + low * (most - least), least + high * (most - least), method
+
+
+ANYTIME = "evalkit.report.scores.anytime_interval, which holds whenever a run is stopped, where scores end at 0"
 ANYTIME_KINDS = frozenset({"betting", "bernstein"})
 
 

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.env.known import score_range
-from evalkit.report.cells import Cell
 from evalkit.report.intervals import Method
 
 if TYPE_CHECKING:
@@ -138,25 +136,6 @@ def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
         return None
     averages: Doubles = values[:whole].reshape(-1, size or 1).mean(axis=1)
     return averages
-
-
-def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
-    """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
-
-    Of the first replicates that have begun, in admission order; what has not ended may be as low or as high as a score
-    can be. None where scores lack a bound, or before a whole round of strata.
-    """
-    least, most = score_range(cell.suite.environment)
-    if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
-        return None
-    known = (None if one is None else one.score for _, one in cell.begun)
-    scores = [None if score is None else (score - least) / (most - least) for score in known]
-    worst, best = filled(scores, 0.0), filled(scores, 1.0)
-    found = sequence(worst, best, [target.stratum for target, _ in cell.begun])
-    if found is None:
-        return None
-    low, high, method = found
-    return least + low * (most - least), least + high * (most - least), method
 
 
 def filled(values: Sequence[float | None], unknown: float) -> "Doubles":

@@ -11,11 +11,10 @@ from evalkit.money import show_usd
 from evalkit.report.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.report.episodes import Environments, EpisodeResult, episode_results
 from evalkit.report.moves import Move, moves
-from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Trajectory, trajectory_parts
-from evalkit.report.visible import BOUND, visible
 from evalkit.store.manifest import Manifest, load_target
 from evalkit.store.manifests import read_manifest
+from evalkit.text import BOUND, seconds, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalkit.money import show_usd
-from evalkit.report.visible import visible
+from evalkit.text import seconds, visible
 
 Kind = Literal[
     "text", "score", "percent", "interval", "count", "tokens", "number", "fine", "p", "usd", "seconds", "counts"
@@ -174,17 +174,6 @@ def _tokens(value: int) -> str:
         if value >= least:
             return f"{value / size:,.1f} {letter}"
     return f"{value:,}"
-
-
-def seconds(value: float) -> str:
-    """A time with a unit that fits: `0`, `850 ms`, `12.3 s`, `5.2 min`."""
-    if value >= 120:
-        return f"{value / 60:,.1f} min"
-    if value >= 1:
-        return f"{value:.1f} s"
-    if value >= 0.0095:
-        return f"{value * 1000:.0f} ms"
-    return f"{value * 1000:.1f} ms" if value >= 0.00005 else "0"
 
 
 def markdown(table: Table) -> str:

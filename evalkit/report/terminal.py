@@ -14,7 +14,7 @@ from rich.text import Text
 
 from evalkit.report.narrow import broken, bundles, even_groups, headed
 from evalkit.report.tables import MISSING, Column, Table, without_shared_packs, written
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 if TYPE_CHECKING:
     from evalkit.report.report import Report

@@ -12,9 +12,8 @@ from typing import Any, Literal
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.money import show_usd
 from evalkit.report.moves import Move
-from evalkit.report.tables import seconds
-from evalkit.report.visible import BOUND, bounded, visible
 from evalkit.store.record import ESTIMATED, UNMETERED
+from evalkit.text import BOUND, bounded, seconds, visible
 
 Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
 

@@ -132,7 +132,7 @@ def open_views(run: Path) -> Views:
     """The views of a run directory. Raises RunError if it is none."""
 
     def results() -> Sequence[Cell]:
-        from evalkit.report.report import read_cells
+        from evalkit.report.derived import read_cells
 
         return read_cells(run)[1]
 

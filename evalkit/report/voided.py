@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.errors import UsageError, nearest
-from evalkit.report.visible import visible
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
+from evalkit.text import visible
 
 if TYPE_CHECKING:
     from evalkit.report.cells import Cell

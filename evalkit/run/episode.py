@@ -26,10 +26,10 @@ from evalkit.errors import (
     UnfitInstance,
 )
 from evalkit.money import PicoUsd
+from evalkit.replies import encode_reply
 from evalkit.run.universe import Episode
 from evalkit.seeds import derive
 from evalkit.store.record import StepRecord
-from evalkit.store.replies import encode_reply
 
 if TYPE_CHECKING:
     from evalkit.client.lane import Lane

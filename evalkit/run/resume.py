@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 from evalkit import __version__
 from evalkit.env.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
+from evalkit.replies import decode_reply
 from evalkit.run.episode import Seat
 from evalkit.run.universe import Choice, Episode, episodes
 from evalkit.store.events import read_events
 from evalkit.store.instances import laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.record import LedgerRecord
-from evalkit.store.replies import decode_reply
 from evalkit.store.totals import Cell
 from evalkit.store.unmetered import UnmeteredRows
 

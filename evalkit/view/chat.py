@@ -9,9 +9,8 @@ from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
 from evalkit.report.moves import Move
 from evalkit.report.show import Episode
-from evalkit.report.tables import seconds
 from evalkit.report.trajectory import Part, trajectory_parts, usage_words
-from evalkit.report.visible import BOUND
+from evalkit.text import BOUND, seconds
 
 OPEN = 5
 """Periods up to which all are unfolded at once."""

@@ -18,8 +18,7 @@ from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras.record import extras_of
 from evalkit.report.moves import Move
 from evalkit.report.show import Episode, open_episode
-from evalkit.report.tables import seconds
-from evalkit.report.visible import BOUND
+from evalkit.text import BOUND, seconds
 from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
 from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.overview import Fact, run_links

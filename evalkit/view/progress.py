@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evalkit.report.visible import bounded
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
+from evalkit.text import bounded
 
 MOST_TEXT = 300
 """Characters of any one text."""

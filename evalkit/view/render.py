@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.draw import bundle, script_json
 from evalkit.report.figures.theme import config
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 if TYPE_CHECKING:
     import jinja2

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from evalkit.cli.main import main
-from evalkit.report.report import read_cells
+from evalkit.report.derived import read_cells
 from evalkit.store.journal import open_journal
 from evalkit.store.layout import MARK
 from evalkit.store.reader import read_ledger, scan_all

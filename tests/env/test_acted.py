@@ -7,9 +7,9 @@ import pytest
 from evalkit.dialogue import Reply, Request, Sampling, ToolCall
 from evalkit.env.replay import advance, begin
 from evalkit.env.table import ENVIRONMENTS
+from evalkit.replies import encode_reply
 from evalkit.spec.model import SuiteUse
 from evalkit.spec.suites import expand
-from evalkit.store.replies import encode_reply
 from tests.play import Agent, kit, policy
 
 PLAYED = [

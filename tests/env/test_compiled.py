@@ -24,9 +24,9 @@ from evalkit.env.scheduling.market import SchedulingMarket, blocking, make_marke
 from evalkit.env.table import ENVIRONMENTS
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
+from evalkit.replies import encode_reply
 from evalkit.spec.packs import read_pack
 from evalkit.spec.suites import find_suite, read_lines
-from evalkit.store.replies import encode_reply
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from evalkit.env.errand.errand import ERRAND
 from evalkit.env.errand.parse import count_in, verdict_in, written
 from evalkit.env.replay import advance, begin
 from evalkit.errors import UsageError
-from evalkit.store.replies import encode_reply
+from evalkit.replies import encode_reply
 
 TEXTS = {key: f"{key}: " + " ".join(f"{{{name}}}" for name in sorted(fields)) for key, fields in errand.TEXTS.items()}
 KIT = Kit(pack=Pack(name="own", digest="", texts=TEXTS))

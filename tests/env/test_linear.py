@@ -13,10 +13,10 @@ from evalkit.env.costbench.domain.world import make_world
 from evalkit.env.costbench.repair import MARKS, read_call
 from evalkit.env.errand.parse import count_in, verdict_in, written
 from evalkit.env.literals import read_mapping
+from evalkit.replies import decode_reply, encode_reply
 from evalkit.report.exports.inspect_log import _arguments
 from evalkit.report.trajectory import _pretty
-from evalkit.report.visible import bounded, visible
-from evalkit.store.replies import decode_reply, encode_reply
+from evalkit.text import bounded, visible
 from tests.foreign import BODIES
 from tests.growth import assert_linear
 

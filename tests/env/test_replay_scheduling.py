@@ -10,9 +10,9 @@ from evalkit.env.replay import Position, Turn, advance, begin
 from evalkit.env.scheduling.scheduling import SCHEDULING
 from evalkit.policy.answer import answer
 from evalkit.policy.table import POLICIES
+from evalkit.replies import decode_reply, encode_reply
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
-from evalkit.store.replies import decode_reply, encode_reply
 
 KIT = Kit(pack=read_pack("standard", "scheduling", ""))
 

@@ -16,6 +16,7 @@ from evalkit.dialogue import Reply, ToolCall
 from evalkit.env.environment import Environment, Kit, Pack
 from evalkit.env.replay import advance, begin
 from evalkit.env.table import ENVIRONMENTS
+from evalkit.replies import encode_reply
 from evalkit.run.freeze import resolve
 from evalkit.run.outcome import Outcome
 from evalkit.run.session import RunOptions
@@ -29,7 +30,6 @@ from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reader import scan
-from evalkit.store.replies import encode_reply
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 from tests.net.workspace import HERE, RUN, RUNS, copy, inside

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalkit.report.latex import escaped, latex
 from evalkit.report.tables import Column, Table
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 SYMBOLS = {
     "textbackslash": "\\",

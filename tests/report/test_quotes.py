@@ -8,6 +8,7 @@ import pytest
 from evalkit.env.costbench.score import Walk
 from evalkit.env.environment import outcomes
 from evalkit.env.table import ENVIRONMENTS
+from evalkit.replies import encode_reply
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras import costbench
@@ -15,7 +16,6 @@ from evalkit.report.moves import Move
 from evalkit.report.quotes import BOUND, Quote, error_kinds, quotes, quotes_table
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestPack, ManifestSuite
-from evalkit.store.replies import encode_reply
 from tests.play import Episode, kit, play, policy
 from tests.playing import a_manifest, an_agent
 from tests.report.test_planning import an_episode

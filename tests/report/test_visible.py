@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.report.visible import bounded, visible
+from evalkit.text import bounded, visible
 
 
 @pytest.mark.parametrize(

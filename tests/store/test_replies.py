@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.errors import CorruptLogError
-from evalkit.store.replies import decode_reply, encode_reply
+from evalkit.replies import decode_reply, encode_reply
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 CALLS = st.lists(st.builds(ToolCall, id=TEXTS, name=TEXTS, arguments=TEXTS), max_size=3).map(tuple)

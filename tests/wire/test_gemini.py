@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
+from evalkit.replies import decode_reply, encode_reply
 from evalkit.serve.dialects.gemini import SERVED_GEMINI as SERVED
-from evalkit.store.replies import decode_reply, encode_reply
 from evalkit.wire.dialect import MalformedReplyError, Quirks
 from evalkit.wire.gemini import GEMINI
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from evalkit.dialogue import Message, Reply, Sampling
-from evalkit.store.replies import decode_reply, encode_reply
+from evalkit.replies import decode_reply, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalkit.report.figures.figure import Figure
 from evalkit.report.tables import Column, Table
-from evalkit.report.visible import bounded
+from evalkit.text import bounded
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 

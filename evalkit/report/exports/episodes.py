@@ -75,7 +75,7 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
     Raises RunError if it is no run, CorruptLogError.
     """
-    from evalkit.report.report import read_cells
+    from evalkit.report.derived import read_cells
 
     manifest, found = read_cells(run)
     mine = tuple(

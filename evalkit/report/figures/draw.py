@@ -10,7 +10,7 @@ from typing import Any
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.theme import config
 from evalkit.report.tables import as_csv
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 VEGALITE = "6.4"
 """The version of Vega-Lite that draws; the specs are of its major version."""

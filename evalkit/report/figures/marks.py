@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalkit.report.figures.theme import DASHES, LIGHT, LONGEST_NAME, SHAPES, WIDTH
 from evalkit.report.tables import MISSING
-from evalkit.report.visible import visible
+from evalkit.text import visible
 
 if TYPE_CHECKING:
     import altair as alt

@@ -11,7 +11,7 @@ from evalkit.env.costbench.costbench import COSTBENCH
 from evalkit.env.costbench.score import score
 from evalkit.env.replay import advance, begin
 from evalkit.money import FREE
-from evalkit.store.replies import encode_reply
+from evalkit.replies import encode_reply
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 from tests.acting import Episode, make_instance, standard_kit

@@ -11,9 +11,9 @@ from evalkit.env.pricing.prices import MOST_PRICE
 from evalkit.env.pricing.pricing import PRICING, TEXTS
 from evalkit.env.replay import advance, begin
 from evalkit.policy.table import player
+from evalkit.replies import decode_reply, encode_reply
 from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
-from evalkit.store.replies import decode_reply, encode_reply
 from tests.env.pricing.playing import KIT, PACK, SMALL, Play, priced, reference, rows, setting
 from tests.periods import replying
 

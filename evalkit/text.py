@@ -1,4 +1,4 @@
-"""Text that a model wrote, made safe to look at: nothing in it moves a cursor, hides or reorders what is shown."""
+"""Text for people. What a model wrote is made safe to look at: nothing in it moves a cursor, hides or reorders text."""
 
 import unicodedata
 
@@ -33,3 +33,14 @@ def bounded(text: str, most: int = BOUND) -> str:
     if len(text) <= most:
         return visible(text)
     return f"{visible(text[:most])}... {len(text) - most:,} more characters"
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that fits: `0`, `850 ms`, `12.3 s`, `5.2 min`."""
+    if value >= 120:
+        return f"{value / 60:,.1f} min"
+    if value >= 1:
+        return f"{value:.1f} s"
+    if value >= 0.0095:
+        return f"{value * 1000:.0f} ms"
+    return f"{value * 1000:.1f} ms" if value >= 0.00005 else "0"
