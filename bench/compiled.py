@@ -71,7 +71,7 @@ def child(variant: str) -> None:
     """Measure one variant of the tree that is first on the path."""
     found = {}
     if variant == "compiled":
-        from evalkit.env import compiled
+        from evalkit.envs import compiled
 
         began = time.process_time()
         if not compiled.load():
@@ -83,9 +83,9 @@ def child(variant: str) -> None:
 
 
 def _step_us(suite: str, policy: str, instances: int, fields: dict[str, Any]) -> float:
-    from evalkit.env.environment import Kit
-    from evalkit.env.replay import advance, begin
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.environment import Kit
+    from evalkit.envs.replay import advance, begin
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.spec.packs import read_pack
     from evalkit.spec.suites import find_suite, read_lines
 
@@ -111,7 +111,7 @@ def _recorded(env: Any, instance: Any, kit: Any, policy: str) -> tuple[list[Any]
     import orjson
 
     from evalkit.dialogue import Request
-    from evalkit.env.replay import advance, begin
+    from evalkit.envs.replay import advance, begin
     from evalkit.policy.answer import answer
     from evalkit.policy.table import player
     from evalkit.replies import encode_reply

@@ -22,13 +22,13 @@ from evalkit.client.lane import Lane
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
-from evalkit.env.environment import Kit, Pack
+from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.money import open_row
+from evalkit.engine.resume import Holdings
+from evalkit.engine.scheduler import LaneJob, play_lanes
+from evalkit.engine.universe import Cell, Episode
+from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import LaneContext, Stop
-from evalkit.run.money import open_row
-from evalkit.run.resume import Holdings
-from evalkit.run.scheduler import LaneJob, play_lanes
-from evalkit.run.universe import Cell, Episode
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.spec.model import Limits, Model, Provider
 from evalkit.store.instances import ManifestInstance

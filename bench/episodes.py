@@ -20,17 +20,17 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
 from evalkit.client.request import request_template
 from evalkit.dialogue import Request, Usage
-from evalkit.env.replay import advance, begin
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.resume import Holdings
+from evalkit.engine.scheduler import LaneJob, play_lanes
+from evalkit.engine.universe import Choice, Episode, cells, episodes
+from evalkit.envs.replay import advance, begin
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.replies import encode_reply
-from evalkit.run.episode import LaneContext, Stop
-from evalkit.run.freeze import Resolved, resolve
-from evalkit.run.resume import Holdings
-from evalkit.run.scheduler import LaneJob, play_lanes
-from evalkit.run.universe import Choice, Episode, cells, episodes
 from evalkit.seeds import derive
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep

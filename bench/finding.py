@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from evalkit.digests import step_digest
+from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.universe import Choice, episodes
 from evalkit.money import PicoUsd
-from evalkit.run.freeze import Resolved, resolve
-from evalkit.run.universe import Choice, episodes
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.chain import check_chain
 from evalkit.store.index import read_index

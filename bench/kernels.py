@@ -5,9 +5,9 @@ import sys
 import numpy as np
 from measuring import best, span
 
-from evalkit.env.scheduling.batch import blocking_counts, repair_runs
-from evalkit.env.scheduling.generate import FAMILIES, Gaps, reference_market
-from evalkit.env.scheduling.market import SchedulingMarket, expected_numerator
+from evalkit.envs.scheduling.batch import blocking_counts, repair_runs
+from evalkit.envs.scheduling.generate import FAMILIES, Gaps, reference_market
+from evalkit.envs.scheduling.market import SchedulingMarket, expected_numerator
 
 SIZES = {10: 0.15, 20: 0.35, 50: 0.9}
 """Microseconds a matching that batches of this size may cost."""

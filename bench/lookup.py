@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
-from evalkit.env.environment import Environment, Facts, Kit, Observation, Opening, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ import sys
 import numpy as np
 from measuring import best, span
 
-from evalkit.env.costbench.distance import normalised
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.world import Terms, World, make_world
-from evalkit.env.costbench.planning.batch import cheapest, greedy
-from evalkit.env.costbench.planning.chain_loops import UNAVAILABLE
-from evalkit.env.costbench.planning.solve import greedy_path, optimal_path
+from evalkit.envs.costbench.distance import normalised
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.world import Terms, World, make_world
+from evalkit.envs.costbench.planning.batch import cheapest, greedy
+from evalkit.envs.costbench.planning.chain_loops import UNAVAILABLE
+from evalkit.envs.costbench.planning.solve import greedy_path, optimal_path
 
 SOLVES_PER_S, GREEDY_PER_S = 4e6, 10e6
 """Chains a second that batches promise, N = 5..8."""

@@ -4,9 +4,9 @@ import sys
 
 from measuring import best, span
 
-from evalkit.env.pricing.generate import DIFFICULTIES
-from evalkit.env.pricing.instance import load, market_of
-from evalkit.env.pricing.optimum import solve
+from evalkit.envs.pricing.generate import DIFFICULTIES
+from evalkit.envs.pricing.instance import load, market_of
+from evalkit.envs.pricing.optimum import solve
 
 OPTIMUM_US = 30.0
 REFERENCE_S = {"basic": 0.8, "medium": 6.4, "hard": 14.8}

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from measuring import span
 
-from evalkit.env.procurement.generate import DIFFICULTIES, Shape, reference_market
-from evalkit.env.procurement.market import ProcurementMarket
-from evalkit.env.procurement.optimum import solve
+from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
+from evalkit.envs.procurement.market import ProcurementMarket
+from evalkit.envs.procurement.optimum import solve
 
 HARD = DIFFICULTIES["hard"]
 BIG = replace(HARD, categories=20, products=400, deals=400)

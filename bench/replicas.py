@@ -13,13 +13,13 @@ import msgspec
 import pyarrow as pa
 
 from evalkit.dialogue import Request
-from evalkit.env.replay import advance, begin
+from evalkit.engine.freeze import resolve
+from evalkit.engine.universe import Choice, Episode, episodes
+from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.replies import encode_reply
-from evalkit.run.freeze import resolve
-from evalkit.run.universe import Choice, Episode, episodes
 from evalkit.seeds import derive
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep

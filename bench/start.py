@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 from finding import command
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.seeds import Stream
 
 INSTANCES, DRAWN = 1_000_000, 1_000

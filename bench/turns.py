@@ -22,11 +22,11 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
-from evalkit.env.environment import Kit, Pack
+from evalkit.engine.episode import LaneContext, Stop, play
+from evalkit.engine.resume import Holdings
+from evalkit.engine.universe import Cell, Episode
+from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.run.episode import LaneContext, Stop, play
-from evalkit.run.resume import Holdings
-from evalkit.run.universe import Cell, Episode
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.spec.model import Limits
 from evalkit.store.instances import ManifestInstance

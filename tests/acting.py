@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 
 from evalkit.dialogue import Message, Reply
-from evalkit.env.costbench import step
-from evalkit.env.costbench.domain.catalogue import Catalogue, Graph, GraphTool, Task
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.ids import has_context, preference_number, preferences_at, show_id
-from evalkit.env.costbench.domain.query import Query
-from evalkit.env.costbench.domain.world import context_type
-from evalkit.env.costbench.instances.instance import Instance
-from evalkit.env.environment import Facts, Kit, Observation
+from evalkit.envs.costbench import step
+from evalkit.envs.costbench.domain.catalogue import Catalogue, Graph, GraphTool, Task
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.ids import has_context, preference_number, preferences_at, show_id
+from evalkit.envs.costbench.domain.query import Query
+from evalkit.envs.costbench.domain.world import context_type
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.environment import Facts, Kit, Observation
 from evalkit.spec.packs import read_pack
-from tests.env.costbench.lines import bare_instance
+from tests.envs.costbench.lines import bare_instance
 from tests.periods import replying
 
 TIME = 904

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.environment import Score
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Score
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
 from evalkit.report.moves import Move, moves
 from tests.play import kit, play, policy

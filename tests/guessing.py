@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall
-from evalkit.env.environment import Environment, Facts, Kit, Observation, Opening, Pack, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Pack, Score
 
 PERIODS = 3
 HINT = Tool(name="hint", description="Too low or too high?", parameters={"type": "object", "properties": {}})

@@ -9,9 +9,9 @@ import orjson
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env.calls import RESTARTING
-from evalkit.env.environment import Kit, Observation
-from evalkit.env.rules import STYLES, PeriodsState
+from evalkit.envs.calls import RESTARTING
+from evalkit.envs.environment import Kit, Observation
+from evalkit.envs.rules import STYLES, PeriodsState
 from tests.periods import Game
 from tests.play import kit as standard_kit
 

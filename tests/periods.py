@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from evalkit.dialogue import Message, Reply, ToolCall
-from evalkit.env.environment import Environment, Facts, Kit, Observation
-from evalkit.env.rules import PeriodsState
+from evalkit.envs.environment import Environment, Facts, Kit, Observation
+from evalkit.envs.rules import PeriodsState
 from tests.play import kit as standard_kit
 
 

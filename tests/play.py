@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Request, Sampling
-from evalkit.env.environment import Environment, Facts, Kit, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Score
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.seeds import derive

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
-from evalkit.env.environment import Kit, Pack
-from evalkit.env.lines import instance_digest
-from evalkit.env.replay import advance, begin
+from evalkit.envs.environment import Kit, Pack
+from evalkit.envs.lines import instance_digest
+from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
 from evalkit.replies import encode_reply
 from evalkit.report.episodes import episode_results

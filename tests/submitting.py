@@ -1,6 +1,6 @@
 """Playing scheduling by hand in tests."""
 
-from evalkit.env.scheduling.scheduling import ACTION, HISTORY, SCHEDULING
+from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING
 from tests.periods import Game
 from tests.play import kit
 

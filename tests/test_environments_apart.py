@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 
 PROJECT = Path(__file__).resolve().parent.parent
 
-TABLE = "env/table.py"
+TABLE = "envs/table.py"
 
 FAMILIES: Mapping[str, str] = {
     "report/econ.py": "the tables of a paper on three environments, named by their extras",
@@ -24,7 +24,7 @@ FAMILIES: Mapping[str, str] = {
 """Modules that belong to environments and lie outside folders of their names -> whose they are."""
 
 STILL: Mapping[str, str] = {
-    "env/compiled.py": "loads the compiled kernels of three environments: goes when a record names its kernels",
+    "envs/compiled.py": "loads the compiled kernels of three environments: goes when a record names its kernels",
     "policy/table.py": "which policy plays which environment: goes with plug-ins for policies",
     "policy/oracle.py": "reads the instances of four environments: goes with plug-ins for policies",
     "spec/imported.py": "reads prompts out of a copy of the reference: belongs to the environments it is written for",
@@ -89,7 +89,7 @@ def test_what_is_listed_still_names_one() -> None:
 
 
 def test_engine_client_store_and_pages_name_none() -> None:
-    rooms = ("run/", "client/", "store/", "view/", "wire/", "serve/", "nightly/")
+    rooms = ("engine/", "client/", "store/", "view/", "wire/", "serve/", "nightly/")
     assert not [path for path in {**FAMILIES, **STILL} if path.startswith(rooms)]
 
 
@@ -97,8 +97,8 @@ def test_engine_client_store_and_pages_name_none() -> None:
     ("text", "names"),
     [
         ('if env == "pricing":\n    pass', {"pricing"}),
-        ("from evalkit.env.costbench.score import walked", {"costbench"}),
-        ("def late():\n    from evalkit.env import scheduling", {"scheduling"}),
+        ("from evalkit.envs.costbench.score import walked", {"costbench"}),
+        ("def late():\n    from evalkit.envs import scheduling", {"scheduling"}),
         ('NAME = "costbench/reference"', {"costbench"}),
         ('"""About pricing."""', set()),
         ('raise ValueError("pricing has no such thing")', set()),

@@ -16,11 +16,11 @@ LAYERS = {
     **dict.fromkeys(
         ("dialogue", "digests", "errors", "money", "replies", "seeds", "shipped", "text", "waiting", "__init__"), 0
     ),
-    **dict.fromkeys(("env", "wire"), 1),
+    **dict.fromkeys(("envs", "wire"), 1),
     "policy": 2,
     **dict.fromkeys(("spec", "store"), 3),
     "client": 4,
-    **dict.fromkeys(("run", "report"), 5),
+    **dict.fromkeys(("engine", "report"), 5),
     **dict.fromkeys(("serve", "nightly"), 6),
     "view": 7,
     "cli": 8,
@@ -34,8 +34,8 @@ APART = {("report", "client")}
 PLACES = {
     "aiohttp": ("client/", "serve/", "view/"),
     "tenacity": ("client/",),
-    "asyncio": ("waiting", "client/", "run/", "store/writer", "serve/", "view/", "cli/"),
-    "uvloop": ("run/", "serve/", "cli/"),
+    "asyncio": ("waiting", "client/", "engine/", "store/writer", "serve/", "view/", "cli/"),
+    "uvloop": ("engine/", "serve/", "cli/"),
     "pyarrow": ("store/", "report/"),
     "duckdb": ("report/", "view/", "cli/"),
     "altair": ("report/figures/",),
@@ -43,18 +43,18 @@ PLACES = {
     "pandas": (),
     "jinja2": ("view/",),
     "markupsafe": ("view/",),
-    "rich": ("run/", "report/", "cli/"),
-    "numba": ("env/", "report/"),
-    "scipy": ("env/", "report/"),
-    "networkx": ("env/",),
-    "rapidfuzz": ("env/", "report/"),
+    "rich": ("engine/", "report/", "cli/"),
+    "numba": ("envs/", "report/"),
+    "scipy": ("envs/", "report/"),
+    "networkx": ("envs/",),
+    "rapidfuzz": ("envs/", "report/"),
     "genai_prices": ("spec/",),
     "keyring": ("client/keys",),
     "random": (),
 }
 
 # Values in, values out: no clock, no thread, no socket.
-PURE = ("env/", "wire/", "policy/", "report/", "store/schema", "store/record")
+PURE = ("envs/", "wire/", "policy/", "report/", "store/schema", "store/record")
 IMPURE = frozenset({"asyncio", "socket", "subprocess", "threading", "time", "urllib", "http"})
 PURE_PARTS = ("urllib.parse.",)
 """Of the impure ones, what only turns texts into texts."""
@@ -132,7 +132,7 @@ def circles(sources: Mapping[str, str]) -> list[str]:
 # Where an import stands in a function only if what it loads is heavy. Commands load what their call needs, and the rest
 # of the package has such imports still.
 EAGER = (
-    *("client/", "env/costbench/", "env/pricing/", "env/scheduling/", "policy/noisy/", "serve/", "store/", "view/"),
+    *("client/", "envs/costbench/", "envs/pricing/", "envs/scheduling/", "policy/noisy/", "serve/", "store/", "view/"),
     "wire/",
 )
 
@@ -193,16 +193,16 @@ def test_every_import_keeps_to_its_layer() -> None:
 @pytest.mark.parametrize(
     ("path", "line", "words"),
     [
-        ("env/scheduling/step.py", "from evalkit.wire.http import HttpResponse", "env (layer 1) does not see wire"),
-        ("wire/openai_chat.py", "from evalkit.env.environment import fill", "wire (layer 1) does not see env"),
-        ("report/tables.py", "from evalkit.run.episode import play", "report (layer 5) does not see run"),
+        ("envs/scheduling/step.py", "from evalkit.wire.http import HttpResponse", "envs (layer 1) does not see wire"),
+        ("wire/openai_chat.py", "from evalkit.envs.environment import fill", "wire (layer 1) does not see envs"),
+        ("report/tables.py", "from evalkit.engine.episode import play", "report (layer 5) does not see engine"),
         ("report/tables.py", "from evalkit.client.ask import Asker", "report (layer 5) does not see client"),
         ("money.py", "import evalkit.spec.model", "upward"),
         ("spec/sweep.py", "def late():\n    from evalkit.cli import main", "spec/sweep.py:2"),
         ("oddments/thing.py", "from evalkit.money import Price", "no layer"),
-        ("env/table.py", "import evalkit.oddments", "no layer"),
-        ("run/episode.py", "import aiohttp", "which only client/"),
-        ("env/replay.py", "import time", "is pure"),
+        ("envs/table.py", "import evalkit.oddments", "no layer"),
+        ("engine/episode.py", "import aiohttp", "which only client/"),
+        ("envs/replay.py", "import time", "is pure"),
         ("policy/knuth.py", "import random", "only tests may"),
         ("store/reader.py", "import asyncio", "store/writer"),
     ],
@@ -221,20 +221,20 @@ def test_no_import_leads_in_a_circle() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from evalkit.env.market import price",
-        "def late():\n    from evalkit.env import market",
-        "if TYPE_CHECKING:\n    import evalkit.env.market",
+        "from evalkit.envs.market import price",
+        "def late():\n    from evalkit.envs import market",
+        "if TYPE_CHECKING:\n    import evalkit.envs.market",
     ],
 )
 def test_a_planted_circle_is_named(line: str) -> None:
     sources = {
-        "env/market.py": "from evalkit.env.goods import GOODS",
-        "env/goods.py": "from evalkit.env.names import NAMES",
-        "env/names.py": line,
-        "env/table.py": "import evalkit.env.market",
+        "envs/market.py": "from evalkit.envs.goods import GOODS",
+        "envs/goods.py": "from evalkit.envs.names import NAMES",
+        "envs/names.py": line,
+        "envs/table.py": "import evalkit.envs.market",
     }
-    assert circles(sources) == ["evalkit.env.goods, evalkit.env.market, evalkit.env.names import each other"]
-    assert circles({**sources, "env/names.py": "NAMES = ()"}) == []
+    assert circles(sources) == ["evalkit.envs.goods, evalkit.envs.market, evalkit.envs.names import each other"]
+    assert circles({**sources, "envs/names.py": "NAMES = ()"}) == []
 
 
 def test_only_what_is_heavy_is_imported_within_functions() -> None:
@@ -255,9 +255,9 @@ def test_a_planted_delay_is_named() -> None:
 
 def test_what_is_allowed_is_not_named() -> None:
     sources = {
-        "env/scheduling/step.py": "from evalkit.dialogue import Reply\nfrom evalkit.env.environment import fill",
+        "envs/scheduling/step.py": "from evalkit.dialogue import Reply\nfrom evalkit.envs.environment import fill",
         "client/lane.py": "import asyncio\nimport aiohttp\nfrom evalkit.store.record import LedgerRecord",
-        "cli/run.py": "from evalkit import __version__\nfrom evalkit.run.sweep import run_sweep",
+        "cli/run.py": "from evalkit import __version__\nfrom evalkit.engine.sweep import run_sweep",
     }
     assert offences(sources) == []
 
@@ -277,7 +277,7 @@ def test_nothing_heavy_is_loaded_before_a_command_needs_it(call: str) -> None:
     assert done.stdout.splitlines()[-1] == "loaded:", done.stdout
 
 
-@pytest.mark.parametrize("name", ["evalkit.client.open", "evalkit.run.sweep", "evalkit.cli.run"])
+@pytest.mark.parametrize("name", ["evalkit.client.open", "evalkit.engine.sweep", "evalkit.cli.run"])
 def test_who_asks_a_provider_loads_nothing_of_the_simulated_one(name: str) -> None:
     script = f"import sys, {name}\nprint('loaded:', *sorted(one for one in sys.modules if 'evalkit.serve' in one))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)

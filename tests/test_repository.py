@@ -151,7 +151,7 @@ def test_the_run_directorys_document_lists_the_columns_as_they_are(title: str, n
 
 
 def test_the_prompt_packs_document_lists_every_text_with_its_fields() -> None:
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
 
     for name, environment in ENVIRONMENTS.items():
         rows = table_rows("prompt-packs.md", f"Texts of {name}")
@@ -191,7 +191,7 @@ def test_an_installed_wheel_finds_what_it_carries(wheel: Path, tmp_path: Path) -
 
 
 def test_the_page_about_costbench_names_every_parameter_and_event() -> None:
-    from evalkit.env.costbench.instances.parameters import KINDS, PARAMETERS
+    from evalkit.envs.costbench.instances.parameters import KINDS, PARAMETERS
 
     text = (PROJECT / "docs" / "costbench.md").read_text()
     missing = [name for name in (*PARAMETERS, *KINDS, "mixed") if f"`{name}`" not in text]

@@ -32,7 +32,7 @@ class Module:
     """One public module."""
 
     name: str
-    """With dots: `evalkit.env.environment`."""
+    """With dots: `evalkit.envs.environment`."""
     text: str
     entries: tuple[Entry, ...]
 

@@ -27,8 +27,8 @@ def budget(args: argparse.Namespace) -> int:
 
 
 def _reconcile(args: argparse.Namespace, run: Path) -> int:
-    from evalkit.run.reconcile import reconcile_total, reconcile_usage
-    from evalkit.run.usage import read_usage
+    from evalkit.engine.reconcile import reconcile_total, reconcile_usage
+    from evalkit.engine.usage import read_usage
 
     if (args.usage is None) == (args.lane is None) or (args.lane is None) != (args.spent is None):
         raise UsageError("budget reconcile: give either --usage FILE, or --lane PROVIDER/MODEL and --spent USD.")
@@ -80,7 +80,7 @@ def _moment(text: str | None, option: str, default: float) -> float:
 
 
 def _show(run: Path, *, as_json: bool) -> None:
-    from evalkit.run.reconcile import last_budget, read_books
+    from evalkit.engine.reconcile import last_budget, read_books
     from evalkit.store.sums import read_totals
     from evalkit.store.unmetered import together
 

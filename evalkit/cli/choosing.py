@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from evalkit.engine.freeze import Resolved
+from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
-from evalkit.run.freeze import Resolved
-from evalkit.run.universe import Choice
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import MAX_WIDTH, checked_name, find_sweep, parse_budget, parse_deadline, read_sweep
 from evalkit.store.manifest import Manifest

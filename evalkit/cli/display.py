@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evalkit.cli.plan_words import show_span
+from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
-from evalkit.run.view import LaneView, View
 from evalkit.text import visible
 
 LINE_EVERY_S = 5.0

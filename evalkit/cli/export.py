@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evalkit.cli.choosing import choice_in, run_directory
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.report.exports.episodes import Chosen, choose
 from evalkit.store.manifests import read_manifest

@@ -12,8 +12,8 @@ from textwrap import wrap
 from typing import Any
 
 from evalkit.cli.files import new_file
-from evalkit.env.environment import Parameter
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Parameter
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 
 SHOW_EVERY_S = 5.0

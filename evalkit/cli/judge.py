@@ -9,7 +9,7 @@ from evalkit.errors import RunError
 
 def judge(args: argparse.Namespace) -> int:
     """Write the errand suite and the sweep that plays it."""
-    from evalkit.env.errand import errand
+    from evalkit.envs.errand import errand
     from evalkit.report.errands import first_texts
     from evalkit.spec.errands import coverage_line, distinct
 

@@ -37,8 +37,8 @@ def merge(args: argparse.Namespace) -> int:
 
 def _manifest(runs: list[Path]) -> Manifest:
     """Of all runs together. Raises RunError naming what conflicts."""
-    from evalkit.run.distinct import shared
-    from evalkit.run.freeze import MOST_SHARED, conflicts, united
+    from evalkit.engine.distinct import shared
+    from evalkit.engine.freeze import MOST_SHARED, conflicts, united
 
     whole = read_manifest(runs[0])
     for run in runs[1:]:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
+from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, Outcome
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.money import show_usd
 from evalkit.nightly.dates import parse_date
 from evalkit.nightly.history_files import FOLDER, derive, nights, read_history, rebuild
 from evalkit.nightly.journal import accepted, note, read_journal, told
 from evalkit.report.history import NightRecord, Rule, taken
-from evalkit.run.freeze import Resolved, resolve
-from evalkit.run.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, Outcome
 from evalkit.store.lock import hold_run
 
 ALARM = 4

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.cli.choosing import choice_of, program, run_directory, sweep_of
+from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.plan import Known, plan_sweep
 from evalkit.money import PicoUsd
-from evalkit.run.freeze import Resolved, resolve
-from evalkit.run.plan import Known, plan_sweep
 from evalkit.store.manifests import described, is_run
 
 if TYPE_CHECKING:
-    from evalkit.run.pilot import Basis
+    from evalkit.engine.pilot import Basis
 
 SECONDS = 8.0
 """CPU time to spend on playing; a small sweep is played whole long before."""
@@ -33,7 +33,7 @@ def plan(args: argparse.Namespace) -> int:
     made = asyncio.run(plan_sweep(resolved, choice_of(args.only, resolved), seconds=SECONDS, known=known))
     proposal = None
     if amount is not None:
-        from evalkit.run.nights import proposal_of
+        from evalkit.engine.nights import proposal_of
 
         proposal = proposal_of(made, resolved, known.basis, amount)
     if args.json:
@@ -57,7 +57,7 @@ def _as_frozen(resolved: Resolved) -> Resolved:
     own = Path("runs") / resolved.sweep.name
     if not is_run(own):
         return resolved
-    from evalkit.run.keeping import kept
+    from evalkit.engine.keeping import kept
     from evalkit.store.manifests import read_manifest
 
     return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
@@ -69,7 +69,7 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
     reply_s = simulated_reply_s(resolved)
     if args.basis is None and not is_run(own):
         return Known(reply_s=reply_s)
-    from evalkit.run.pilot import NOTHING
+    from evalkit.engine.pilot import NOTHING
     from evalkit.store.accounts import accounts, spent
     from evalkit.store.index import read_index
 
@@ -85,9 +85,9 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
 
 def _basis(directory: Path) -> "Basis":
     """A run's ended episodes, beside the play of its stand-ins."""
+    from evalkit.engine.forecast import make_priors, read_priors
+    from evalkit.engine.pilot import basis_of
     from evalkit.report.derived import read_run
-    from evalkit.run.forecast import make_priors, read_priors
-    from evalkit.run.pilot import basis_of
 
     manifest, _, results = read_run(directory)
     priors = {(one.agent, one.suite): one for one in read_priors(directory)}

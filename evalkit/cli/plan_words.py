@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from evalkit.engine.planned import CellPlan, LanePlan, Plan
+from evalkit.engine.propose import LEAST_INSTANCES, Share, worst
 from evalkit.money import show_usd
-from evalkit.run.planned import CellPlan, LanePlan, Plan
-from evalkit.run.propose import LEAST_INSTANCES, Share, worst
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from evalkit.run.nights import Proposal
+    from evalkit.engine.nights import Proposal
 
 WIDE = 110
 """Columns from which on each cell's range and basis are shown beside it."""

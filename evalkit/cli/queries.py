@@ -22,7 +22,7 @@ SHOWN = 10
 
 def import_queries(args: argparse.Namespace) -> int:
     """Write the suite; its lines carry where they come from."""
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.spec.errands import suite_text
     from evalkit.spec.queries import ALTERNATIVES, LENGTH, MOST_ALTERNATIVES, SEED, read_queries, suite_lines
 
@@ -53,8 +53,8 @@ def raw(args: argparse.Namespace) -> int:
     """Write the reference's raw queries, in its form: what a validator and a writer would then be asked about."""
     import json
 
-    from evalkit.env.costbench.domain.catalogue_files import shipped
-    from evalkit.env.costbench.domain.queries import reference_queries
+    from evalkit.envs.costbench.domain.catalogue_files import shipped
+    from evalkit.envs.costbench.domain.queries import reference_queries
     from evalkit.spec.queries import CATALOGUE, RAW_TOTALS
 
     out = new_file(args.out, ".json", "a file of raw queries")
@@ -131,9 +131,9 @@ def tell_next(sweep: Path, after: Sequence[str], what: str) -> None:
 
 def apply(args: argparse.Namespace) -> int:
     """Write the suite that the answers of an errand run make of another one."""
-    from evalkit.env.errand import errand
-    from evalkit.env.lines import load_varied
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.errand import errand
+    from evalkit.envs.lines import load_varied
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.report.errands import read_answers
     from evalkit.spec.errands import apply_texts, apply_verdicts, suite_text
     from evalkit.spec.suites import find_suite, read_lines

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
+from evalkit.engine.freeze import resolve
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
 from evalkit.errors import UsageError
 from evalkit.money import show_usd
-from evalkit.run.freeze import resolve
-from evalkit.run.outcome import Outcome
-from evalkit.run.session import RunOptions
-from evalkit.run.sweep import run_sweep
 from evalkit.spec.model import Provider
 from evalkit.store.manifests import described
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from evalkit.cli.choosing import run_directory
 from evalkit.cli.plan_words import show_span
+from evalkit.engine.forecast import Range
+from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import show_usd
-from evalkit.run.forecast import Range
-from evalkit.run.status import CellStatus, Status, read_status
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -37,10 +37,10 @@ def verify(args: argparse.Namespace) -> int:
 
 def _beside(run: Path) -> "Iterator[Finding]":
     """What is wrong with files beside the log, which other commands read or write."""
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.engine import forecast
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.report.frozen import frozen_flaws
     from evalkit.report.verify import Finding
-    from evalkit.run import forecast
     from evalkit.store import events, live, lock, manifests
 
     for flaw in frozen_flaws(manifests.read_manifest(run), ENVIRONMENTS):

@@ -3,7 +3,7 @@
 import argparse
 import time
 
-from evalkit.env.compiled import compile_all, folder
+from evalkit.envs.compiled import compile_all, folder
 from evalkit.errors import StorageError
 
 

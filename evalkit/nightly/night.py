@@ -9,6 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evalkit.engine.endpoints import Launch
+from evalkit.engine.freeze import Resolved, merge
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
+from evalkit.engine.view import View
 from evalkit.money import show_usd
 from evalkit.nightly.dates import tonight
 from evalkit.nightly.history_files import FOLDER, derive, nights, read_history
@@ -16,12 +22,6 @@ from evalkit.nightly.journal import JournalEntry, last_end, note, read_journal
 from evalkit.nightly.rotation import rotated
 from evalkit.report.cells import planned_cells
 from evalkit.report.history import NightRecord, Rule
-from evalkit.run.endpoints import Launch
-from evalkit.run.freeze import Resolved, merge
-from evalkit.run.outcome import Outcome
-from evalkit.run.session import RunOptions
-from evalkit.run.sweep import run_sweep
-from evalkit.run.view import View
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.dialogue import Reply, Request
-from evalkit.env.costbench.domain.ids import show_id
-from evalkit.env.costbench.domain.query import Query
-from evalkit.env.costbench.events import course_of, query_after, world_of
-from evalkit.env.costbench.instances.instance import Instance as CostbenchInstance
-from evalkit.env.pricing.instance import PricingInstance
-from evalkit.env.pricing.instance import market_of as pricing_market_of
-from evalkit.env.pricing.optimum import best_prices
-from evalkit.env.procurement.instance import ProcurementInstance, optimum_of
-from evalkit.env.scheduling.instance import SchedulingInstance, market_of
-from evalkit.env.scheduling.market import stable_matching
+from evalkit.envs.costbench.domain.ids import show_id
+from evalkit.envs.costbench.domain.query import Query
+from evalkit.envs.costbench.events import course_of, query_after, world_of
+from evalkit.envs.costbench.instances.instance import Instance as CostbenchInstance
+from evalkit.envs.pricing.instance import PricingInstance
+from evalkit.envs.pricing.instance import market_of as pricing_market_of
+from evalkit.envs.pricing.optimum import best_prices
+from evalkit.envs.procurement.instance import ProcurementInstance, optimum_of
+from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
+from evalkit.envs.scheduling.market import stable_matching
 from evalkit.errors import UsageError
 from evalkit.policy import pricing as prices
 from evalkit.policy import procurement as plans

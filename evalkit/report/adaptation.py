@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from evalkit.env.costbench.distance import edit_distance, normalised
+from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell
@@ -72,7 +72,7 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             methods={
                 "without": "the suite without blocks that holds most of the same instances",
                 "ned, ned_interval, ned_kind, edit_distance, same, pairs": (
-                    "evalkit.env.costbench.distance over `path` of the runs on the same instance without and with "
+                    "evalkit.envs.costbench.distance over `path` of the runs on the same instance without and with "
                     "blocks: select agent, suite, instance, replicate, path from episodes where used"
                 ),
             },

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.cells import Cell
 from evalkit.report.econ_cells import labels, level_of
 from evalkit.report.papers import Paper, PublishedModel, PublishedTable, published_papers

@@ -1,13 +1,13 @@
 """How much of what can be planned a model writes out in its first text (environment costbench).
 
-Paths are counted by the built-in counter (`env/costbench/coverage.py`) and, where there is one, by a judge; the paper
+Paths are counted by the built-in counter (`envs/costbench/coverage.py`) and, where there is one, by a judge; the paper
 has a judge alone. Source: section 5.1 of the paper; specification, section 7.5.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.env.errand import errand
+from evalkit.envs.errand import errand
 from evalkit.report import queries
 from evalkit.report.bootstrap import mean_of_instances
 from evalkit.report.cells import Cell

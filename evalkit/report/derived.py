@@ -59,7 +59,7 @@ def read_run(run: Path, more: Sequence[str] = ()) -> "tuple[Manifest, pa.Table, 
 
     Works while another process writes the run. Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reader import scan
 
     manifest = read_manifest(run)
@@ -133,9 +133,9 @@ def _mark(environments: Environments) -> bytes:
 
 def _code(environments: Environments) -> list[Path]:
     """The files that say how episodes are scored."""
-    import evalkit.env
+    import evalkit.envs
 
-    files = {path for folder in evalkit.env.__path__ for path in Path(folder).rglob("*.py")}
+    files = {path for folder in evalkit.envs.__path__ for path in Path(folder).rglob("*.py")}
     for env in environments.values():
         name = sys.modules[env.score.__module__].__file__
         files |= {Path(name)} if name else set()

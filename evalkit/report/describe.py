@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from evalkit.env.environment import Environment, Kit, Pack
+from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.report.tables import Column, Table
 
 Line = Mapping[str, Any]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.env.known import is_stationary
+from evalkit.envs.known import is_stationary
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES
 from evalkit.report.cells import Cell

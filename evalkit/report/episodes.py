@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from evalkit.env.environment import Environment, Facts, outcomes
+from evalkit.envs.environment import Environment, Facts, outcomes
 from evalkit.errors import CorruptLogError
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestSuite, load_target

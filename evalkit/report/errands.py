@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from evalkit.env.errand import errand
-from evalkit.env.errand.parse import written
+from evalkit.envs.errand import errand
+from evalkit.envs.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.report.planning_cells import ENVIRONMENT, is_blocked_line
 from evalkit.spec.errands import Answer, coverage_line, errand_digest

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from evalkit import __version__
-from evalkit.env.environment import Environment
-from evalkit.env.lines import instance_digest
+from evalkit.envs.environment import Environment
+from evalkit.envs.lines import instance_digest
 from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.report.episodes import Environments
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest

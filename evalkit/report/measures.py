@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from evalkit.env.known import score_range, shares_of
+from evalkit.envs.known import score_range, shares_of
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras.record import HIGHER, Measure, MeasuredValue, extras_of

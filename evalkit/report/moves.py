@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Tool
-from evalkit.env.environment import Environment, Facts, Kit
-from evalkit.env.replay import Position, Turn, advance, begin
+from evalkit.envs.environment import Environment, Facts, Kit
+from evalkit.envs.replay import Position, Turn, advance, begin
 from evalkit.errors import CorruptLogError
 from evalkit.replies import decode_reply
 

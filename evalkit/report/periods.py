@@ -98,7 +98,7 @@ def _only(episode: "EpisodeResult") -> "Values":
 
 def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[Values, Values]]":
     """(episode of the cell, its actions) -> each period's value, and what stands."""
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
 
     environment = cell.suite.environment
     standing = extras_of(environment).standing

@@ -111,7 +111,7 @@ def quotes(
 
 def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Quote, ...]:
     """The quotes of a run directory, whose cells these are. Raises CorruptLogError."""
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reader import replay_rows
 
     def read(episodes: Sequence[EpisodeResult]) -> Mapping[str, Sequence[Any]]:

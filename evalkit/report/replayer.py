@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from evalkit.digests import NOTHING, step_digest
-from evalkit.env.environment import Environment
-from evalkit.env.replay import Position, advance, begin
+from evalkit.envs.environment import Environment
+from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.replies import decode_reply
 from evalkit.report.episodes import Environments

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.env.known import one_chat, one_chats, score_range, shares_of, zero_means
+from evalkit.envs.known import one_chat, one_chats, score_range, shares_of, zero_means
 from evalkit.report import queries
 from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
 from evalkit.report.cells import Cell

@@ -65,7 +65,7 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
 
 def open_episode(run: Path, episode: str) -> Episode:
     """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reader import replay_rows, scan
 
     manifest = read_manifest(run)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.env.compiled import load_for
-from evalkit.env.environment import Environment
+from evalkit.envs.compiled import load_for
+from evalkit.envs.environment import Environment
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.report.episodes import Environments
 from evalkit.report.replayer import COLUMNS, Replayer
@@ -52,7 +52,7 @@ def verify(run: Path) -> list[Finding]:
 
     Raises RunError if `run` is no run directory or is being written, CorruptLogError if its manifest cannot be read.
     """
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.check import check_log
 
     manifest = read_manifest(run)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalkit.env.environment import Environment
-from evalkit.env.lines import canonical, id_marks, reach, varied
+from evalkit.envs.environment import Environment
+from evalkit.envs.lines import canonical, id_marks, reach, varied
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.model import SuiteInstance
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from evalkit.env.lines import Marks
+    from evalkit.envs.lines import Marks
 
 ROWS = 128
 """Lines whose place in the file is known together."""

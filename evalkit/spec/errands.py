@@ -12,11 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.domain.catalogue import Catalogue
-from evalkit.env.costbench.domain.catalogue_files import parse_catalogue, shipped
-from evalkit.env.costbench.domain.ids import split_values
-from evalkit.env.errand import errand
-from evalkit.env.lines import canonical, instance_digest
+from evalkit.envs.costbench.domain.catalogue import Catalogue
+from evalkit.envs.costbench.domain.catalogue_files import parse_catalogue, shipped
+from evalkit.envs.costbench.domain.ids import split_values
+from evalkit.envs.errand import errand
+from evalkit.envs.lines import canonical, instance_digest
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.queries import alternative_places, without_message

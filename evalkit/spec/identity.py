@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from evalkit.dialogue import Sampling
-from evalkit.env.lines import canonical
+from evalkit.envs.lines import canonical
 from evalkit.spec.model import AgentSpec
 
 REASONING = "reasoning"

@@ -15,8 +15,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from evalkit.env.environment import Environment
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Environment
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
 from evalkit.spec.imported_costbench import DESCRIPTIONS, UNUSED, Copy, costbench_texts, is_copy

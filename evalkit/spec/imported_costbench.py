@@ -14,10 +14,10 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from evalkit.env.costbench.domain.catalogue import Catalogue, title
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.world import make_world
-from evalkit.env.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
+from evalkit.envs.costbench.domain.catalogue import Catalogue, title
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.world import make_world
+from evalkit.envs.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
 from evalkit.errors import UsageError
 from evalkit.spec.interpret import Reader, class_methods
 from evalkit.spec.interpreted import Thing, Unreadable

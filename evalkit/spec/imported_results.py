@@ -6,8 +6,8 @@ Each looks for the one way in which it knows a text to be written, and leaves ou
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from evalkit.env.pricing.prices import BARE_NUMBER
-from evalkit.env.rules import repeat_key
+from evalkit.envs.pricing.prices import BARE_NUMBER
+from evalkit.envs.rules import repeat_key
 
 Texts = dict[str, str]
 

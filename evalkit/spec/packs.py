@@ -15,9 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.environment import Environment, Pack
-from evalkit.env.lines import canonical
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Environment, Pack
+from evalkit.envs.lines import canonical
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
 from evalkit.spec.reading import parse_toml

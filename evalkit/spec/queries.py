@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from evalkit.env.costbench.domain.catalogue import SPLITS, Catalogue, title
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.ids import preference_number, split_values
-from evalkit.env.costbench.domain.world import context_type
-from evalkit.env.costbench.instances.costs import query_seed
-from evalkit.env.mersenne import Mersenne
+from evalkit.envs.costbench.domain.catalogue import SPLITS, Catalogue, title
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.ids import preference_number, split_values
+from evalkit.envs.costbench.domain.world import context_type
+from evalkit.envs.costbench.instances.costs import query_seed
+from evalkit.envs.mersenne import Mersenne
 from evalkit.errors import UsageError, nearest
 
 CATALOGUE = "travel"

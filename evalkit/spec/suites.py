@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from evalkit.env.environment import Environment
-from evalkit.env.lines import reach
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Environment
+from evalkit.envs.lines import reach
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
 from evalkit.spec.bulk import Bulk, Recognised, bulk_digest, digest_of, scan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from evalkit.env.lines import id_marks
+from evalkit.envs.lines import id_marks
 from evalkit.seeds import Permutation
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Codes = npt.NDArray[np.unsignedinteger[Any]]
-    from evalkit.env.lines import Marks
+    from evalkit.envs.lines import Marks
 
 BLOCKS_KEPT = 8
 """Blocks in memory of each suite."""

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from evalkit.dialogue import Sampling
-from evalkit.env.environment import Environment, Kit, Pack
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Environment, Kit, Pack
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.money import Price
 from evalkit.store.instances import ManifestInstance, admission, laid
@@ -103,7 +103,7 @@ class ManifestExtent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManifestOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The order in which episodes are admitted (`run/universe.py`), frozen when the run began."""
+    """The order in which episodes are admitted (`engine/universe.py`), frozen when the run began."""
 
     key: int | None = None
     """Of the permutations within strata; None: instances come as they are listed, as in runs that began without a

@@ -36,7 +36,7 @@ class StepRecord:
     turn: int
     """Place in the period's chat, from 0."""
     reply: bytes | None
-    """The reply as canonical JSON (`run/replies.py`), its opaque part included; None where an ending brought none."""
+    """The reply as canonical JSON (`replies.py`), its opaque part included; None where an ending brought none."""
     raw: bytes | None
     """The body as it came, kept only where strict JSON refused it."""
     facts: bytes

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from evalkit.env.lines import instance_digest, reach
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.lines import instance_digest, reach
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, StorageError, UsageError
 from evalkit.store import disk
 from evalkit.store.instances import Blocked, Instances, ManifestInstance, code_kind
 
 if TYPE_CHECKING:
-    from evalkit.env.lines import Marks
+    from evalkit.envs.lines import Marks
     from evalkit.store.instances import Codes
 
 FOLDER = "suites"

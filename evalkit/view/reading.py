@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evalkit.engine.status import Status, read_status
 from evalkit.errors import EvalkitError
 from evalkit.report.figures.build import run_figures
 from evalkit.report.figures.figure import Figure
 from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
-from evalkit.run.status import Status, read_status
 from evalkit.store.events import read_events
 from evalkit.store.lock import holder
 from evalkit.store.manifest import OLD_FILE

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from evalkit.cli.display import display, plain, render
-from evalkit.run.view import CellView, LaneView, View
+from evalkit.engine.view import CellView, LaneView, View
 
 
 def lane(i: int, **more: Any) -> LaneView:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.env.costbench.domain.catalogue import Catalogue, Chain, Dimension, Graph, GraphTool, Link, Task, Words
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.costbench.domain.catalogue import Catalogue, Chain, Dimension, Graph, GraphTool, Link, Task, Words
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from tests.cli.calling import Call, tree
 from tests.conftest import PROJECT
@@ -20,7 +20,7 @@ from tests.conftest import PROJECT
 
 def own_catalogue(folder: Path) -> Path:
     """A domain of the user's own: travel, with another name and another word for a value."""
-    text = (files("evalkit.env.costbench") / "catalogues" / "travel.toml").read_text(encoding="utf-8")
+    text = (files("evalkit.envs.costbench") / "catalogues" / "travel.toml").read_text(encoding="utf-8")
     path = folder / "mine.toml"
     path.write_text(text.replace('name = "travel"', 'name = "mine"').replace("coffee_shop", "tea_house"))
     return path

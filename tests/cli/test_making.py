@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from tests.cli.calling import Call, tree
 
 PROMPTS = """

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from evalkit.cli.display import render
-from evalkit.run.view import LaneView, View
+from evalkit.engine.view import LaneView, View
 from tests.cli.calling import SERVED, Call
 
 PLAN = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.numpy_random_state import RandomStateStream
-from evalkit.env.scheduling.market import expected_blocking, stable_matching
+from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.scheduling.market import expected_blocking, stable_matching
 from evalkit.errors import UsageError
 from tests.conform.__main__ import main
 from tests.conform.compare.command import compare, run

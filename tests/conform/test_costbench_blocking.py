@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.events import oracle_eligible
-from evalkit.env.costbench.instances.blocks import alternative_of
-from evalkit.env.costbench.instances.costs import query_seed
-from evalkit.env.costbench.instances.parameters import KINDS
+from evalkit.envs.costbench.events import oracle_eligible
+from evalkit.envs.costbench.instances.blocks import alternative_of
+from evalkit.envs.costbench.instances.costs import query_seed
+from evalkit.envs.costbench.instances.parameters import KINDS
 from tests.conform.compare.costbench_blocking import blocking, change_of, gt_change, instance_of, reference_queries
-from tests.env.costbench.lines import bare_instance, bare_query
+from tests.envs.costbench.lines import bare_instance, bare_query
 
 TASKS = ("location", "transportation", "accommodation", "attraction", "dining", "shopping")
 NAMES = {"remove_tools": "steplen_change"}

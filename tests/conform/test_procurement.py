@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.procurement.market import Deal, ProcurementMarket, is_feasible
+from evalkit.envs.procurement.market import Deal, ProcurementMarket, is_feasible
 from tests.conform.compare import procurement
 from tests.conform.compare.documented import DOCUMENTED
 from tests.conform.compare.verdict import Verdict
-from tests.env.procurement.test_market import SMALL
+from tests.envs.procurement.test_market import SMALL
 
 
 def rows(shared: Path, name: str) -> list[dict[str, Any]]:

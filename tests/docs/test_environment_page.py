@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from evalkit.cli.main import main
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env import table
-from evalkit.env.environment import Kit, Pack
+from evalkit.envs import table
+from evalkit.envs.environment import Kit, Pack
 from evalkit.report.report import report
 from evalkit.report.views import open_views
 from evalkit.view.run_cache import RunCache

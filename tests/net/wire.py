@@ -13,15 +13,15 @@ import pytest
 
 from evalkit.client.transport import EndpointTransport
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env.environment import Environment, Kit, Pack
-from evalkit.env.replay import advance, begin
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.engine.freeze import resolve
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
+from evalkit.engine.universe import Choice, episodes, lanes
+from evalkit.envs.environment import Environment, Kit, Pack
+from evalkit.envs.replay import advance, begin
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
-from evalkit.run.freeze import resolve
-from evalkit.run.outcome import Outcome
-from evalkit.run.session import RunOptions
-from evalkit.run.sweep import run_sweep
-from evalkit.run.universe import Choice, episodes, lanes
 from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
 from evalkit.spec.model import Provider

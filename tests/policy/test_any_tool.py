@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Request, Sampling, Tool
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.policy.answer import answer
 from evalkit.policy.any_tool import MOST, any_tool
 from evalkit.policy.table import POLICIES, player

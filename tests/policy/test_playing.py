@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Message
-from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.policy.noisy.scheduling import MISTAKES
 from tests.play import Episode, kit, play, policy
 

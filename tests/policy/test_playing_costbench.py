@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Request
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.costbench.domain.world import Terms
-from evalkit.env.costbench.events import course_of, query_after, terms_of, world_of
-from evalkit.env.costbench.instances.instance import Instance
-from evalkit.env.costbench.instances.parameters import KINDS
-from evalkit.env.costbench.planning.solve import optimum
-from evalkit.env.costbench.step import State
-from evalkit.env.environment import Facts
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.costbench.domain.world import Terms
+from evalkit.envs.costbench.events import course_of, query_after, terms_of, world_of
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.parameters import KINDS
+from evalkit.envs.costbench.planning.solve import optimum
+from evalkit.envs.costbench.step import State
+from evalkit.envs.environment import Facts
 from evalkit.seeds import derive
 from evalkit.spec.queries import read_queries, suite_lines
 from tests.play import Episode, kit, play, policy

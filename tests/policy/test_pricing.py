@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Request, Tool
-from evalkit.env.pricing.instance import market_of
-from evalkit.env.pricing.optimum import solve
-from evalkit.env.pricing.pricing import PRICING
+from evalkit.envs.pricing.instance import market_of
+from evalkit.envs.pricing.optimum import solve
+from evalkit.envs.pricing.pricing import PRICING
 from evalkit.policy.answer import answer
 from evalkit.policy.drifting import forecast
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole

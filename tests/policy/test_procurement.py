@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Request, Tool
-from evalkit.env.procurement.instance import market_of
-from evalkit.env.procurement.market import is_feasible
-from evalkit.env.procurement.procurement import PROCUREMENT
+from evalkit.envs.procurement.instance import market_of
+from evalkit.envs.procurement.market import is_feasible
+from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
 from evalkit.policy.buying import cover, improve, make_shop, worth

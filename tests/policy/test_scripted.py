@@ -3,7 +3,7 @@ import re
 import pytest
 
 from evalkit.dialogue import Message, Request, Sampling
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.policy.scripted import read_script, scripted
 from evalkit.policy.table import POLICIES, find_policy, player

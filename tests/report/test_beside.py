@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report import beside
 from evalkit.report.beside import HERE, NOT_SAID, SAME, THERE, beside_tables, settings_of
 from evalkit.report.cells import Cell

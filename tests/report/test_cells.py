@@ -134,7 +134,7 @@ def test_an_empty_log_has_no_episodes() -> None:
 def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from evalkit.env import table
+    from evalkit.envs import table
     from evalkit.report import scores
 
     manifest = a_manifest([an_agent("a")], [a_suite("s", [2, 4, 6, 8, 0])])
@@ -156,7 +156,7 @@ def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pyte
 def test_an_interval_is_of_the_range_that_scores_have(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from evalkit.env import table
+    from evalkit.envs import table
     from evalkit.report import scores
 
     manifest = a_manifest([an_agent("a")], [a_suite("s", [2, 4, 6, 8, 0])])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env import table
+from evalkit.envs import table
 from evalkit.report import derived
 from evalkit.report.episodes import Referee, Spot
 from evalkit.report.report import Report, report

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.describe import describe_tables, shown_values
 from evalkit.report.latex import latex
 from evalkit.report.tables import Table

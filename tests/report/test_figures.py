@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.extras import pricing, procurement, scheduling
 from evalkit.report.extras.record import Curve
 from evalkit.report.figures import curves

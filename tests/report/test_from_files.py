@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env import table
+from evalkit.envs import table
 from evalkit.errors import RunError
 from evalkit.report.report import report
 from evalkit.report.show import show

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.score import score
+from evalkit.envs.costbench.score import score
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.planning import ALL_AGENTS, planning_tables

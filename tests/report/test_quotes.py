@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.score import Walk
-from evalkit.env.environment import outcomes
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.costbench.score import Walk
+from evalkit.envs.environment import outcomes
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
 from evalkit.report.cells import Cell
 from evalkit.report.episodes import EpisodeResult

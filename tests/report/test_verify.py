@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.digests import step_digest
-from evalkit.env import table
+from evalkit.envs import table
 from evalkit.errors import RunError
 from evalkit.report.verify import Finding, verify
 from evalkit.store.layout import object_name

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env import table
+from evalkit.envs import table
 from evalkit.errors import CorruptLogError, RunError, UsageError
 from evalkit.report import log_rows
 from evalkit.report.views import VIEWS, Views, open_views

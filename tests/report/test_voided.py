@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env import table
+from evalkit.envs import table
 from evalkit.errors import RunError, UsageError
 from evalkit.report.report import Report, report
 from evalkit.report.verify import verify

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import pytest
 
 from evalkit.dialogue import Message, Reply, Request
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.environment import Environment
-from evalkit.env.procurement.procurement import PROCUREMENT
-from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.environment import Environment
+from evalkit.envs.procurement.procurement import PROCUREMENT
+from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
 from tests.play import play, policy
 

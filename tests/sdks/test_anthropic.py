@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Message, Reply, Request, ToolCall
-from evalkit.env.environment import Environment
+from evalkit.envs.environment import Environment
 from evalkit.serve.launch import simulated
 from evalkit.serve.provider import BASE_PATH
 from tests.sdks.holding import EPISODES, KEY, WHY, hold

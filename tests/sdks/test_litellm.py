@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.store.reader import scan
-from tests.run.running import go
-from tests.run.sweeps import resolved
+from tests.engine.running import go
+from tests.engine.sweeps import resolved
 from tests.sdks.holding import WHY
 
 # Looked for and not imported: when it is, it asks the network for prices.

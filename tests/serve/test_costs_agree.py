@@ -6,8 +6,8 @@ import pytest
 
 from evalkit.store.reader import scan
 from evalkit.wire.table import DIALECTS
-from tests.run.running import go_served
-from tests.run.sweeps import resolved
+from tests.engine.running import go_served
+from tests.engine.sweeps import resolved
 
 PROVIDER = """
 dialect = "{dialect}"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Reply, Request
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.environment import Environment
-from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.environment import Environment
+from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.options import options_from

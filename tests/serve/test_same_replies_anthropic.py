@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from evalkit.dialogue import Reply, Request
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.environment import Environment
-from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.environment import Environment
+from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival

@@ -10,12 +10,12 @@ import orjson
 import pytest
 
 from evalkit.dialogue import Reply, Request
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.environment import Environment
-from evalkit.env.errand.errand import ERRAND
-from evalkit.env.pricing.pricing import PRICING
-from evalkit.env.procurement.procurement import PROCUREMENT
-from evalkit.env.scheduling.scheduling import SCHEDULING
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.environment import Environment
+from evalkit.envs.errand.errand import ERRAND
+from evalkit.envs.pricing.pricing import PRICING
+from evalkit.envs.procurement.procurement import PROCUREMENT
+from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.serve.dialects.gemini import SERVED_GEMINI
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival

@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an episode goes on without waiting for its step",
-        file="run/episode.py",
+        file="engine/episode.py",
         old=("        else:\n            await context.log.durable()\n        if turn"),
         new="        if turn",
     ),
@@ -107,7 +107,7 @@ MUTANTS = (
     ),
     Mutant(
         name="crashes are not charged",
-        file="run/sweep.py",
+        file="engine/sweep.py",
         old=("            for row in crashes:\n                store.enter(row)\n"),
         new=(
             "            for row in crashes:\n"
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what earlier lives spent is forgotten",
-        file="run/sweep.py",
+        file="engine/sweep.py",
         old="                spent=session.spent_before,\n",
         new="                spent=type(session.spent_before)(0),\n",
     ),
@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a resumed episode begins at its last step",
-        file="run/resume.py",
+        file="engine/resume.py",
         old=("        _replay(episode, position, rows)\n        return"),
         new=("        _replay(episode, position, rows[:-1])\n        return"),
     ),
@@ -194,13 +194,13 @@ MUTANTS = (
     ),
     Mutant(
         name="who goes home wakes nobody",
-        file="run/admission_queue.py",
+        file="engine/admission_queue.py",
         old="            self.admission.close(lane)\n        self._tell()\n",
         new="            self.admission.close(lane)\n            self._tell()\n",
     ),
     Mutant(
         name="a lane has one player more than its width",
-        file="run/scheduler.py",
+        file="engine/scheduler.py",
         old="for number in range(job.width):",
         new="for number in range(job.width + 1):",
     ),

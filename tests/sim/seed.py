@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from evalkit.run.outcome import Outcome
+from evalkit.engine.outcome import Outcome
 from evalkit.seeds import Stream
 from evalkit.store.manifests import is_run
 from tests.sim import harm

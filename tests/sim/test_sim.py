@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from evalkit.run import sweep
+from evalkit.engine import sweep
 from evalkit.seeds import Stream
 from evalkit.store import disk
 from tests.sim.disk import Plan, SimDisk

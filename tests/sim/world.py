@@ -16,13 +16,13 @@ from unittest import mock
 
 from evalkit.client import client
 from evalkit.client.ask import Asker
+from evalkit.engine import endpoints, scheduler, sweep
+from evalkit.engine.episode import LaneContext, Seat, play
+from evalkit.engine.freeze import Resolved
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.universe import Episode
 from evalkit.errors import EvalkitError
-from evalkit.run import endpoints, scheduler, sweep
-from evalkit.run.episode import LaneContext, Seat, play
-from evalkit.run.freeze import Resolved
-from evalkit.run.outcome import Outcome
-from evalkit.run.session import RunOptions
-from evalkit.run.universe import Episode
 from evalkit.seeds import Stream
 from evalkit.store.lock import holder
 from evalkit.store.writer import open_store

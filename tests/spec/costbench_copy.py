@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.costbench.domain.catalogue import title
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.world import make_world
+from evalkit.envs.costbench.domain.catalogue import title
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.world import make_world
 from tests.spec.costbench_sources import COMPOSITE, CONFIG, EXAMPLE, OLDER, RUN, STEPS, TYPES
 
 TRAVEL = shipped("travel")

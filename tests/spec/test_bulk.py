@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.env.environment import Environment
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Environment
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.spec import bulk, suites
 from evalkit.spec.bulk import Bulk

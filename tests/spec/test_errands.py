@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.env.errand.errand import ERRAND
+from evalkit.envs.errand.errand import ERRAND
 from evalkit.errors import UsageError
 from evalkit.spec.errands import (
     Answer,

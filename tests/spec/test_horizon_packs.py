@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalkit.env.environment import Kit
-from evalkit.env.procurement.procurement import PROCUREMENT
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.environment import Kit
+from evalkit.envs.procurement.procurement import PROCUREMENT
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.spec.identity import REASONING
 from evalkit.spec.packs import pack_names, read_pack
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env.environment import Kit, Pack
-from evalkit.env.pricing.pricing import PRICING
-from evalkit.env.procurement.menu import menu_text
-from evalkit.env.procurement.procurement import PROCUREMENT
+from evalkit.envs.environment import Kit, Pack
+from evalkit.envs.pricing.pricing import PRICING
+from evalkit.envs.procurement.menu import menu_text
+from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.spec.packs import import_reference, read_pack
 from tests.periods import replying

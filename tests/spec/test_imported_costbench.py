@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.costbench.domain.ids import show_id
-from evalkit.env.costbench.instances.costs import show_cost
-from evalkit.env.environment import Kit
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.costbench.domain.ids import show_id
+from evalkit.envs.costbench.instances.costs import show_cost
+from evalkit.envs.environment import Kit
 from evalkit.errors import UsageError
 from evalkit.spec import interpret
 from evalkit.spec.imported import write_pack

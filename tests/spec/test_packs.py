@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env.environment import Kit, Pack
-from evalkit.env.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
+from evalkit.envs.environment import Kit, Pack
+from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.errors import UsageError
 from evalkit.spec.packs import import_reference, pack_names, read_pack
 from tests.submitting import SMALL, Play, matched

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.env.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.spec.model import SuiteUse
 from evalkit.spec.suites import expand, find_suite
 

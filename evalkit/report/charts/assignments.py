@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from evalkit.env.arguments import Refusal, read_arguments
-from evalkit.env.calls import OK
-from evalkit.env.literals import read_mapping
-from evalkit.env.scheduling.assignment import read_assignment
-from evalkit.env.scheduling.instance import SchedulingInstance, expected_of, market_of
-from evalkit.env.scheduling.market import SchedulingMarket
-from evalkit.env.scheduling.scheduling import ACTION, RULES
-from evalkit.env.scheduling.score import value_of
+from evalkit.envs.arguments import Refusal, read_arguments
+from evalkit.envs.calls import OK
+from evalkit.envs.literals import read_mapping
+from evalkit.envs.scheduling.assignment import read_assignment
+from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of, market_of
+from evalkit.envs.scheduling.market import SchedulingMarket
+from evalkit.envs.scheduling.scheduling import ACTION, RULES
+from evalkit.envs.scheduling.score import value_of
 from evalkit.report.moves import Move
 
 

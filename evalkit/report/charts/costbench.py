@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from evalkit.env.costbench.distance import normalised
-from evalkit.env.costbench.events import course_of, terms_after, world_of
-from evalkit.env.costbench.instances.instance import Instance
-from evalkit.env.costbench.planning.solve import optimal_paths, optimum
-from evalkit.env.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static
+from evalkit.envs.costbench.distance import normalised
+from evalkit.envs.costbench.events import course_of, terms_after, world_of
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.planning.solve import optimal_paths, optimum
+from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static
 from evalkit.report.charts.alignment import path_figure
 from evalkit.report.charts.drawing import (
     BEST,
@@ -156,9 +156,9 @@ def _query(episode: str) -> str:
             "select step, call, tool, outcome, (facts->>'$.cost')::bigint as cents",
             f"from calls where episode = {quoted(episode)}",
             "order by step, call",
-            "-- optimal path: the nearest of evalkit.env.costbench.planning.solve.optimal_paths at the start;",
-            "-- where things happen, the segmented truth, evalkit.env.costbench.events.course_of",
-            "-- cheapest rest: evalkit.env.costbench.planning.solve.optimum from where each call leaves the agent",
+            "-- optimal path: the nearest of evalkit.envs.costbench.planning.solve.optimal_paths at the start;",
+            "-- where things happen, the segmented truth, evalkit.envs.costbench.events.course_of",
+            "-- cheapest rest: evalkit.envs.costbench.planning.solve.optimum from where each call leaves the agent",
         ]
     )
 

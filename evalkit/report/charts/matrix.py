@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from evalkit.env.scheduling.instance import SchedulingInstance, market_of
-from evalkit.env.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching
+from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
+from evalkit.envs.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching
 from evalkit.report.charts.assignments import Assigned
 from evalkit.report.charts.drawing import ACTED, PERIOD, WIDTH, Spec, figure, steps_query, tips, values
 from evalkit.report.figures.figure import MOST_MARKS, Figure
@@ -108,7 +108,7 @@ def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assi
             episode,
             ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
             ACTED,
-            "blocking pairs of an assignment: evalkit.env.scheduling.market.blocking_pairs",
+            "blocking pairs of an assignment: evalkit.envs.scheduling.market.blocking_pairs",
         ),
         notes=notes,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evalkit.env.calls import OK
+from evalkit.envs.calls import OK
 
 Relation = Literal["agrees", "instead", "extra", "missed", "failed", "refused"]
 """`failed`: charged, and stopped by something that happened or by a ban; `refused`: neither charged nor carried out."""

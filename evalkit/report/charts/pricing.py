@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from evalkit.env.pricing.instance import PricingInstance, market_of, optimum_of
-from evalkit.env.pricing.optimum import best_prices
+from evalkit.envs.pricing.instance import PricingInstance, market_of, optimum_of
+from evalkit.envs.pricing.optimum import best_prices
 from evalkit.report.charts.drawing import (
     ACTED,
     BEST,
@@ -104,7 +104,7 @@ def pricing_lines(target: PricingInstance, moves: Sequence[Move]) -> dict[int, s
     return lines
 
 
-_OPTIMUM = "optimum: evalkit.env.pricing.optimum, solve and best_prices, from the instance (view instances, line)"
+_OPTIMUM = "optimum: evalkit.envs.pricing.optimum, solve and best_prices, from the instance (view instances, line)"
 _PROFIT = "list_sum((facts->'$.action.profits')::double[]) as profit"
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalkit.env.procurement.instance import ProcurementInstance, market_of, optimum_of
-from evalkit.env.procurement.market import Deal, ProcurementMarket, workers_of
-from evalkit.env.procurement.score import value_of
+from evalkit.envs.procurement.instance import ProcurementInstance, market_of, optimum_of
+from evalkit.envs.procurement.market import Deal, ProcurementMarket, workers_of
+from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts.drawing import (
     ACTED,
     BEST,

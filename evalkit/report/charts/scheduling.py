@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evalkit.env.scheduling.instance import SchedulingInstance, expected_of
+from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of
 from evalkit.report.charts.assignments import Assigned, assigned
 from evalkit.report.charts.drawing import (
     ACTED,
@@ -53,7 +53,7 @@ def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[
     return lines
 
 
-_EXPECTED = "score: 1 - blocking / E, E of a random assignment: evalkit.env.scheduling.instance.expected_of"
+_EXPECTED = "score: 1 - blocking / E, E of a random assignment: evalkit.envs.scheduling.instance.expected_of"
 
 
 def _quality(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:

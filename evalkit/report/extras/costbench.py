@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from evalkit.env.costbench.score import walked
+from evalkit.envs.costbench.score import walked
 from evalkit.report.cells import Cell
 from evalkit.report.charts.costbench import costbench_figures, costbench_lines
 from evalkit.report.episodes import EpisodeResult

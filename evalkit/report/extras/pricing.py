@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.env.pricing.instance import market_of, optimum_of
-from evalkit.env.pricing.optimum import solve
+from evalkit.envs.pricing.instance import market_of, optimum_of
+from evalkit.envs.pricing.optimum import solve
 from evalkit.report.charts.pricing import pricing_figures, pricing_lines
 from evalkit.report.extras import markets
 from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.env.procurement.instance import optimum_of
-from evalkit.env.procurement.score import value_of
+from evalkit.envs.procurement.instance import optimum_of
+from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts.procurement import procurement_figures, procurement_lines
 from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras import markets

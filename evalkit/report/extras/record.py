@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evalkit.env.known import known
+from evalkit.envs.known import known
 from evalkit.errors import UsageError
 
 if TYPE_CHECKING:

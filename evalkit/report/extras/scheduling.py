@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.env.scheduling.instance import expected_of
-from evalkit.env.scheduling.score import value_of
+from evalkit.envs.scheduling.instance import expected_of
+from evalkit.envs.scheduling.score import value_of
 from evalkit.report.charts.scheduling import scheduling_figures, scheduling_lines
 from evalkit.report.extras import markets
 from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding

@@ -113,7 +113,7 @@ def _figure(
 
 def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], each: int) -> Iterator[dict[str, Any]]:
     """Median, quartiles and mean by period of a cell's first episodes, up to the end of the longest."""
-    from evalkit.env.table import ENVIRONMENTS
+    from evalkit.envs.table import ENVIRONMENTS
 
     load = ENVIRONMENTS[curve.environment].load
     lines = {one.id: one.line for one in cell.suite.instances}

@@ -11,15 +11,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.domain.catalogue import title
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.ids import show_id
-from evalkit.env.costbench.domain.query import Query
-from evalkit.env.costbench.events import Course, agent_blocks, course_of, oracle_eligible, world_of
-from evalkit.env.costbench.instances.blocks import SEED_STEP, alternative_of, planned_blocks
-from evalkit.env.costbench.instances.costs import query_seed
-from evalkit.env.costbench.instances.instance import Instance
-from evalkit.env.costbench.instances.parameters import KINDS
+from evalkit.envs.costbench.domain.catalogue import title
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.ids import show_id
+from evalkit.envs.costbench.domain.query import Query
+from evalkit.envs.costbench.events import Course, agent_blocks, course_of, oracle_eligible, world_of
+from evalkit.envs.costbench.instances.blocks import SEED_STEP, alternative_of, planned_blocks
+from evalkit.envs.costbench.instances.costs import query_seed
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.parameters import KINDS
 from tests.conform.compare.verdict import Row, Verdict, judged, out_of_scope
 
 QUERIES = Path("costbench", "test", "queries.json")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.world import make_world
-from evalkit.env.costbench.instances.costs import query_seed, reference_costs
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.world import make_world
+from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
 from tests.conform.compare.verdict import Row, Verdict, differing, judged
 
 DEFAULTS = {"min_atomic_cost": 15, "max_atomic_cost": 25, "noise_std": 0.1, "ban_longest_tool": True}

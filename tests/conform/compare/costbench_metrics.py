@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env.costbench.costbench import COSTBENCH
-from evalkit.env.costbench.domain.catalogue import title
-from evalkit.env.costbench.domain.ids import show_id
-from evalkit.env.costbench.events import course_of, terms_of, world_of
-from evalkit.env.costbench.instances.instance import Instance
-from evalkit.env.costbench.instances.parameters import CHARGED
-from evalkit.env.costbench.planning.solve import greedy_path
-from evalkit.env.costbench.score import score, units, walked
-from evalkit.env.costbench.step import TEXTS
-from evalkit.env.environment import Facts, Kit, Pack
+from evalkit.envs.costbench.costbench import COSTBENCH
+from evalkit.envs.costbench.domain.catalogue import title
+from evalkit.envs.costbench.domain.ids import show_id
+from evalkit.envs.costbench.events import course_of, terms_of, world_of
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.parameters import CHARGED
+from evalkit.envs.costbench.planning.solve import greedy_path
+from evalkit.envs.costbench.score import score, units, walked
+from evalkit.envs.costbench.step import TEXTS
+from evalkit.envs.environment import Facts, Kit, Pack
 from evalkit.spec.queries import read_queries, suite_lines
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 

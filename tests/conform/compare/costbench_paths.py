@@ -11,12 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.costbench.distance import edit_distance, normalised
-from evalkit.env.costbench.domain.catalogue_files import shipped
-from evalkit.env.costbench.domain.world import Terms, World, make_world
-from evalkit.env.costbench.instances.costs import query_seed, reference_costs
-from evalkit.env.costbench.planning.reference import float_cost
-from evalkit.env.costbench.planning.solve import count_optimal, greedy_path, optimal_paths, reference_path
+from evalkit.envs.costbench.distance import edit_distance, normalised
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.world import Terms, World, make_world
+from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
+from evalkit.envs.costbench.planning.reference import float_cost
+from evalkit.envs.costbench.planning.solve import count_optimal, greedy_path, optimal_paths, reference_path
 from tests.conform.compare.costbench_costs import LEAST_LENGTH
 from tests.conform.compare.verdict import Row, Verdict, differing, judged, out_of_scope
 

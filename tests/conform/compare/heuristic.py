@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 
-from evalkit.env.numpy_random_state import RandomStateStream
-from evalkit.env.scheduling.generate import REFERENCE_SEEDS
-from evalkit.env.scheduling.market import blocking_pairs, expected_blocking
+from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.scheduling.generate import REFERENCE_SEEDS
+from evalkit.envs.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream
 from tests.conform.compare.scheduling import Level, level
 from tests.conform.compare.verdict import Row, Verdict, differing

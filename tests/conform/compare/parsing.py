@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.env.arguments import Parsed
-from evalkit.env.literals import read_mapping
+from evalkit.envs.arguments import Parsed
+from evalkit.envs.literals import read_mapping
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged
 
 RESTARTS = frozenset({"ValueError"})

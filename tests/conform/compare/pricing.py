@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env.environment import Facts, Kit
-from evalkit.env.pricing.demand import CUSTOMERS, LINEAR, PricingMarket, profits, quantities
-from evalkit.env.pricing.generate import DIFFICULTIES, REFERENCE_PERIODS
-from evalkit.env.pricing.instance import PricingInstance, load, market_of
-from evalkit.env.pricing.optimum import BLOCK, best_prices, hint, solve
-from evalkit.env.pricing.pricing import ACTION, PRICING, RULES
+from evalkit.envs.environment import Facts, Kit
+from evalkit.envs.pricing.demand import CUSTOMERS, LINEAR, PricingMarket, profits, quantities
+from evalkit.envs.pricing.generate import DIFFICULTIES, REFERENCE_PERIODS
+from evalkit.envs.pricing.instance import PricingInstance, load, market_of
+from evalkit.envs.pricing.optimum import BLOCK, best_prices, hint, solve
+from evalkit.envs.pricing.pricing import ACTION, PRICING, RULES
 from evalkit.spec.packs import read_pack
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.env.environment import Facts, Kit
-from evalkit.env.numpy_random_state import RandomStateStream
-from evalkit.env.procurement.generate import DIFFICULTIES, N40K5, Made, Shape, reference_market
-from evalkit.env.procurement.instance import ProcurementInstance, describe, load
-from evalkit.env.procurement.market import BULK, TWO_PART, Deal, ProcurementMarket, plan_cost, totals, workers_of
-from evalkit.env.procurement.menu import menu_text
-from evalkit.env.procurement.plan import OVER, REFUSALS
-from evalkit.env.procurement.procurement import ACTION, PROCUREMENT, RULES
-from evalkit.env.replay import advance, begin
+from evalkit.envs.environment import Facts, Kit
+from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.procurement.generate import DIFFICULTIES, N40K5, Made, Shape, reference_market
+from evalkit.envs.procurement.instance import ProcurementInstance, describe, load
+from evalkit.envs.procurement.market import BULK, TWO_PART, Deal, ProcurementMarket, plan_cost, totals, workers_of
+from evalkit.envs.procurement.menu import menu_text
+from evalkit.envs.procurement.plan import OVER, REFUSALS
+from evalkit.envs.procurement.procurement import ACTION, PROCUREMENT, RULES
+from evalkit.envs.replay import advance, begin
 from evalkit.spec.packs import read_pack
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 

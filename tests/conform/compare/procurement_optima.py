@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalkit.env.procurement.generate import reference_market
-from evalkit.env.procurement.market import (
+from evalkit.envs.procurement.generate import reference_market
+from evalkit.envs.procurement.market import (
     ProcurementMarket,
     is_feasible,
     plan_cost,
@@ -19,7 +19,7 @@ from evalkit.env.procurement.market import (
     totals,
     workers,
 )
-from evalkit.env.procurement.optimum import ProcurementOptimum, solve
+from evalkit.envs.procurement.optimum import ProcurementOptimum, solve
 from tests.conform.compare.procurement import level, reference_judgement
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.env.numpy_random_state import RandomStateSnapshot, RandomStateStream
-from evalkit.env.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
-from evalkit.env.scheduling.market import (
+from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
+from evalkit.envs.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
+from evalkit.envs.scheduling.market import (
     SchedulingMarket,
     blocking_pairs,
     count_blocking_pairs,

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, Request, ToolCall
-from evalkit.env.arguments import Parsed, Refusal
-from evalkit.env.environment import Facts, Kit
-from evalkit.env.literals import read_mapping
-from evalkit.env.numpy_random_state import RandomStateStream
-from evalkit.env.replay import Position, advance, begin
-from evalkit.env.scheduling import assignment
-from evalkit.env.scheduling.instance import SchedulingInstance, load
-from evalkit.env.scheduling.scheduling import ACTION, RULES, SCHEDULING
+from evalkit.envs.arguments import Parsed, Refusal
+from evalkit.envs.environment import Facts, Kit
+from evalkit.envs.literals import read_mapping
+from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.replay import Position, advance, begin
+from evalkit.envs.scheduling import assignment
+from evalkit.envs.scheduling.instance import SchedulingInstance, load
+from evalkit.envs.scheduling.scheduling import ACTION, RULES, SCHEDULING
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.seeds import derive

@@ -7,8 +7,8 @@ from math import fsum
 import networkx as nx
 import pytest
 
-from evalkit.env.pricing.instance import optimum_of as best_of_prices
-from evalkit.env.procurement.instance import optimum_of
+from evalkit.envs.pricing.instance import optimum_of as best_of_prices
+from evalkit.envs.procurement.instance import optimum_of
 from evalkit.report.charts import matrix as matrix_module
 from evalkit.report.charts.assignments import assigned
 from evalkit.report.charts.pricing import priced, pricing_figures, pricing_lines

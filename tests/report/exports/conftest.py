@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.env import table
+from evalkit.envs import table
 from evalkit.report.exports.episodes import Chosen, choose
 from evalkit.store.manifests import write_manifest
 from evalkit.store.void import Void, add_voids

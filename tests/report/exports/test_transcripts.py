@@ -121,7 +121,7 @@ def test_another_environment_than_was_played_is_said(chosen: Chosen, tmp_path: P
     from dataclasses import replace
 
     from evalkit.dialogue import Message
-    from evalkit.env.environment import Opening
+    from evalkit.envs.environment import Opening
 
     def other(state: Any) -> Opening:
         return Opening(messages=(Message(role="system", text="Something else."),))

@@ -1,0 +1,102 @@
+"""Whether what a sweep asks can be said at all: an agent's sampling, and the tools that its suites offer, in the words
+of its provider's format. Looked at when a sweep is read, so that no request fails by it.
+
+An instance of each stratum and number of tools stands for its like: names and schemas of tools depend on no more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalkit.dialogue import Sampling, Tool
+from evalkit.envs.environment import Environment, Kit, Pack
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import UsageError
+from evalkit.spec.model import AgentSpec, Model, Provider, SuiteInstance
+from evalkit.wire.table import DIALECTS
+
+_NEUTRAL = Sampling()
+"""Values of which nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTools:
+    """What tools a suite's requests offer."""
+
+    suite: str
+    environment: str
+    most: int
+    """How many a request offers at most."""
+    samples: Sequence[Any]
+    """The environment's instances that stand for all."""
+    _known: dict[tuple[str, bool], Sequence[tuple[Tool, ...]]] = field(default_factory=dict)
+
+    def tools(self, pack: Pack, *, notes: bool) -> Sequence[tuple[Tool, ...]]:
+        """The different lists of tools that first requests offer to agents with this pack."""
+        key = (pack.digest, notes)
+        if key not in self._known:
+            env: Environment[Any, Any] = ENVIRONMENTS[self.environment]
+            kit = Kit(pack=pack, notes=notes)
+            lists = [env.tools(env.start(instance, kit)) for instance in self.samples]
+            self._known[key] = tuple({id(one): one for one in lists}.values())
+        return self._known[key]
+
+
+def offer_of(suite: str, instances: Sequence[SuiteInstance]) -> OfferedTools:
+    """What a suite of one environment offers."""
+    env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
+    samples: dict[tuple[str, int], Any] = {}
+    for one in instances:
+        samples.setdefault((one.stratum, env.offers(one.instance)), one.instance)
+    most = max(count for _, count in samples)
+    return OfferedTools(suite=suite, environment=env.name, most=most, samples=tuple(samples.values()))
+
+
+def check_offer(spec: AgentSpec, provider: Provider, offer: OfferedTools) -> None:
+    """Raises UsageError where a suite offers more tools than the provider takes."""
+    if provider.most_tools is not None and offer.most > provider.most_tools:
+        raise UsageError(
+            f"agent {spec.name!r}: a request of suite {offer.suite!r} offers up to {offer.most} tools, and "
+            f"the provider {provider.name!r} takes {provider.most_tools}. Leave one of them out, or choose shorter "
+            "instances."
+        )
+
+
+def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampling) -> list[str]:
+    """What of an environment's defaults is not sent, in words.
+
+    Raises UsageError for what the agent itself asks for in vain, and for more tokens than the model has.
+    """
+    unsent = _unsent(provider, model)
+    asked = {name for name, value in spec.overrides.items() if (name, value) != ("seed", False)}
+    for name in sorted(unsent & asked):
+        raise UsageError(f"agent {spec.name!r}: {spec.lane} refuses `{name}`. Leave it out of the agent's table.")
+    if model.context_tokens is not None and sampling.max_tokens >= model.context_tokens:
+        raise UsageError(
+            f"agent {spec.name!r}: max_tokens is {sampling.max_tokens:,}, which leaves nothing for the prompt in the "
+            f"{model.context_tokens:,} tokens of {spec.lane}. Choose a smaller one."
+        )
+    meant = {name: getattr(sampling, name) for name in sorted(unsent - {"seed"}) if hasattr(sampling, name)}
+    refuser = {name: "model" if name in model.quirks.refuses else "API" for name in meant}
+    return [
+        f"{name} not sent: the {refuser[name]} refuses it" for name, value in meant.items() if value not in (None, "")
+    ]
+
+
+def check_words(
+    spec: AgentSpec, provider: Provider, model: Model, sampling: Sampling, pack: Pack, offer: OfferedTools
+) -> None:
+    """Raises UsageError for what the dialect cannot express of a request in the suite."""
+    dialect = DIALECTS[provider.dialect]
+    left_out = {name: getattr(_NEUTRAL, name) for name in _unsent(provider, model) if hasattr(_NEUTRAL, name)}
+    sent = sampling.with_overrides(left_out)
+    for tools in offer.tools(pack, notes=spec.notes):
+        objections = dialect.objections(sent, tools)
+        if objections:
+            raise UsageError(f"agent {spec.name!r} on {offer.suite!r}: {' '.join(objections)}")
+
+
+def _unsent(provider: Provider, model: Model) -> frozenset[str]:
+    """Fields of a sampling that no request to the model carries."""
+    seedless = frozenset() if provider.seed else frozenset({"seed"})
+    return model.quirks.refuses | DIALECTS[provider.dialect].lacks | seedless

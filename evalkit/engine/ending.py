@@ -1,0 +1,148 @@
+"""How a session ended: its outcome, in numbers and in sentences."""
+
+import asyncio
+from collections.abc import Iterator
+
+from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import Session
+from evalkit.errors import nearest
+from evalkit.money import show_usd
+
+
+def outcome_of(session: Session) -> Outcome:
+    """What this call has brought about, and what is left. Writes an event where the money did not last."""
+    jobs, stop = session.jobs, session.stop
+    left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
+    ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
+    total = sum(job.episodes for job in jobs)
+    ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
+    # A lane may have sent all its episodes away before one of them could hear that it has ended.
+    lane_words = ended_lanes + [
+        job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
+    ]
+    owed = total - ended
+    unfinished = _unfinished(session)
+    if unfinished:
+        session.store.event("unfinished", episodes=unfinished, why=stop.reason)
+    owed_cost = session.gate.admission.owed() if session.gate is not None and owed else None
+    return Outcome(
+        directory=session.options.directory,
+        reason=_reason(session, owed, bool(ended_lanes)),
+        messages=(
+            *_in_vain(session),
+            *([stop.message] if stop.reason not in ("", "interrupt") else []),
+            *_cut_words(session, owed, owed_cost),
+            *_ceiling_words(session),
+            *_unfinished_words(unfinished, stop.reason),
+            *lane_words,
+            *filter(None, [session.unmetered.advice()]),
+            *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
+        ),
+        episodes=total,
+        ended=ended,
+        owed=owed,
+        unfinished=unfinished,
+        owed_cost=owed_cost,
+        broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
+        steps=sum(job.context.steps for job in jobs),
+        elapsed_s=asyncio.get_running_loop().time() - session.began,
+        spent=_spent(session),
+        unconfirmed=sum(one.crashed - one.confirmed for one in session.accounts.values()),
+        budget=session.resolved.sweep.budget,
+        unmetered=session.unmetered,
+        example=_example(session),
+    )
+
+
+def _spent(session: Session) -> int:
+    budget = session.desk.budget if session.desk is not None else None
+    return session.spent_before if budget is None else budget.stats().spent
+
+
+def _unfinished(session: Session) -> int:
+    """Episodes that were admitted and for which money or time did not last."""
+    if session.stop.reason not in ("budget", "deadline"):
+        return 0
+    return sum(job.context.ended.get("stopped", 0) for job in session.jobs if job.gate is not None)
+
+
+def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
+    """That no further episode was started, why, and what it would take."""
+    budget, spent = session.resolved.sweep.budget, _spent(session)
+    if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
+        yield (
+            f"The budget of {show_usd(budget)} is reached: {show_usd(max(0, budget - spent))} are left, too little to "
+            f"finish another episode. {_episodes(owed)} owed, about {show_usd(owed_cost)} as predicted. Raise "
+            "`budget_usd` in the sweep and run again to go on."
+        )
+    elif session.cut == "deadline":
+        yield (
+            f"No further episode would end before the deadline. {_episodes(owed)} owed"
+            f"{'' if not owed_cost else f', about {show_usd(owed_cost)} as predicted'}. Run again to go on."
+        )
+    elif session.stop.reason in ("budget", "deadline") and owed_cost:
+        yield f"{_episodes(owed)} owed, about {show_usd(owed_cost)} as predicted."
+
+
+def _all_wait(session: Session) -> bool:
+    """Whether it is the run's own budget that holds episodes back, not an agent's or a lane's alone."""
+    gate = session.gate
+    return gate is not None and any(line.why == "budget" for line in gate.admission.lines.values())
+
+
+def _ceiling_words(session: Session) -> Iterator[str]:
+    """Which agents and lanes have used up what they may spend of the whole."""
+    if session.gate is not None:
+        for scope, name, budget in session.gate.admission.ceilings.words():
+            where = "`budget_usd`" if scope == "agent" else "`budgets`"
+            yield (
+                f"The budget of {scope} {name} ({show_usd(budget)}) is reached: what is left is too little to finish "
+                f"another episode. Raise it in the sweep ({where}) and run again to go on."
+            )
+
+
+def _unfinished_words(unfinished: int, why: str) -> Iterator[str]:
+    if unfinished:
+        what = "money" if why == "budget" else "time"
+        yield (
+            f"{unfinished:,} of them had started and did not end: they took more {what} than predicted. "
+            "They go on first when the run does."
+        )
+
+
+def _episodes(count: int) -> str:
+    return f"{count:,} episodes are" if count != 1 else "1 episode is"
+
+
+def _reason(session: Session, owed: int, lane_ended: bool) -> str:
+    if session.stop.reason:
+        return session.stop.reason
+    if not owed:
+        return "complete"
+    if session.cut:
+        return session.cut
+    if lane_ended:
+        return "lane"
+    return "limit" if session.options.limit is not None else "parked"
+
+
+def _example(session: Session) -> str:
+    """An episode that is worth a look, as `show` takes it."""
+    choice = session.options.choice
+    manifest = session.resolved.manifest
+    for suite in filter(choice.takes_suite, manifest.suites.values()):
+        for agent in manifest.agents.values():
+            if choice.agents and agent.name not in choice.agents:
+                continue
+            return f"{agent.name}:{suite.name}:{next(manifest.admitted(suite)).id}:0"
+    return ""
+
+
+def _in_vain(session: Session) -> Iterator[str]:
+    """What was asked for and is not there: endings to be retried that no episode has."""
+    held = session.holdings
+    endings = {word for cell in held.cells.values() for word, count in cell.endings.items() if count}
+    endings |= {"internal_error"} if held.broken else set()
+    for word in sorted(session.options.retry - endings):
+        yield f"--retry {word}: no episode of this run had ended so.{nearest(word, endings)}"

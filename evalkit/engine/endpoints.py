@@ -1,0 +1,156 @@
+"""Everything that answers in a run: one endpoint a provider, one lane a (provider, model), one asker an agent and
+environment. Providers that evalkit simulates for itself are started here and end with the run.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalkit.client.ask import Asker
+from evalkit.client.budget import Budget
+from evalkit.client.client import ModelAsker
+from evalkit.client.keys import read_key, url_of
+from evalkit.client.lane import Lane
+from evalkit.client.local import PolicyAsker
+from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.request import RequestTemplate, request_template
+from evalkit.client.shared import Pool
+from evalkit.client.transport import HttpTransport
+from evalkit.dialogue import Reply, Request
+from evalkit.engine.episode import Seat, next_question
+from evalkit.engine.freeze import Endpoint, Resolved, lane_limits, lane_shares
+from evalkit.engine.universe import Choice, Episode
+from evalkit.errors import UsageError
+from evalkit.money import FREE, PicoUsd, Price
+from evalkit.policy.table import find_policy, player
+from evalkit.seeds import Stream
+from evalkit.spec.model import Provider
+from evalkit.store.manifest import Manifest
+
+Launch = Callable[[Provider, Path], AbstractContextManager[str]]
+
+
+def check_keys(resolved: Resolved, choice: Choice) -> None:
+    """Raises UsageError where a key is missing that the chosen agents need, or a variable of a provider's URL."""
+    for name, endpoint in resolved.endpoints.items():
+        if not choice.agents or name in choice.agents:
+            read_key(endpoint.provider)
+            url_of(endpoint.provider)
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoints:
+    """What answers."""
+
+    resolved: Resolved
+    manifest: Manifest
+    """The run's: its prices are those that were frozen when an agent joined it."""
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    """Of models; policies need none."""
+    transports: dict[str, HttpTransport] = field(default_factory=dict)
+    """By provider."""
+    budget: Budget | None = None
+    askers: dict[tuple[str, str], Asker] = field(default_factory=dict)
+    """By agent and environment."""
+
+    def asker(self, episode: Episode) -> Asker:
+        """Who answers in an episode."""
+        cell = episode.cell
+        if cell.agent.policy:
+            return self._policy(episode)
+        place = cell.agent.name, cell.env.name
+        if place not in self.askers:
+            assert self.budget is not None
+            self.askers[place] = self._model(episode, self.budget)
+        return self.askers[place]
+
+    def worst_case(self, seat: Seat) -> PicoUsd:
+        """The most that the next request of an episode can cost."""
+        template = self._template(seat.episode)
+        return template.worst_case(next_question(seat, template))
+
+    def _policy(self, episode: Episode) -> Asker:
+        agent, env = episode.cell.agent, episode.cell.env.name
+        if find_policy(agent.policy).oracle is not None:
+            # What cannot be played is found out when it is begun: nobody asks.
+            play = _nobody if episode.target.flaw else player(agent.policy, instance=episode.instance)
+            return PolicyAsker(agent.policy, play, episode.cell.sampling)
+        if (agent.name, env) not in self.askers:
+            play = player(agent.policy, script=agent.script)
+            self.askers[agent.name, env] = PolicyAsker(agent.policy, play, episode.cell.sampling)
+        return self.askers[agent.name, env]
+
+    def _model(self, episode: Episode, budget: Budget) -> ModelAsker:
+        agent = episode.cell.agent
+        place = self.resolved.endpoints[agent.name]
+        return ModelAsker(
+            self._template(episode),
+            lane=self.lanes[agent.lane],
+            budget=budget.of(agent.lane, agent.name),
+            transport=endpoint_of(self.transports[agent.provider], place.provider, place.model.name),
+        )
+
+    def _template(self, episode: Episode) -> RequestTemplate:
+        agent = episode.cell.agent
+        endpoint, price = self.resolved.endpoints[agent.name], self.manifest.agents[agent.name].price
+        return request_template(
+            agent.name,
+            provider=endpoint.provider,
+            model=endpoint.model,
+            sampling=episode.cell.sampling,
+            price=FREE if price is None else Price(**price),
+        )
+
+
+async def open_endpoints(
+    resolved: Resolved,
+    manifest: Manifest,
+    choice: Choice,
+    stack: AsyncExitStack,
+    *,
+    launch: Launch | None,
+    directory: Path,
+) -> Endpoints:
+    """Open an endpoint for each provider and a lane for each model that the chosen agents use; `stack` closes them.
+
+    Raises UsageError where a key is missing, EvalkitError where a simulated provider does not start.
+    """
+    endpoints = Endpoints(resolved=resolved, manifest=manifest)
+    pools: dict[str, Pool] = {}
+    chosen = {name: one for name, one in resolved.endpoints.items() if not choice.agents or name in choice.agents}
+    keys = {read_key(endpoint.provider) for endpoint in chosen.values()}
+    for name, endpoint in chosen.items():
+        provider, agent = endpoint.provider, resolved.manifest.agents[name]
+        if provider.name not in endpoints.transports:
+            url = ""
+            if provider.simulate is not None:
+                if launch is None:
+                    raise UsageError(f"provider {provider.name!r} is started by `evalkit run`; here it needs a url.")
+                # Starting takes a moment of waiting for its first line: not on the loop.
+                url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
+            endpoints.transports[provider.name] = await stack.enter_async_context(
+                open_transport(provider, url=url, others=keys)
+            )
+        if agent.lane not in endpoints.lanes:
+            endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
+    return endpoints
+
+
+def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool]) -> Lane:
+    """A model's lane; `pools` are the shared limits of all lanes, by name."""
+    shared = []
+    for one in lane_shares(resolved, endpoint):
+        if one.name not in pools:
+            pools[one.name] = Pool(one.name, limits=one.limits)
+        shared.append(pools[one.name])
+    lane = Lane(name, limits=lane_limits(resolved, name), width=resolved.sweep.width, shared=shared, canary=True)
+    if resolved.sweep.deadline_s is not None:
+        lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
+    return lane
+
+
+def _nobody(request: Request, draws: Stream) -> Reply:
+    del request, draws
+    raise AssertionError("an episode that cannot be begun has asked")

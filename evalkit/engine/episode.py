@@ -1,0 +1,309 @@
+"""One episode: ask, step, record, until it ends. The path of one step, and where every failure of it is caught.
+
+No request that depends on a reply leaves before that reply is durable: `append` is synchronous, `durable` is the one
+await that follows it. The one `except Exception` of the code base stands here: a bug of ours ends its episode alone.
+"""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from evalkit import __version__
+from evalkit.client.ask import Answer, Asker, Encoder, Question
+from evalkit.dialogue import Reply
+from evalkit.digests import NOTHING, step_digest
+from evalkit.engine.universe import Episode
+from evalkit.envs.replay import Position, Turn, advance
+from evalkit.errors import (
+    BudgetReached,
+    CorruptLogError,
+    EpisodeRefused,
+    EpisodeUnavailable,
+    LaneClosed,
+    StorageError,
+    UnfitInstance,
+)
+from evalkit.money import PicoUsd
+from evalkit.replies import encode_reply
+from evalkit.seeds import derive
+from evalkit.store.record import StepRecord
+
+if TYPE_CHECKING:
+    from evalkit.client.lane import Lane
+
+YIELD_EVERY = 8
+"""Steps a free policy plays before other episodes have their turn."""
+
+
+class Log(Protocol):
+    """What an episode needs of the store."""
+
+    def append(self, record: StepRecord) -> None:
+        """Take a row; it is durable once a `durable()` called later returns."""
+
+    async def durable(self) -> None:
+        """Wait until everything appended so far is on disk."""
+
+    async def room(self) -> None:
+        """Wait while the disk is behind."""
+
+    def event(self, kind: str, **facts: object) -> None:
+        """Write a line to the run's events."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stop:
+    """Why players should end after their durable step; the first reason stands."""
+
+    reason: str = ""
+    message: str = ""
+    wake: Callable[[], None] | None = None
+    """Called once when the reason is set: whoever waits for a limit must hear of it."""
+
+    def set(self, reason: str, message: str = "") -> None:
+        """Ask everybody who reads this to stop."""
+        if not self.reason:
+            self.reason, self.message = reason, message
+            if self.wake is not None:
+                self.wake()
+
+
+@dataclass(slots=True, kw_only=True)
+class Seat:
+    """One episode being played."""
+
+    episode: Episode
+    position: Position
+    take: int = 0
+    line: int = 0
+    """The take that began at step 0: it keys the seeds, so that what is played afresh is drawn afresh."""
+    cost: int = 0
+    """Pico-dollars of its steps."""
+    acted: bool = False
+    """Whether a valid action has been made since it was taken up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneContext:
+    """What all players of a lane share."""
+
+    log: Log
+    worker: str
+    stop: Stop
+    """Of the whole run."""
+    lane_stop: Stop
+    """Of this lane alone."""
+    lane: "Lane | None" = None
+    """Hears of valid actions; None: nobody need hear of them."""
+    playing: int = 0
+    """Episodes in flight."""
+    steps: int = 0
+    cost: int = 0
+    ended: dict[str, int] = field(default_factory=dict)
+    """Episodes by how they left: an ending, or one of `LEFT_OWED`."""
+    errors_in_a_row: int = 0
+    unavailable: str = ""
+    """Why the last of those that the provider did not answer was left."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no further request may be sent."""
+        return bool(self.stop.reason or self.lane_stop.reason)
+
+
+LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped"})
+"""Ways to leave an episode that are no ending: it is owed."""
+
+ERRORS_THAT_STOP = 10
+
+
+async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, context: LaneContext) -> str:
+    """Play an episode to its end, or until it must be left; returns how it was left.
+
+    `sit` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or the
+    run; they never leave here. A bug of ours ends the episode as `internal_error`; ten in a row stop the run.
+    """
+    context.playing += 1
+    try:
+        seat = sit(episode)
+        left = await _play(seat, asker, context)
+        context.errors_in_a_row = 0
+        _tell_idle(seat, left, context)
+    except EpisodeUnavailable as flaw:
+        left = _park(episode, context, "unavailable", str(flaw))
+        context.unavailable = str(flaw)
+    except UnfitInstance as flaw:
+        left = _park(episode, context, "unfit", str(flaw))
+    except BudgetReached as flaw:
+        context.stop.set("budget", str(flaw))
+        left = "stopped"
+    except LaneClosed as flaw:
+        if not context.stopping:
+            context.lane_stop.set("lane", str(flaw))
+        left = "stopped"
+    except (StorageError, CorruptLogError) as flaw:
+        context.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+        left = "stopped"
+    except Exception as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
+        left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
+        context.errors_in_a_row += 1
+        if context.errors_in_a_row >= ERRORS_THAT_STOP:
+            message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error; the last: {bug!r}"
+            context.stop.set("errors", message)
+    finally:
+        context.playing -= 1
+    context.ended[left] = context.ended.get(left, 0) + 1
+    return left
+
+
+def _park(episode: Episode, context: LaneContext, why: str, detail: str) -> str:
+    context.log.event(
+        "parked",
+        episode=episode.id,
+        agent=episode.cell.agent.name,
+        suite=episode.suite.name,
+        instance=episode.target.id,
+        replicate=episode.replicate,
+        why=why,
+        detail=detail,
+        evalkit=__version__,
+    )
+    return why
+
+
+def _tell_idle(seat: Seat, left: str, context: LaneContext) -> None:
+    """Tell the lane of an episode that has ended without a valid action."""
+    lane = context.lane
+    if lane is not None and not seat.acted and left not in LEFT_OWED and lane.ended_idle():
+        context.log.event("no_valid_action", lane=lane.name, detail=lane.notice)
+
+
+async def _play(seat: Seat, asker: Asker, context: LaneContext) -> str:
+    position, env = seat.position, seat.episode.cell.env
+    parts, joined = list[Any](), 0
+    tools = asker.encode_tools(position.tools)
+    while not position.ending:
+        if context.stopping:
+            return "stopped"
+        asker.join(parts, position.messages[joined:])
+        joined = len(position.messages)
+        question = _question(seat, tools, parts)
+        try:
+            answer = await asker.ask(question)
+        except EpisodeRefused as flaw:
+            await _record_refusal(seat, flaw, context)
+            return flaw.ending
+        reply_bytes = encode_reply(answer.reply)
+        turn = advance(env, position, answer.reply, reply_bytes)
+        context.log.append(_record(seat, answer, reply_bytes, turn, context.worker))
+        context.steps += 1
+        context.cost += answer.cost
+        seat.cost += answer.cost
+        if turn.acted and not seat.acted:
+            seat.acted = True
+            if context.lane is not None:
+                context.lane.acted()
+        if asker.free:
+            await _breathe(context)
+        else:
+            await context.log.durable()
+        if turn.new_chat:
+            parts, joined = [], 0
+        if turn.new_tools:
+            tools = asker.encode_tools(position.tools)
+    return position.ending
+
+
+async def _breathe(context: LaneContext) -> None:
+    """A free policy never waits: let others run now and then, and the disk keep up."""
+    if context.steps % YIELD_EVERY == 0:
+        await asyncio.sleep(0)
+    await context.log.room()
+
+
+def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
+    step = seat.position.step
+    seed = derive(seat.episode.id, step) if seat.line == 0 else derive(seat.episode.id, seat.line, step)
+    return Question(
+        episode=seat.episode.id, step=step, seed=seed, tools=tools, messages=parts, choice=seat.position.choice
+    )
+
+
+def next_question(seat: Seat, encoder: Encoder) -> Question:
+    """The next request of an episode as it stands: what a crash may have left in flight."""
+    parts: list[Any] = []
+    encoder.join(parts, seat.position.messages)
+    return _question(seat, encoder.encode_tools(seat.position.tools), parts)
+
+
+def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:
+    episode, reply = seat.episode, answer.reply
+    usage = reply.usage
+    return StepRecord(
+        episode=episode.id,
+        environment=episode.suite.environment,
+        suite=episode.suite.name,
+        instance=episode.target.id,
+        agent=episode.cell.agent.name,
+        replicate=episode.replicate,
+        take=seat.take,
+        step=turn.step,
+        period=turn.period,
+        turn=turn.turn,
+        reply=reply_bytes or None,
+        raw=answer.raw,
+        facts=turn.facts_bytes,
+        observation_digest=turn.observation_digest,
+        request_digest=turn.request_digest,
+        step_digest=turn.step_digest,
+        tokens_in=usage.input,
+        tokens_out=usage.output,
+        tokens_cached_read=usage.cached_read,
+        tokens_cached_write=usage.cached_write,
+        tokens_reasoning=usage.reasoning,
+        cost=answer.cost,
+        latency_s=answer.latency_s,
+        queue_s=answer.queue_s,
+        attempts=answer.attempts,
+        started_at=answer.started_at,
+        served_model=reply.model,
+        fingerprint=reply.fingerprint,
+        response_id=reply.response_id,
+        finish=reply.finish,
+        ending=turn.ending,
+        worker=worker,
+    )
+
+
+async def _record_refusal(seat: Seat, flaw: EpisodeRefused, context: LaneContext) -> None:
+    """The row of an ending that brought no reply: the provider refused the request for what it holds."""
+    position = seat.position
+    context.log.event("refused", episode=seat.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
+    nothing = Answer(
+        reply=Reply(finish=""),
+        cost=PicoUsd(0),
+        latency_s=0.0,
+        queue_s=0.0,
+        attempts=flaw.ending,
+        started_at=time.time(),
+    )
+    turn = Turn(
+        step=position.step,
+        period=position.period,
+        turn=position.turn,
+        facts={},
+        facts_bytes=b"{}",
+        messages=(),
+        observation_digest=NOTHING,
+        request_digest=position.request_digest,
+        step_digest=step_digest(position.request_digest, None, b"{}", NOTHING),
+        new_chat=False,
+        new_tools=False,
+        acted=False,
+        ending=flaw.ending,
+    )
+    context.log.append(_record(seat, nothing, b"", turn, context.worker))
+    await context.log.durable()

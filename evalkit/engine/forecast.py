@@ -1,0 +1,357 @@
+"""What an episode is expected to take, and what is left of one that has begun: for admission, `plan` and `status`.
+
+A cell (agent x suite) begins with a prior: its stand-in's play, at the agent's price. What really ends corrects it: the
+prior counts as `WEIGHT` episodes, and is first scaled by how the agent's other cells came out against theirs, so that a
+model that costs twice its stand-in is known after a few episodes of any suite. All of it is O(1) an episode.
+"""
+
+import math
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from evalkit.dialogue import Usage
+from evalkit.engine.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
+from evalkit.engine.universe import Cell, Choice, cells
+from evalkit.store.disk import read_whole, write_durably
+from evalkit.store.json_text import decode
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.store.totals import Cell as Sums
+
+T = TypeVar("T")
+
+FILE = "forecast.json"
+WEIGHT = 3.0
+"""Episodes that a prior counts as."""
+AGENT_WEIGHT = 2.0
+"""Episodes for which an agent is taken to cost what its stand-ins do, before its other cells are believed."""
+DOUBT = 0.5
+"""Relative standard deviation of a real agent's mean around its stand-in's. Chosen."""
+SPREAD = 0.5
+"""The same of an episode around its cell's mean, where too few were played to know."""
+LEAST_SPREAD = 0.05
+STEPS = 800
+"""Requests that all priors together may take to play; a count, not a time, so that runs repeat exactly."""
+LEAST_STEPS, MOST_EPISODES = 16, 4
+"""What each kind of conversation gets at least and at most."""
+Z = 1.96
+
+
+class Expected(NamedTuple):
+    """What one whole episode is expected to take; `cost` in pico-dollars."""
+
+    cost: float
+    requests: float
+    tokens_in: float
+    tokens_out: float
+
+
+class Range(NamedTuple):
+    """An expectation with the 95 % range around it, in pico-dollars."""
+
+    low: float
+    expected: float
+    high: float
+
+
+class Prior(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cell is expected to take before any of its episodes has ended."""
+
+    agent: str
+    suite: str
+    stand_in: str
+    """The policy whose play it comes from."""
+    played: int
+    """Episodes of it; the last one perhaps in part."""
+    cost: float
+    """Of an episode, in pico-dollars, as are the other figures of one episode."""
+    requests: float
+    tokens_in: float
+    tokens_out: float
+    spread: float
+    """Standard deviation of an episode's cost over its mean."""
+    doubt: float = DOUBT
+    """The same of the agent's true mean around this one; 0 where the stand-in is the agent itself."""
+
+    @property
+    def expected(self) -> Expected:
+        """The figures of one episode."""
+        return Expected(self.cost, self.requests, self.tokens_in, self.tokens_out)
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    cells: tuple[Prior, ...]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The episodes of a cell that have ended."""
+
+    count: int = 0
+    cost: float = 0.0
+    squares: float = 0.0
+    """Sum of the squared costs."""
+    requests: float = 0.0
+
+
+@dataclass(slots=True)
+class _Ratio:
+    """How ended episodes came out against their priors: sums of real over expected, of cost and of requests."""
+
+    count: int = 0
+    cost: float = 0.0
+    requests: float = 0.0
+
+
+class Forecast:
+    """Expectations by cell, corrected as episodes end. A cell nobody gave a prior for begins at nothing."""
+
+    def __init__(self, priors: Iterable[Prior] = ()) -> None:
+        self.priors: dict[tuple[str, str], Prior] = {(one.agent, one.suite): one for one in priors}
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._cells: dict[tuple[str, str], _Ratio] = {}
+        self._agents: dict[str, _Ratio] = {}
+
+    def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
+        """One episode has ended, for so many pico-dollars and requests in all."""
+        self.learn_many(agent, suite, count=1, cost=cost, squares=float(cost) ** 2, requests=requests)
+
+    def learn_many(self, agent: str, suite: str, *, count: int, cost: int, squares: float, requests: int) -> None:
+        """So many episodes have ended, for so much together; `squares`: sum of their squared costs."""
+        if not count:
+            return
+        place = agent, suite
+        seen = self._seen.setdefault(place, _Seen())
+        seen.count += count
+        seen.cost += cost
+        seen.squares += squares
+        seen.requests += requests
+        prior = self.priors.get(place)
+        if prior is not None and prior.cost > 0 and prior.requests > 0:
+            for ratio in (self._cells.setdefault(place, _Ratio()), self._agents.setdefault(agent, _Ratio())):
+                ratio.count += count
+                ratio.cost += cost / prior.cost
+                ratio.requests += requests / prior.requests
+
+    def ended(self, agent: str, suite: str) -> int:
+        """How many of the cell's episodes it has learned of."""
+        seen = self._seen.get((agent, suite))
+        return 0 if seen is None else seen.count
+
+    def seen(self, agent: str, suite: str) -> Expected | None:
+        """(cost, requests) of an ended episode on average, tokens left 0; None before the first."""
+        seen = self._seen.get((agent, suite))
+        return None if seen is None else Expected(seen.cost / seen.count, seen.requests / seen.count, 0.0, 0.0)
+
+    def whole(self, agent: str, suite: str) -> Expected:
+        """What an episode of the cell is expected to take, from its first request to its last."""
+        place = agent, suite
+        prior, seen = self.priors.get(place), self._seen.get(place, _Seen())
+        if prior is None:
+            count = max(1, seen.count)
+            return Expected(seen.cost / count, seen.requests / count, 0.0, 0.0)
+        of_cost, of_requests = self._elsewhere(place)
+        cost = (WEIGHT * prior.cost * of_cost + seen.cost) / (WEIGHT + seen.count)
+        requests = (WEIGHT * prior.requests * of_requests + seen.requests) / (WEIGHT + seen.count)
+        # Tokens are not learned of themselves: they follow the money, or the requests where there is none.
+        scale = cost / prior.cost if prior.cost else requests / prior.requests if prior.requests else 1.0
+        return Expected(cost, requests, prior.tokens_in * scale, prior.tokens_out * scale)
+
+    def rest(self, agent: str, suite: str, *, cost: float, requests: float) -> float:
+        """Pico-dollars to finish an episode that has come so far: more than 0, unless the cell costs nothing.
+
+        The larger of two estimates: what is left of the expected cost, given that so much was not enough; and what is
+        left of the expected requests, each at this episode's own price as far as it is known. At least one request.
+        """
+        mean, price, count, _, spread, _ = self._figures(agent, suite)
+        if mean <= 0:
+            # Nothing is known but the episode itself: as much again.
+            return float(cost)
+        count = max(1.0, count)
+        by_cost = beyond(mean, spread, cost)
+        dearness = (cost + mean) / (requests + count)
+        by_requests = beyond(count, spread, requests) * dearness
+        return max(by_cost, by_requests, price)
+
+    def owed(self, agent: str, suite: str, count: int) -> Range:
+        """What `count` episodes of the cell that have not begun will cost."""
+        mean, _, _, within, _, doubt = self._figures(agent, suite)
+        return around(count * mean, math.sqrt(count * within**2 + (count * doubt) ** 2) * mean)
+
+    def _figures(self, agent: str, suite: str) -> tuple[float, float, float, float, float, float]:
+        """(mean cost, cost of a request, requests; and over the mean cost the standard deviations of an episode around
+        its mean, of an episode around what we take for it, and of the mean itself)."""
+        place = agent, suite
+        whole, prior, seen = self.whole(agent, suite), self.priors.get(place), self._seen.get(place, _Seen())
+        weight = WEIGHT if prior is not None else 1.0
+        mean, all_of_it = whole.cost, weight + seen.count
+        if mean <= 0:
+            return 0.0, 0.0, whole.requests, 0.0, 0.0, 0.0
+        scatter = seen.squares - seen.cost**2 / seen.count if seen.count else 0.0
+        known = prior.spread if prior is not None else SPREAD
+        within = (weight * known**2 + max(0.0, scatter) / mean**2) / all_of_it
+        doubt = ((prior.doubt if prior is not None else DOUBT) ** 2 * weight + within) / all_of_it
+        total = max(LEAST_SPREAD, math.sqrt(within + doubt))
+        return mean, mean / max(1.0, whole.requests), whole.requests, math.sqrt(within), total, math.sqrt(doubt)
+
+    def _elsewhere(self, place: tuple[str, str]) -> tuple[float, float]:
+        """How the agent's other cells came out against their priors: (of cost, of requests)."""
+        agent, own = self._agents.get(place[0], _Ratio()), self._cells.get(place, _Ratio())
+        count = AGENT_WEIGHT + agent.count - own.count
+        return (
+            (AGENT_WEIGHT + agent.cost - own.cost) / count,
+            (AGENT_WEIGHT + agent.requests - own.requests) / count,
+        )
+
+
+def beyond(mean: float, spread: float, past: float) -> float:
+    """What is expected beyond `past`, of a lognormal amount that is known to be larger than that.
+
+    mean > 0; spread: standard deviation over mean. Chosen: a lognormal tail, since long conversations resend what they
+    said before; its remainder never reaches 0, and grows slowly with what was spent. E[X; X > c] = mean * Phi(d + s).
+    """
+    if past <= 0:
+        return mean
+    s = math.sqrt(math.log1p(spread**2))
+    d = (math.log(mean / past) - s**2 / 2) / s
+    if d > -_FAR:
+        share = math.erfc(-(d + s) / math.sqrt(2)) / math.erfc(-d / math.sqrt(2))
+        return max(mean * share - past, 0.0)
+    # Where both tails underflow: Mills' ratio, whose first term is enough out there.
+    return max(past * (d / (d + s)) - past, 0.0)
+
+
+_FAR = 30.0
+
+
+def around(expected: float, deviation: float) -> Range:
+    """The 95 % range of an amount that cannot be negative: as wide by factors below as above."""
+    if expected <= 0:
+        return Range(0.0, 0.0, 0.0)
+    factor = math.exp(Z * math.sqrt(math.log1p((deviation / expected) ** 2)))
+    return Range(expected / factor, expected, expected * factor)
+
+
+async def make_priors(
+    manifest: Manifest, choice: Choice | None = None, *, known: Mapping[tuple[str, str], Prior] | None = None
+) -> list[Prior]:
+    """A prior for each chosen cell that is not `known` already, from about `STEPS` requests of play in this process.
+
+    Agents that read the same, and whose stand-in is the same, share one conversation and differ in price alone.
+    """
+    chosen, known = choice or Choice(), known or {}
+    cell_of = cells(manifest)
+    groups: dict[tuple[object, ...], list[tuple[ManifestAgent, ManifestSuite, Cell]]] = {}
+    for suite in filter(chosen.takes_suite, manifest.suites.values()):
+        for agent in manifest.agents.values():
+            if (chosen.agents and agent.name not in chosen.agents) or (agent.name, suite.name) in known:
+                continue
+            cell = cell_of.get((agent.name, suite.environment))
+            if cell is not None and agent.provider:
+                key = (suite.name, stand_in_of(agent, suite.environment), cell.kit.pack.digest, agent.notes)
+                groups.setdefault((*key, cell.sampling.max_tokens), []).append((agent, suite, cell))
+    found = list[Prior]()
+    for members in groups.values():
+        samples = await _samples(manifest, members[0], max(LEAST_STEPS, STEPS // len(groups)))
+        found += [_prior(agent, suite, samples) for agent, suite, _ in members]
+    return found
+
+
+async def _samples(manifest: Manifest, member: tuple[ManifestAgent, ManifestSuite, Cell], steps: int) -> list[Sample]:
+    agent, suite, cell = member
+    stand_in, found = stand_in_of(agent, suite.environment), list[Sample]()
+    for episode in admitted(manifest, cell, suite):
+        found.append(await play_sample(episode, stand_in, PLAIN, steps))
+        steps -= found[-1].requests
+        if steps <= 0 or len(found) == MOST_EPISODES:
+            break
+    # What is a beginning only says less than what has ended: it counts where there is nothing else.
+    return [one for one in found if not one.cut] or found
+
+
+def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) -> Prior:
+    # All requests at once, so at the rates of short prompts.
+    price, count = replace(price_of(agent), over=0), len(samples)
+    costs = [
+        price.of(Usage(input=one.tokens_in, output=one.tokens_out)) + price.request * (one.requests - 1)
+        for one in samples
+    ]
+    mean = sum(costs) / count
+    spread = SPREAD
+    if count > 1 and mean:
+        # With few of them, what they scatter is itself uncertain: half of it is what is usual.
+        scatter = sum((cost - mean) ** 2 for cost in costs) / (count - 1) / mean**2
+        spread = math.sqrt((scatter * (count - 1) + SPREAD**2) / count)
+    stand_in = stand_in_of(agent, suite.environment)
+    return Prior(
+        agent=agent.name,
+        suite=suite.name,
+        stand_in=stand_in,
+        played=count,
+        cost=mean,
+        requests=sum(one.requests for one in samples) / count,
+        tokens_in=sum(one.tokens_in for one in samples) / count,
+        tokens_out=sum(one.tokens_out for one in samples) / count,
+        spread=spread,
+        doubt=0.0 if agent.provider == "simulated" and agent.model == stand_in and not samples[0].cut else DOUBT,
+    )
+
+
+def alone(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing, as playing in this process does, without a loop."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+async def forecast_run(
+    manifest: Manifest, held: Mapping[tuple[str, str], Sums], directory: Path, choice: Choice
+) -> Forecast:
+    """The forecast at a run's start: priors as the run wrote them once, new cells played now, ended episodes learned.
+
+    Writes `forecast.json` where there are new cells. Raises StorageError, CorruptLogError.
+    """
+    known = {(one.agent, one.suite): one for one in read_priors(directory)}
+    made = await make_priors(manifest, choice, known=known)
+    if made:
+        write_priors(directory, [*known.values(), *made])
+    forecast = Forecast([*known.values(), *made])
+    learn_all(forecast, manifest, held)
+    return forecast
+
+
+def learn_all(forecast: Forecast, manifest: Manifest, held: Mapping[tuple[str, str], Sums]) -> None:
+    """Tell a forecast of every ended episode that a run holds, by its sums by agent and suite."""
+    cell_of = cells(manifest)
+    for suite in manifest.suites.values():
+        for agent in manifest.agents.values():
+            sums = held.get((agent.name, suite.name))
+            if sums is not None and (agent.name, suite.environment) in cell_of:
+                forecast.learn_many(
+                    agent.name,
+                    suite.name,
+                    count=sums.ended,
+                    cost=sums.ended_cost,
+                    squares=sums.ended_squares,
+                    requests=sums.ended_steps,
+                )
+
+
+def read_priors(directory: Path) -> list[Prior]:
+    """The priors a run began with; none where it wrote none. Raises CorruptLogError if the file is damaged."""
+    data = read_whole(directory / FILE)
+    if data is None:
+        return []
+    return list(decode(data, _File, str(directory / FILE), "Delete it: it is made again from the run.").cells)
+
+
+def write_priors(directory: Path, priors: Iterable[Prior]) -> None:
+    """Write `forecast.json`: derived data, which may be deleted. Raises StorageError."""
+    write_durably(directory / FILE, msgspec.json.format(msgspec.json.encode(_File(version=1, cells=tuple(priors)))))

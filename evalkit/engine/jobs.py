@@ -1,0 +1,173 @@
+"""What each lane of a session has to do, and the admission queue in front of those that cost money or time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from evalkit.client.budget import Budget
+from evalkit.client.file_limit import make_room
+from evalkit.client.lane import Lane
+from evalkit.engine.admission import Admission
+from evalkit.engine.admission_queue import AdmissionQueue
+from evalkit.engine.ceilings import Ceilings
+from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.forecast import forecast_run
+from evalkit.engine.lines import Line, Place
+from evalkit.engine.resume import RunPart, order
+from evalkit.engine.scheduler import CellCount, LaneJob
+from evalkit.engine.session import Session
+from evalkit.engine.universe import Episode, lanes
+from evalkit.store.manifest import ManifestAgent
+
+
+async def make_jobs(session: Session, desk: Endpoints) -> list[LaneJob]:
+    """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
+    sweep = session.resolved.sweep
+    models = max(1, len(desk.lanes))
+    room = make_room(sweep.width * models) // models
+    if room < sweep.width:
+        session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
+    by_lane = lanes(session.resolved.manifest, session.options.choice)
+    lines = {name: _line(session, name, agents) for name, agents in by_lane.items()}
+    jobs = [_job(session, desk, line, min(room, sweep.width)) for line in lines.values()]
+    gated = [job for job in jobs if job.lane is not None]
+    bounded = sweep.bounded or sweep.deadline_s is not None
+    if gated and desk.budget is not None and bounded:
+        session.gate = await _gate(session, desk, desk.budget, [lines[job.name] for job in gated])
+        for job in gated:
+            job.gate = session.gate
+    return jobs
+
+
+def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
+    """What a lane has to start: counted from sizes and from what the log holds, not from what is still to be played."""
+    options, holdings = session.options, session.holdings
+    share = RunPart(manifest=session.resolved.manifest, agents=agents, choice=options.choice)
+    retried = holdings.begun(share, options.retry)
+    begun = {
+        name: ((held.agent, held.suite), 0, 0) if held.ending else ((held.agent, held.suite), held.cost, held.steps)
+        for name, held in retried.items()
+    }
+    known, ended = _known(session, share)
+    fresh, total = Counter[Place](), 0
+    for agent, suite in share.places:
+        place, planned = (agent.name, suite.name), len(suite.instances) * share.manifest.replicates
+        total += planned
+        fresh[place] = max(0, planned - known[place])
+    fresh -= Counter(_given_up(session, share))
+    playing = fresh.total() + len(begun)
+    ended -= sum(bool(held.ending) for held in retried.values())
+    return Line(
+        name=name,
+        todo=_todo(session, share, fresh.total()),
+        total=total,
+        planned=total - playing + (playing if options.limit is None else min(playing, options.limit)),
+        ended=ended,
+        broken=total - playing - ended,
+        fresh=fresh,
+        begun=begun,
+    )
+
+
+def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
+    """(by agent and suite, episodes that the log knows; how many of all have ended)."""
+    holdings = session.holdings
+    if share.manifest.replicates < session.manifest.replicates:  # the spec asks for less than the run has
+        mine = [held for held in holdings.episodes.values() if share.holds(held)]
+        return Counter((held.agent, held.suite) for held in mine), sum(bool(held.ending) for held in mine)
+    cells = {place: holdings.cells.get(place) for place in ((a.name, s.name) for a, s in share.places)}
+    found = Counter({place: cell.begun for place, cell in cells.items() if cell is not None})
+    return found, sum(cell.ended for cell in cells.values() if cell is not None)
+
+
+def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
+    """Of episodes without a row in the log, where those are that an internal error has stopped."""
+    holdings, places = session.holdings, {(agent.name, suite.name) for agent, suite in share.places}
+    for name, (agent, suite, replicate) in holdings.broken.items():
+        mine = (agent, suite) in places and replicate < share.manifest.replicates
+        if mine and name not in holdings.episodes and not holdings.to_play(name, session.options.retry):
+            yield agent, suite
+
+
+def _job(session: Session, desk: Endpoints, line: Line, width: int) -> LaneJob:
+    lane = desk.lanes.get(line.name)
+    if lane is not None and (line.ended or line.begun):
+        lane.acted()  # earlier calls have had its replies: no canary is needed
+    return LaneJob(
+        name=line.name,
+        width=max(1, min(width, line.left)),
+        episodes=line.total,
+        done_before=line.ended,
+        broken_before=line.broken,
+        todo=line.todo,
+        sit=session.holdings.seat,
+        asker=desk.asker,
+        context=LaneContext(
+            log=session.store,
+            worker=session.name,
+            stop=session.stop,
+            lane_stop=Stop(),
+            lane=lane,
+        ),
+        lane=lane,
+        limit=session.options.limit,
+        cells=_cells(session, line),
+    )
+
+
+def _cells(session: Session, line: Line) -> dict[Place, CellCount]:
+    """How far each agent of the lane is on each suite, before anything is played."""
+    manifest, choice = session.resolved.manifest, session.options.choice
+    owed = line.fresh + Counter(place for place, *_ in line.begun.values())
+    found = {}
+    for suite in manifest.suites.values():
+        planned = len(suite.instances) * manifest.replicates
+        for agent in lanes(manifest, choice)[line.name] if choice.takes_suite(suite) else ():
+            if suite.environment in agent.packs:
+                place = agent.name, suite.name
+                found[place] = CellCount(planned=planned, ended=planned - owed[place])
+    return found
+
+
+async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[Line]) -> AdmissionQueue:
+    clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
+    held, directory = session.holdings, session.options.directory
+    began = clock()
+    forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
+
+    def first_bound(episode: Episode) -> int:
+        return 0 if episode.target.flaw else desk.worst_case(held.seat(episode))
+
+    for line in lines:
+        line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)
+    admission = Admission(
+        forecast,
+        lines,
+        stats=budget.stats,
+        clock=clock,
+        deadline=None if deadline_s is None else began + deadline_s,
+        first_bound=first_bound,
+        ceilings=Ceilings(budget.ceilings()),
+    )
+
+    def over(why: str) -> None:
+        session.cut = why
+
+    return AdmissionQueue(admission, over=over)
+
+
+def _median_s(lane: Lane) -> Callable[[], float]:
+    return lambda: lane.stats().median_latency_s
+
+
+def _largest(budget: Budget, lane: str) -> Callable[[], int]:
+    return lambda: budget.largest(lane)
+
+
+def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[Episode]:
+    """What a lane has to play: started episodes first, each kind in admission order; no look beyond the last."""
+    holdings, retry = session.holdings, session.options.retry
+    yield from order(share, holdings, retry, started=True)
+    if fresh:  # of a lane that is complete nothing is looked at
+        yield from order(share, holdings, retry, started=False)

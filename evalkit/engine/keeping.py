@@ -1,0 +1,173 @@
+"""What a run keeps of its own when a spec extends it: the wording of its prompt packs, and the order of its episodes.
+
+The wording of a pack that evalkit ships may change with an upgrade. A run began with one wording, and all its agents
+are compared in it: so within a run the name of a shipped pack stands for the texts that the run has frozen, for agents
+that join it too. Where it has none (an environment that nobody has played in it), today's texts join and are frozen.
+What a user changes in a pack of their own is another matter: that is a conflict, and `freeze.py` says so.
+
+Its suites stay as they are listed, its key of permutations stays, and what joins comes after what it was to hold.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.spec.identity import suite_digest, variant
+from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, pack_names, read_pack, texts_digest
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
+
+
+def kept(old: Manifest, new: Manifest) -> Manifest:
+    """What a spec asks for now, `new`, in the words and the order that the run has frozen. Conflicts stay in it, to be
+    found."""
+    import msgspec
+
+    words = _Words(old)
+    packs: dict[str, ManifestPack] = {}
+    agents: dict[str, ManifestAgent] = {}
+    for name, agent in new.agents.items():
+        was = old.agents.get(name)
+        chosen = {}
+        for environment, digest in agent.packs.items():
+            pack = new.packs[digest]
+            if was is None or environment not in was.packs:
+                pack = words.of(pack, environment, variant(agent.tags))
+            elif _is_the_same(old, was, new, agent, environment):
+                pack = old.packs[was.packs[environment]]
+            packs.setdefault(pack.digest, old.packs.get(pack.digest, pack))
+            chosen[environment] = pack.digest
+        stays = was is not None and chosen.items() <= dict(was.packs).items()
+        agents[name] = msgspec.structs.replace(
+            agent, packs=chosen, pack=was.pack if was is not None and stays else agent.pack
+        )
+    suites = {
+        name: old.suites[name] if name in old.suites and _as_it_was(old.suites[name], suite) else suite
+        for name, suite in new.suites.items()
+    }
+    return msgspec.structs.replace(new, agents=agents, packs=packs, suites=suites, order=extended_order(old, new))
+
+
+def _as_it_was(was: ManifestSuite, now: ManifestSuite) -> bool:
+    return was.environment_version == now.environment_version and same_instances(was, now)
+
+
+def same_instances(was: ManifestSuite, now: ManifestSuite) -> bool:
+    """Whether two suites are of the same instances. Of large ones the same file says so; where the files differ, or one
+    was frozen line by line, every instance is looked at."""
+    if was.digest == now.digest or not (was.source or now.source) or len(was.instances) != len(now.instances):
+        return was.digest == now.digest
+    return _content(was) == _content(now)
+
+
+def _content(suite: ManifestSuite) -> str:
+    return suite_digest((one.id, one.digest) for one in suite.instances) if suite.source else suite.digest
+
+
+def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:
+    """The order of the two together: the old one's, and behind it what the new one adds."""
+    import msgspec
+
+    grown = (
+        new.agents.keys() - old.agents.keys()
+        or new.suites.keys() - old.suites.keys()
+        or new.replicates > old.replicates
+    )
+    return msgspec.structs.replace(old.order, before=(*old.order.before, old.extent)) if grown else old.order
+
+
+def _is_the_same(old: Manifest, was: ManifestAgent, new: Manifest, now: ManifestAgent, environment: str) -> bool:
+    """Whether an agent's pack is the one that it had, its shipped wording aside."""
+    before, today = old.packs[was.packs[environment]], new.packs[now.packs[environment]]
+    if today.file:
+        own = {*today.own, *(before.own if before.file else ())}
+        return all(before.texts.get(key) == today.texts.get(key) for key in own)
+    return not before.file and (before.name == today.name or was.pack == now.pack)
+
+
+class _Words:
+    """The shipped texts of a run."""
+
+    def __init__(self, run: Manifest) -> None:
+        self._packs: dict[tuple[str, str, str], ManifestPack] = {}
+        """By name, environment and variant."""
+        self._standard: dict[tuple[str, str], dict[str, str]] = {}
+        """`standard`, as far as the run's packs hold it; by environment and variant."""
+        for environment, which, pack in _packs_of(run):
+            own = _own(pack, environment, which)
+            if own is None:
+                continue
+            if not pack.file:
+                self._packs.setdefault((pack.name, environment, which), pack)
+            texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
+            held = self._standard.setdefault((environment, which), {})
+            for key in texts.keys() - own:
+                held.setdefault(key, texts[key])
+
+    def of(self, today: ManifestPack, environment: str, which: str) -> ManifestPack:
+        """A pack as an agent that joins the run reads it."""
+        same = None if today.file else self._packs.get((today.name, environment, which))
+        if same is not None:
+            return same
+        standard = self._of_standard(environment, which)
+        texts = {key: text if key in today.own else standard.get(key, text) for key, text in today.texts.items()}
+        if texts == dict(today.texts):
+            return today
+        return ManifestPack(
+            name=today.name,
+            digest=texts_digest(environment, texts),
+            texts=texts,
+            own=today.own,
+            file=today.file,
+        )
+
+    def _of_standard(self, environment: str, which: str) -> Mapping[str, str]:
+        """What the run holds of `standard`: a variant shares the texts that are not its own with the others."""
+        found = dict(self._standard.get((environment, which), {}))
+        for other in {"", *VARIANTS} - {which}:
+            apart = keys_of(STANDARD, environment).get(which or other, frozenset())
+            for key, text in self._standard.get((environment, other), {}).items():
+                if key not in apart:
+                    found.setdefault(key, text)
+        return found
+
+
+def reworded(run: Manifest) -> list[str]:
+    """In a line, which shipped packs say something else today than the run; nothing where all say the same."""
+    found: dict[str, set[str]] = {}
+    for environment, which, pack in _packs_of(run):
+        own = _own(pack, environment, which)
+        if own is None:
+            continue
+        name, aside = (STANDARD, own) if pack.file else (pack.name, frozenset())
+        if name not in pack_names():
+            continue
+        today = read_pack(name, environment, which).texts
+        texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
+        if any(texts.get(key) != today[key] for key in today.keys() - aside):
+            found.setdefault(name, set()).add(environment)
+    packs = "; ".join(f"{name}: {', '.join(sorted(where))}" for name, where in sorted(found.items()))
+    if not packs:
+        return []
+    return [f"Agents read the prompts that this run has frozen, also those that join it; reworded since ({packs})."]
+
+
+def _packs_of(run: Manifest) -> Iterator[tuple[str, str, ManifestPack]]:
+    """(environment, variant, pack), each once."""
+    seen = set()
+    for agent in run.agents.values():
+        for environment, digest in agent.packs.items():
+            place = environment, variant(agent.tags), digest
+            if place not in seen:
+                seen.add(place)
+                yield environment, place[1], run.packs[digest]
+
+
+def _own(pack: ManifestPack, environment: str, which: str) -> frozenset[str] | None:
+    """Which texts are the pack's and not `standard`'s; None where an older manifest does not say."""
+    if pack.file is not None:
+        return frozenset(pack.own)
+    if pack.name not in pack_names():
+        return None
+    if pack.name == STANDARD:
+        return frozenset()
+    keys = keys_of(pack.name, environment)
+    return keys[""] | keys.get(which, frozenset())

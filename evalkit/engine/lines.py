@@ -1,0 +1,103 @@
+"""What each lane has to start and what has started, as `admission.py` keeps it."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from evalkit.engine.universe import Episode
+
+Place = tuple[str, str]
+"""Agent and suite."""
+Came = Callable[[], tuple[int, int]]
+"""How far an episode has come: (pico-dollars, requests), earlier sessions included."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Line:
+    """What one lane has to start in this call."""
+
+    name: str
+    todo: Iterator[Episode]
+    """In order; started ones first."""
+    total: int
+    """All episodes of the lane that this call is about."""
+    planned: int
+    """Of them, those that will have ended when this call has done what it is asked to."""
+    ended: int
+    """Of all, those that have ended and are not to be played again."""
+    broken: int = 0
+    """Of all, those that an internal error has stopped and that are not to be tried again."""
+    fresh: Counter[Place] = field(default_factory=Counter)
+    """Episodes to play that nobody has begun."""
+    begun: dict[str, tuple[Place, int, int]] = field(default_factory=dict)
+    """Those that earlier calls have begun and that wait to be played on, by id: place, pico-dollars, requests."""
+    reply_s: Callable[[], float] = lambda: 0.0
+    """Seconds a reply takes, as far as the lane knows; 0: not yet."""
+    bound: Callable[[], int] = lambda: 0
+    """The most that one of its requests was bounded by, in pico-dollars."""
+    head: Episode | None = None
+    deferred: dict[str, deque[Episode]] = field(default_factory=dict)
+    """By agent: episodes that its own budget has no room for yet."""
+    undrawn: Counter[str] = field(default_factory=Counter)
+    """By agent: episodes that are still in `todo`."""
+    left: int = 0
+    """Episodes that have not been admitted, and may be."""
+    open: bool = True
+    why: str = ""
+    """What the head waits for: `budget` or `deadline`; empty if nothing holds it."""
+    flights: int = 0
+    taken: int = 0
+    """Episodes that this call has admitted."""
+    owing: float = 0.0
+    """Predicted pico-dollars of all that it has not admitted."""
+    doubted: float = 0.0
+    """The same with what is kept back because the predictions are doubted."""
+    owing_begun: int = 0
+    """The part of it that is for those that were begun."""
+    seconds: float = 0.0
+    requests: int = 0
+    """What the episodes that ended in this call took from their start, for `step_s`."""
+
+    @property
+    def done(self) -> int:
+        """Episodes that need not be admitted any more."""
+        return self.ended + self.broken + self.taken
+
+    def __post_init__(self) -> None:
+        """Count what there is to play."""
+        for place, count in self.fresh.items():
+            self.undrawn[place[0]] += count
+        self.undrawn.update(place[0] for place, _, _ in self.begun.values())
+        self.left = self.undrawn.total()
+
+    @property
+    def step_s(self) -> float:
+        """Seconds from one request of an episode to its next, queues included; 0: not known."""
+        return self.seconds / self.requests if self.requests else self.reply_s()
+
+
+@dataclass(slots=True, kw_only=True)
+class Flight:
+    """An episode that has started."""
+
+    line: Line
+    place: Place
+    came: Came
+    since: float
+    before: int
+    """Requests of earlier calls."""
+    number: int
+    """Its place among those that its cell has admitted."""
+    rest: int = 0
+    need: int = 0
+    """`rest` and what is kept back because the prediction is doubted."""
+
+
+@dataclass(slots=True)
+class Learning:
+    """A cell's ended episodes that wait for one that was admitted before them."""
+
+    admitted: int = 0
+    learned: int = 0
+    ended: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+    """By number; None: it was left without an ending."""

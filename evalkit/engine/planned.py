@@ -1,0 +1,160 @@
+"""A plan as values, and as JSON. `plan.py` makes one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalkit.engine.stand_in import TooLong
+
+USD = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPlan:
+    """One agent on one suite: what is still to be played."""
+
+    agent: str
+    suite: str
+    lane: str
+    stand_in: str
+    basis: str
+    """Where the figures come from, in words."""
+    episodes: int
+    """To be played, or played on."""
+    ended: int
+    """What the run that the spec would go on with has already."""
+    played: int
+    """Episodes that the stand-in played to estimate them all."""
+    requests: float
+    tokens_in: float
+    tokens_out: float
+    cost_low: float
+    cost: float
+    cost_high: float
+    """Pico-dollars of them all: the 95 % range around the expected cost; models are taken to differ from stand-ins."""
+    one: float
+    """Pico-dollars of one whole episode."""
+    chain: int
+    """The longest chain of sequential calls among the episodes that are known."""
+    longest_prompt: int
+    """Input tokens, as the stand-in played."""
+    dearest: int
+    """Pico-dollars: the worst case of a single request."""
+    context_tokens: int | None = None
+    """What the model reads and writes at most; None: not known."""
+    too_long: TooLong | None = None
+    """The earliest request that does not fit that, as the stand-in played."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanePlan:
+    """One lane; or limits that several lanes share, with what all of them ask for."""
+
+    lane: str
+    requests: float
+    tokens_in: float
+    tokens_out: float
+    seconds: float
+    bound: str
+    """What takes the time: `requests/min`, `input tokens/min`, `output tokens/min`, `width`, `longest episode`,
+    `budget (requests in flight)`."""
+    members: tuple[str, ...] = ()
+    """The lanes that share the limits; empty for a lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The whole sweep."""
+
+    name: str
+    cells: tuple[CellPlan, ...]
+    lanes: tuple[LanePlan, ...]
+    """Lanes first, then limits that they share."""
+    reply_s: Mapping[str, float]
+    """Seconds a reply is taken to last, by lane."""
+    assumed: frozenset[str]
+    """Lanes of which that is a mere assumption."""
+    budget: int | None
+    spent: int = 0
+    """Pico-dollars that the run has spent already."""
+    in_flight: int | None = None
+    """Requests that the budget's worst cases let be in flight at once, in all lanes; None: no bound."""
+    marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> float:
+        """Expected pico-dollars of what is still to be played."""
+        return sum(cell.cost for cell in self.cells)
+
+    @property
+    def dearest(self) -> int:
+        """Pico-dollars: the worst case of the dearest single request."""
+        return max((cell.dearest for cell in self.cells if cell.episodes), default=0)
+
+    @property
+    def needed(self) -> float:
+        """Pico-dollars that a budget must hold: what is spent, the cost, and what must be free for the last episode to
+        start: its cost twice more, since predictions are doubted (`admission.py`), and a request's worst case."""
+        last = max((cell.one for cell in self.cells if cell.episodes), default=0.0)
+        return self.spent + self.cost + 2 * last + self.dearest
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes at least: the slowest lane."""
+        return max((lane.seconds for lane in self.lanes), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan with a stable schema: `version` 1, money in USD, times in seconds. Fields are only added."""
+        return {
+            "version": 1,
+            "name": self.name,
+            "episodes": sum(cell.episodes for cell in self.cells),
+            "ended": sum(cell.ended for cell in self.cells),
+            "requests": round(sum(cell.requests for cell in self.cells)),
+            "tokens_in": round(sum(cell.tokens_in for cell in self.cells)),
+            "tokens_out": round(sum(cell.tokens_out for cell in self.cells)),
+            "usd": {
+                "low": sum(cell.cost_low for cell in self.cells) * USD,
+                "expected": self.cost * USD,
+                "high": sum(cell.cost_high for cell in self.cells) * USD,
+            },
+            "spent_usd": self.spent * USD,
+            "budget_usd": None if self.budget is None else self.budget * USD,
+            "in_flight": self.in_flight,
+            "seconds": self.seconds,
+            "cells": [_cell_json(cell) for cell in self.cells],
+            "lanes": [
+                {
+                    "lane": lane.lane,
+                    "requests": round(lane.requests),
+                    "seconds": lane.seconds,
+                    "bound": lane.bound,
+                    "assumed_reply_s": self.reply_s.get(lane.lane),
+                    "members": list(lane.members),
+                }
+                for lane in self.lanes
+            ],
+            "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
+        }
+
+
+def _cell_json(cell: CellPlan) -> dict[str, Any]:
+    over = cell.too_long
+    return {
+        "agent": cell.agent,
+        "suite": cell.suite,
+        "lane": cell.lane,
+        "stand_in": cell.stand_in,
+        "basis": cell.basis,
+        "episodes": cell.episodes,
+        "ended": cell.ended,
+        "played": cell.played,
+        "requests": round(cell.requests),
+        "tokens_in": round(cell.tokens_in),
+        "tokens_out": round(cell.tokens_out),
+        "usd": {"low": cell.cost_low * USD, "expected": cell.cost * USD, "high": cell.cost_high * USD},
+        "longest_chain": cell.chain,
+        "longest_prompt_tokens": cell.longest_prompt,
+        "context_tokens": cell.context_tokens,
+        "too_long": None if over is None else {"period": over.period, "turn": over.turn, "tokens": over.tokens},
+    }

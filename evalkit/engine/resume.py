@@ -1,0 +1,269 @@
+"""What is done, what is owed, and an episode rebuilt to the very step by replaying the replies that the log holds."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from evalkit import __version__
+from evalkit.engine.episode import Seat
+from evalkit.engine.universe import Choice, Episode, episodes
+from evalkit.envs.replay import Position, advance, begin
+from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
+from evalkit.replies import decode_reply
+from evalkit.store.events import read_events
+from evalkit.store.instances import laid
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.store.record import LedgerRecord
+from evalkit.store.totals import Cell
+from evalkit.store.unmetered import UnmeteredRows
+
+if TYPE_CHECKING:
+    from evalkit.store.index import RunIndex
+
+
+class Held(Protocol):
+    """What the log's index says of one episode."""
+
+    @property
+    def agent(self) -> str:
+        """Name."""
+
+    @property
+    def suite(self) -> str:
+        """Name."""
+
+    @property
+    def instance(self) -> str:
+        """Its id."""
+
+    @property
+    def replicate(self) -> int:
+        """From 0."""
+
+    @property
+    def steps(self) -> int:
+        """Rows in effect."""
+
+    @property
+    def take(self) -> int:
+        """The highest take."""
+
+    @property
+    def ending(self) -> str:
+        """Empty while the episode goes on."""
+
+    @property
+    def cost(self) -> int:
+        """Of all its rows, in pico-dollars."""
+
+
+class Row(Protocol):
+    """What replay needs of one row."""
+
+    @property
+    def step(self) -> int:
+        """Place in the episode."""
+
+    @property
+    def take(self) -> int:
+        """Which attempt at the episode wrote it."""
+
+    @property
+    def reply(self) -> bytes | None:
+        """The reply's JSON, or None for an ending that brought none."""
+
+    @property
+    def facts(self) -> bytes:
+        """What replay must reproduce, byte by byte."""
+
+    @property
+    def step_digest(self) -> bytes:
+        """What replay must reproduce."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What a run holds already, as far as owing is concerned."""
+
+    episodes: Mapping[str, Held]
+    rows: Mapping[str, Sequence[Row]]
+    """Rows of the episodes that may be played on."""
+    broken: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
+    """Episodes that this very version of evalkit has left as `internal_error`: agent, suite and replicate of each."""
+    cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
+    """Sums by agent and suite."""
+    cost: int = 0
+    """Of all steps, in pico-dollars."""
+    cost_by_worker: Mapping[str, int] = field(default_factory=dict)
+    """The same by the session that wrote them."""
+    cost_by_agent: Mapping[str, int] = field(default_factory=dict)
+    unmetered: Mapping[str, UnmeteredRows] = field(default_factory=dict)
+    """By agent, replies without usage."""
+    ledger: tuple[LedgerRecord, ...] = ()
+
+    def ended(self, episode: Episode) -> bool:
+        """Whether an episode has an ending in the log."""
+        held = self.episodes.get(episode.id)
+        return held is not None and bool(held.ending)
+
+    def to_play(self, episode: str, retry: frozenset[str]) -> bool:
+        """Whether an episode has to be played, or played on."""
+        held = self.episodes.get(episode)
+        ending = "" if held is None else held.ending
+        if ending:
+            return ending in retry
+        return episode not in self.broken or "internal_error" in retry
+
+    def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, Held]:
+        """Of a share of the run, the episodes that were begun and have to be played on."""
+        some = ((name, self.episodes[name]) for name in self.rows)
+        return {name: held for name, held in some if share.holds(held) and self.to_play(name, retry)}
+
+    def started(self, episode: Episode) -> bool:
+        """Whether the log has rows of it."""
+        return episode.id in self.episodes
+
+    def seat(self, episode: Episode) -> Seat:
+        """The episode where it stands. Raises CorruptLogError if replay does not reproduce the log."""
+        held = self.episodes.get(episode.id)
+        try:
+            position = begin(episode.cell.env, episode.instance, episode.cell.kit)
+        except UsageError as flaw:
+            if not episode.suite.source:
+                raise  # each line was looked into before the run began
+            raise UnfitInstance(f"suite {episode.suite.name!r}: {flaw}") from flaw
+        if held is None:
+            return Seat(episode=episode, position=position)
+        rows, take = self.rows[episode.id], held.take
+        if held.ending and rows[-1].reply is not None:
+            return Seat(episode=episode, position=position, take=take + 1, line=take + 1)
+        if held.ending:
+            # The provider refused that request: ask it again, keep what came before.
+            rows, take = rows[:-1], take + 1
+        _replay(episode, position, rows)
+        return Seat(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
+
+
+def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None) -> Holdings:
+    """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
+    as in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
+    # Here, since pyarrow comes with it, and `plan` needs none.
+    from evalkit.store.index import read_index
+    from evalkit.store.reader import replay_rows
+
+    index = read_index(directory) if index is None else index
+    return Holdings(
+        episodes=index.episodes,
+        rows=replay_rows(directory, index.owed(retry)),
+        cells=index.cells,
+        broken=_broken(directory),
+        cost=index.totals["cost"],
+        cost_by_worker=index.cost_by_worker,
+        cost_by_agent=index.cost_by_agent,
+        unmetered=index.unmetered,
+        ledger=index.ledger,
+    )
+
+
+def _broken(directory: Path) -> dict[str, tuple[str, str, int]]:
+    """Episodes whose last event in this version of evalkit was an internal error."""
+    return {
+        str(event.get("episode")): (str(event.get("agent")), str(event.get("suite")), int(event.get("replicate") or 0))
+        for event in read_events(directory, "parked")
+        if event.get("why") == "internal_error" and event.get("evalkit") == __version__
+    }
+
+
+def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
+    for row in rows:
+        if row.reply is None:
+            raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
+        turn = advance(episode.cell.env, position, decode_reply(row.reply), row.reply)
+        if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
+            from evalkit.store.segment import REMEDY
+
+            raise CorruptLogError(
+                f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "
+                f"{REMEDY} Or this evalkit plays the environment differently: the manifest names the one that began "
+                "the run."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """A part of a run: what some agents play of some suites."""
+
+    manifest: Manifest
+    agents: Sequence[ManifestAgent]
+    choice: Choice
+
+    @property
+    def suites(self) -> list[ManifestSuite]:
+        """In the manifest's order."""
+        return [suite for suite in self.manifest.suites.values() if self.choice.takes_suite(suite)]
+
+    @property
+    def places(self) -> Iterator[tuple[ManifestAgent, ManifestSuite]]:
+        """Who plays what."""
+        for suite in self.suites:
+            for agent in self.agents:
+                if suite.environment in agent.packs:
+                    yield agent, suite
+
+    def holds(self, held: Held) -> bool:
+        """Whether an episode that the log knows is part of it."""
+        suite = self.manifest.suites.get(held.suite)
+        return (
+            suite is not None
+            and self.choice.takes_suite(suite)
+            and held.replicate < self.manifest.replicates
+            and any(agent.name == held.agent for agent in self.agents)
+        )
+
+
+def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started: bool) -> Iterator[Episode]:
+    """The episodes of a share that are owed and that have (or have not) been started, in admission order.
+
+    Those that were started are known by their rows: once they have all come, nobody looks further.
+    """
+    whole = share.manifest, share.agents, share.choice
+    if not started:
+        known = _PlacesHeld(share, holdings.episodes.values())
+        for episode in episodes(*whole, wanted=lambda *place: not known.holds(*place)):
+            if not holdings.started(episode) and holdings.to_play(episode.id, retry):
+                yield episode
+        return
+    waiting = holdings.begun(share, retry)
+    known = _PlacesHeld(share, waiting.values())
+    left = len(waiting)
+    for episode in episodes(*whole, wanted=known.may_hold) if left else ():
+        if episode.id in waiting:
+            yield episode
+            left -= 1
+            if not left:
+                return
+
+
+class _PlacesHeld:
+    """Where in large suites episodes stand that the log knows: they are told from others without being read."""
+
+    def __init__(self, share: RunPart, held: Iterable[Held]) -> None:
+        self._large = {suite.name for suite in share.suites if suite.source}
+        self._places: dict[tuple[str, str, int], set[int]] = {}
+        names: dict[str, dict[str, list[tuple[str, int]]]] = {name: {} for name in self._large}
+        for one in held if self._large else ():
+            if one.suite in names:
+                names[one.suite].setdefault(one.instance, []).append((one.agent, one.replicate))
+        for suite, ids in names.items():
+            for name, place in laid(share.manifest.suites[suite].instances).find(list(ids)).items():
+                for agent, replicate in ids[name]:
+                    self._places.setdefault((agent, suite, replicate), set()).add(place)
+
+    def holds(self, agent: str, suite: ManifestSuite, place: int, replicate: int) -> bool:
+        """Whether it is surely one of them."""
+        return suite.name in self._large and place in self._places.get((agent, suite.name, replicate), ())
+
+    def may_hold(self, agent: str, suite: ManifestSuite, place: int, replicate: int) -> bool:
+        """Whether it may be one of them."""
+        return suite.name not in self._large or place in self._places.get((agent, suite.name, replicate), ())

@@ -1,0 +1,117 @@
+"""Play many episodes at once: each lane has players of its own, which pull episodes lazily. Knows no models, no disks.
+
+A paused lane never holds another lane's players, and memory is that of the episodes in flight.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from evalkit.client.ask import Asker
+from evalkit.client.lane import Lane
+from evalkit.engine.admission_queue import AdmissionQueue
+from evalkit.engine.episode import LEFT_OWED, LaneContext, Seat, play
+from evalkit.engine.gc_threshold import seldom_collected
+from evalkit.engine.universe import Episode
+
+
+@dataclass(slots=True)
+class CellCount:
+    """How far one agent on one suite is."""
+
+    planned: int
+    ended: int
+    """Earlier calls included."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneJob:
+    """What one lane has to do."""
+
+    name: str
+    width: int
+    """Episodes in flight at once."""
+    episodes: int
+    """All that the sweep plans for the lane."""
+    done_before: int
+    """Of them, those that have ended and are not to be played again."""
+    todo: Iterator[Episode]
+    """Shared by the lane's players: one loop, and next() does not await."""
+    sit: Callable[[Episode], Seat]
+    asker: Callable[[Episode], Asker]
+    context: LaneContext
+    lane: Lane | None = None
+    """Lets episodes in as its window opens; None: nothing holds them back."""
+    limit: int | None = None
+    """End after so many episodes; None: play all."""
+    gate: AdmissionQueue | None = None
+    """Lets episodes start as money and time allow, in the order of `todo`; None: nothing holds them back."""
+    cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
+    """By agent and suite."""
+    taken: int = 0
+    broken_before: int = 0
+    """Of them, those that an internal error has stopped and that are not to be tried again."""
+
+
+async def play_lanes(jobs: Sequence[LaneJob]) -> None:
+    """Play all lanes; return when every player has ended.
+
+    A player ends when its lane has no episode left or is told to stop. If we are cancelled, so are the players; the
+    caller's `with store:` then drains.
+    """
+    with seldom_collected():
+        async with asyncio.TaskGroup() as group:
+            for job in jobs:
+                for number in range(job.width):
+                    group.create_task(_player(job), name=f"{job.name} {number}")
+
+
+async def _player(job: LaneJob) -> None:
+    if job.gate is not None:
+        job.gate.enter(job.name)
+    try:
+        while not _over(job):
+            if not await _play_next(job):
+                if job.gate is None or job.gate.over(job.name):
+                    return
+                await job.gate.wait(job.name)
+    finally:
+        if job.gate is not None:
+            job.gate.leave(job.name)
+
+
+def _over(job: LaneJob) -> bool:
+    return job.context.stopping or (job.limit is not None and job.taken >= job.limit)
+
+
+async def _play_next(job: LaneJob) -> bool:
+    """Whether there was an episode that could be played now."""
+    if job.lane is None:
+        return await _play_one(job)
+    try:
+        await job.lane.join()
+        return not _over(job) and await _play_one(job)
+    finally:
+        job.lane.part()
+
+
+async def _play_one(job: LaneJob) -> bool:
+    gate = job.gate
+    episode = next(job.todo, None) if gate is None else gate.next(job.name)
+    if episode is None:
+        return False
+    job.taken += 1
+    left = await play(episode, job.sit if gate is None else partial(_sit, job, gate), job.asker(episode), job.context)
+    if gate is not None:
+        gate.left(episode, left)
+    cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
+    if cell is not None and left not in LEFT_OWED:
+        cell.ended += 1
+    return True
+
+
+def _sit(job: LaneJob, gate: AdmissionQueue, episode: Episode) -> Seat:
+    seat = job.sit(episode)
+    gate.sit(episode, seat)
+    return seat

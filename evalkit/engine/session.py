@@ -1,0 +1,75 @@
+"""One call of `run`: what was asked for, and what all its parts share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalkit.engine.admission_queue import AdmissionQueue
+from evalkit.engine.endpoints import Endpoints, Launch
+from evalkit.engine.episode import Stop
+from evalkit.engine.freeze import Resolved
+from evalkit.engine.resume import Holdings
+from evalkit.engine.scheduler import LaneJob
+from evalkit.engine.universe import Choice
+from evalkit.money import PicoUsd
+from evalkit.store.accounts import Account, spent
+from evalkit.store.manifest import Manifest
+from evalkit.store.unmetered import Unmetered, together
+from evalkit.store.writer import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What one call of `run` asks for beside the spec."""
+
+    directory: Path
+    choice: Choice = field(default_factory=Choice)
+    limit: int | None = None
+    """End at most so many episodes a lane in this call."""
+    retry: frozenset[str] = frozenset()
+    """Endings whose episodes are played again."""
+    repair: bool = False
+    """Give up what a damaged log has lost, and go on."""
+    launch: Launch | None = None
+    """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
+    announce: Callable[[Sequence[str]], None] | None = None
+    """Is told, in lines, what a repair gives up, before anything is changed, and which words the run keeps."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One life of a run: everything that its parts share."""
+
+    name: str
+    """Host, pid and time: the worker of its rows, the session of its money."""
+    resolved: Resolved
+    options: RunOptions
+    manifest: Manifest
+    store: Store
+    stop: Stop
+    holdings: Holdings
+    accounts: dict[str, Account]
+    began: float
+    """In the loop's time."""
+    jobs: list[LaneJob]
+    desk: Endpoints | None = None
+    gate: AdmissionQueue | None = None
+    """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
+    cut: str = ""
+    """Why no further episode may start though some are owed: `budget` or `deadline`."""
+
+    @property
+    def spent_before(self) -> PicoUsd:
+        """What all earlier sessions have spent: steps and charges, crash charges included."""
+        return spent(self.holdings.cost, self.accounts.values())
+
+    @property
+    def unmetered_before(self) -> Unmetered:
+        """Replies without usage of all earlier sessions."""
+        return together(self.holdings.unmetered, self.manifest)
+
+    @property
+    def unmetered(self) -> Unmetered:
+        """The same with this session's."""
+        budget = self.desk.budget if self.desk is not None else None
+        return self.unmetered_before + (Unmetered() if budget is None else budget.stats().unmetered)

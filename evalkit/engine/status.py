@@ -1,0 +1,251 @@
+"""What a run holds, owes and has spent, and what it takes to finish it; read from its directory alone, also while it is
+being written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalkit.engine.forecast import Expected, Forecast, Range, alone, learn_all, make_priors, read_priors
+from evalkit.engine.keeping import reworded
+from evalkit.engine.universe import Choice, cells
+from evalkit.store.accounts import spent
+from evalkit.store.lock import Holder, holder
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
+from evalkit.store.sums import read_totals
+from evalkit.store.totals import Cell, Totals, rate
+from evalkit.store.unmetered import Unmetered, together
+
+NOTHING = Range(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellStatus:
+    """One agent on one suite."""
+
+    agent: str
+    suite: str
+    planned: int
+    ended: int
+    started: int
+    """Begun and not ended."""
+    steps: int
+    cost: int
+    """Of its steps, in pico-dollars."""
+    endings: dict[str, int]
+    predicted: Expected | None = None
+    """An episode as it was expected before any had ended; None where nobody asks for money."""
+    seen: Expected | None = None
+    """An ended episode on average: cost and requests; None before the first."""
+    to_finish: Range = NOTHING
+    """Pico-dollars for the rest of those that are begun and all of those that are not."""
+    requests_left: float = 0.0
+    seconds_left: float | None = None
+    """At the rate at which its lane's requests were sent, shared with the lane's other cells; None: not known."""
+
+    @property
+    def owed(self) -> int:
+        """Episodes that have not ended."""
+        return self.planned - self.ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A run at one moment."""
+
+    directory: Path
+    name: str
+    cells: tuple[CellStatus, ...]
+    written_by: Holder | None
+    """The process that is writing it now."""
+    steps_cost: int
+    charges: int
+    """Charges for single attempts, in pico-dollars."""
+    crash_charges: int
+    """For what crashed sessions may have left in flight; unconfirmed."""
+    spent: int
+    unmetered: Unmetered
+    """Replies without usage."""
+    lane_seconds: Mapping[str, float]
+    """Seconds to finish, by lane, of lanes that owe something and whose rate is known."""
+    open_sessions: int
+    """Sessions that have neither closed nor been charged for their crash, the present one included."""
+    kept: tuple[str, ...] = ()
+    """What the run keeps of its own though evalkit has changed since it began, in lines."""
+
+    @property
+    def to_finish(self) -> Range:
+        """Pico-dollars to end every episode; the ends are the sums of the cells' ends."""
+        return Range(*(sum(ends) for ends in zip(*(cell.to_finish for cell in self.cells), strict=True)))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the slowest lane; None where no rate is known."""
+        return max(self.lane_seconds.values(), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The status with a stable schema: `version` 1; money in USD, and as whole pico-dollars."""
+        return {
+            "version": 1,
+            "run": str(self.directory),
+            "name": self.name,
+            "episodes": sum(cell.planned for cell in self.cells),
+            "ended": sum(cell.ended for cell in self.cells),
+            "started": sum(cell.started for cell in self.cells),
+            "owed": sum(cell.owed for cell in self.cells),
+            "steps": sum(cell.steps for cell in self.cells),
+            "running": self.written_by is not None,
+            "written_by": None if self.written_by is None else f"{self.written_by.host}:{self.written_by.pid}",
+            "money": {
+                "spent_usd": self.spent / 1e12,
+                "spent_pico_usd": self.spent,
+                "steps_pico_usd": self.steps_cost,
+                "attempt_charges_pico_usd": self.charges,
+                "crash_charges_pico_usd": self.crash_charges,
+                "open_sessions": self.open_sessions,
+                **self.unmetered.to_json(),
+            },
+            "to_finish_usd": _usd(self.to_finish),
+            "seconds_left": self.seconds_left,
+            "kept": list(self.kept),
+            "cells": [_cell_json(cell) for cell in self.cells],
+        }
+
+
+def _cell_json(cell: CellStatus) -> dict[str, Any]:
+    return {
+        "agent": cell.agent,
+        "suite": cell.suite,
+        "planned": cell.planned,
+        "ended": cell.ended,
+        "started": cell.started,
+        "owed": cell.owed,
+        "steps": cell.steps,
+        "spent_usd": cell.cost / 1e12,
+        "endings": cell.endings,
+        "predicted": _episode_json(cell.predicted),
+        "seen": _episode_json(cell.seen),
+        "to_finish_usd": _usd(cell.to_finish),
+        "requests_left": cell.requests_left,
+        "seconds_left": cell.seconds_left,
+    }
+
+
+def _episode_json(one: Expected | None) -> dict[str, float] | None:
+    return None if one is None else {"usd": one.cost / 1e12, "requests": one.requests}
+
+
+def _usd(amount: Range) -> dict[str, float]:
+    return {"low": amount.low / 1e12, "expected": amount.expected / 1e12, "high": amount.high / 1e12}
+
+
+def read_status(directory: Path) -> Status:
+    """The status of a run, from what each of its writers said last. Raises RunError if it is none, CorruptLogError if
+    its log is damaged."""
+    manifest = read_manifest(directory)
+    totals = read_totals(directory)
+    return status_of(directory, manifest, totals)
+
+
+def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
+    """The status of a run whose log comes to these sums."""
+    books = totals.books()
+    held = _held(manifest, totals)
+    forecast = _forecast(directory, manifest, held)
+    found = [_cell(manifest, cell, forecast) for cell in held]
+    lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
+    rates = _rates(totals, lanes) if any(cell.owed for cell in found) else {}
+    lane_seconds = _lane_seconds(found, lanes, rates)
+    steps_cost = sum(cell.cost for cell in totals.cells.values())
+    return Status(
+        directory=directory,
+        name=manifest.name,
+        cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in found),
+        written_by=holder(directory),
+        steps_cost=steps_cost,
+        charges=sum(one.charged - one.released + one.confirmed for one in books.values()),
+        crash_charges=sum(one.crashed - one.confirmed for one in books.values()),
+        spent=spent(steps_cost, books.values()),
+        unmetered=together(totals.unmetered(), manifest),
+        lane_seconds=lane_seconds,
+        open_sessions=sum(not one.closed for one in books.values()),
+        kept=tuple(reworded(manifest)),
+    )
+
+
+def _held(manifest: Manifest, totals: Totals) -> list[Cell]:
+    """What the log knows of each agent on each suite, in the manifest's order."""
+    cell_of = cells(manifest)
+    return [
+        totals.cells.get((agent.name, suite.name)) or Cell(agent=agent.name, suite=suite.name)
+        for suite in manifest.suites.values()
+        for agent in manifest.agents.values()
+        if (agent.name, suite.environment) in cell_of
+    ]
+
+
+def _forecast(directory: Path, manifest: Manifest, held: Sequence[Cell]) -> Forecast:
+    """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
+    priors = {(one.agent, one.suite): one for one in read_priors(directory)}
+    owing = [cell for cell in held if cell.ended < _planned(manifest, cell.suite)]
+    if owing:
+        only = Choice(agents=frozenset(cell.agent for cell in owing), suites=frozenset(cell.suite for cell in owing))
+        priors |= {(one.agent, one.suite): one for one in alone(make_priors(manifest, only, known=priors))}
+    forecast = Forecast(priors.values())
+    learn_all(forecast, manifest, {cell.place: cell for cell in held})
+    return forecast
+
+
+def _planned(manifest: Manifest, suite: str) -> int:
+    return len(manifest.suites[suite].instances) * manifest.replicates
+
+
+def _cell(manifest: Manifest, held: Cell, forecast: Forecast) -> CellStatus:
+    agent, suite = place = held.place
+    planned = _planned(manifest, suite)
+    # Episodes that have come equally far count as their mean.
+    begun = [(count, steps / count, cost / count) for count, steps, cost in held.going.values() if count > 0]
+    fresh, whole, prior = planned - held.begun, forecast.whole(*place), forecast.priors.get(place)
+    expected = fresh * whole.cost + sum(n * forecast.rest(*place, cost=cost, requests=far) for n, far, cost in begun)
+    _, middle, high = forecast.owed(*place, planned - held.ended)
+    factor = high / middle if middle else 1.0
+    return CellStatus(
+        agent=agent,
+        suite=suite,
+        planned=planned,
+        ended=held.ended,
+        started=held.begun - held.ended,
+        steps=held.steps,
+        cost=held.cost,
+        endings={word: count for word, count in sorted(held.endings.items()) if count},
+        predicted=None if prior is None else prior.expected,
+        seen=forecast.seen(*place),
+        to_finish=Range(expected / factor, expected, expected * factor),
+        requests_left=fresh * whole.requests + sum(n * max(1.0, whole.requests - far) for n, far, _ in begun),
+    )
+
+
+def _rates(totals: Totals, lanes: Mapping[str, str]) -> dict[str, float]:
+    """Requests a second by lane, while it was sending any."""
+    of_lane: dict[str, list[Cell]] = {}
+    for cell in totals.cells.values():
+        if cell.agent in lanes:
+            of_lane.setdefault(lanes[cell.agent], []).append(cell)
+    rates = {lane: rate(found) for lane, found in of_lane.items()}
+    return {lane: found for lane, found in rates.items() if found is not None}
+
+
+def _lane_seconds(
+    found: Sequence[CellStatus], lanes: Mapping[str, str], rates: Mapping[str, float]
+) -> dict[str, float]:
+    left: dict[str, float] = {}
+    for cell in found:
+        left[lanes[cell.agent]] = left.get(lanes[cell.agent], 0.0) + cell.requests_left
+    return {lane: requests / rates[lane] for lane, requests in left.items() if requests and lane in rates}
+
+
+def _share(cell: CellStatus, lanes: Mapping[str, str], rates: Mapping[str, float]) -> float | None:
+    rate = rates.get(lanes[cell.agent])
+    return 0.0 if not cell.owed else None if rate is None else cell.requests_left / rate

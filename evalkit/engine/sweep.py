@@ -1,0 +1,358 @@
+"""`evalkit run`: one command to start, to resume and to extend. A spec is a desired state; what is missing is played.
+
+Order of events: everything the spec names is checked, the run is locked, the manifest is extended, the money that a
+crash may have left in flight is charged, then the lanes play. Nothing is sent before all of that is durable.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from evalkit.client.budget import Budget
+from evalkit.client.budget_state import Ceiling
+from evalkit.engine.ending import outcome_of
+from evalkit.engine.endpoints import Endpoints, check_keys, open_endpoints
+from evalkit.engine.episode import Stop
+from evalkit.engine.freeze import Resolved, merge
+from evalkit.engine.jobs import make_jobs
+from evalkit.engine.keeping import kept, reworded
+from evalkit.engine.money import WorstCase, open_row, settle_crashes, spent_below
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.resume import RunPart, order, read_holdings
+from evalkit.engine.scheduler import play_lanes
+from evalkit.engine.session import RunOptions, Session
+from evalkit.engine.universe import Choice, lanes
+from evalkit.engine.view import Pace, View, view_of
+from evalkit.envs.compiled import LOADED, load_for, pays
+from evalkit.envs.environment import Environment
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import LaneClosed, RunError
+from evalkit.store.accounts import accounts, unaccounted
+from evalkit.store.journal import new_writer
+from evalkit.store.layout import journals
+from evalkit.store.live import publish, withdraw
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import is_run, read_manifest, write_manifest
+from evalkit.store.record import LedgerRecord
+from evalkit.store.writer import open_store
+
+SHOW_EVERY_S = 0.25
+PUBLISH_EVERY = 2
+"""Looks at the run for each that other processes are told of."""
+
+
+async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> Outcome:
+    """Play what the spec asks for and the run lacks; returns how it ended.
+
+    Raises UsageError or RunError, before anything is written, for what cannot be run as asked; CorruptLogError for a
+    damaged log, StorageError where the disk refuses.
+    """
+    directory = options.directory
+    check_keys(resolved, options.choice)
+    old = _existing(directory)
+    manifest = resolved.manifest if old is None else merge(old, resolved.manifest, str(directory))
+    if old is not None:
+        resolved = replace(resolved, manifest=kept(old, resolved.manifest))
+        if options.announce is not None:
+            options.announce(reworded(manifest))
+    loop = asyncio.get_running_loop()
+    name = new_writer([one.writer for one in journals(directory)])
+    repaired = _repair(options) if options.repair and old is not None else ()
+    with open_store(directory, session=name) as store:
+        for line in repaired:
+            store.event("repaired", detail=line)
+        holdings = read_holdings(directory, options.retry, store.found)
+        if old is None or manifest != old:
+            manifest = write_manifest(directory, manifest)
+            resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
+        ledger = accounts(holdings.ledger, holdings.cost_by_worker)
+        session = Session(
+            name=name,
+            resolved=resolved,
+            options=options,
+            manifest=manifest,
+            store=store,
+            stop=Stop(),
+            holdings=holdings,
+            accounts=ledger,
+            began=loop.time(),
+            jobs=[],
+        )
+        _log_start(session)
+        if load_for(_work(session)):
+            store.event("compiled", kernels=sorted(LOADED))
+        elif pays(_work(session)):
+            store.event("not_compiled", detail="Compiled kernels would pay; `evalkit warmup` compiles them, once.")
+        try:
+            await _play(session, show)
+        except asyncio.CancelledError:
+            if session.stop.reason != "interrupt":
+                raise
+        outcome = outcome_of(session)
+        store.event("ended", **outcome.to_json())
+    return outcome
+
+
+async def _play(session: Session, show: Callable[[View], None]) -> None:
+    with _interruptible(session.stop):
+        async with _desk(session) as desk:
+            session.desk = desk
+            session.jobs = await make_jobs(session, desk)
+            with _timed(session):
+                async with _watched(session, show):
+                    await play_lanes(session.jobs)
+
+
+def _existing(directory: Path) -> Manifest | None:
+    """The manifest of the run that lies there, or None for a new run. Raises RunError for a foreign directory."""
+    if is_run(directory):
+        return read_manifest(directory)
+    # A run that was killed before its manifest was written has its lock and empty folders.
+    # Its nights may have come before it.
+    own = {"lock", "manifest", "suites", "log", "tail", "steps", "ends", "ledger", "events.jsonl", "nights"}
+    if directory.is_dir() and any(
+        entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
+    ):
+        raise RunError(
+            f"{directory} is no run directory, and it is not empty. Nothing was written. Choose another with --dir."
+        )
+    if directory.exists() and not directory.is_dir():
+        raise RunError(f"{directory} is a file. Choose another place with --dir.")
+    return None
+
+
+def _repair(options: RunOptions) -> tuple[str, ...]:
+    """Mend the log; what was given up, in sentences. Raises RunError if another process writes the run."""
+    from evalkit.store.repair import Repair, repair
+
+    def announce(found: Repair) -> None:
+        if options.announce is not None:
+            options.announce(found.lines())
+
+    found = repair(options.directory, announce)
+    return tuple(found.lines()) if found.flaws else ()
+
+
+def _log_start(session: Session) -> None:
+    sweep = session.resolved.sweep
+    session.store.event(
+        "started",
+        evalkit=session.manifest.evalkit,
+        spec=sweep.source,
+        pid=os.getpid(),
+        width=sweep.width,
+        budget_pico_usd=sweep.budget,
+        deadline_s=sweep.deadline_s,
+        only_agents=sorted(session.options.choice.agents),
+        only_suites=sorted(session.options.choice.suites),
+        retry=sorted(session.options.retry),
+    )
+
+
+def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str, Any], float]]:
+    """What is to be played, as `load_for` takes it: before the first request, so that nobody waits for the import."""
+    manifest = session.resolved.manifest
+    planned = {
+        suite.name: len(suite.instances)
+        * manifest.replicates
+        * sum(suite.environment in agent.packs for agent in manifest.agents.values())
+        for suite in manifest.suites.values()
+    }
+    held = sum(cell.ended for cell in session.holdings.cells.values())
+    left = max(0.0, 1 - held / max(1, sum(planned.values())))
+    for suite in filter(session.options.choice.takes_suite, manifest.suites.values()):
+        if suite.instances:
+            line = suite.instances[0].line
+            yield ENVIRONMENTS[suite.environment], line, left * planned[suite.name] * line.get("periods", 1)
+
+
+@asynccontextmanager
+async def _desk(session: Session) -> AsyncIterator[Endpoints]:
+    """Everything that asks, with the money of earlier sessions settled and this session's on the books."""
+    options, store = session.options, session.store
+    async with AsyncExitStack() as stack:
+        desk = await open_endpoints(
+            session.resolved,
+            session.manifest,
+            options.choice,
+            stack,
+            launch=options.launch,
+            directory=options.directory,
+        )
+        if desk.lanes:
+            crashes = list(
+                settle_crashes(session.accounts, _worst_cases(session, desk), all_known=not _strangers(session))
+            )
+            # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
+            crashes += unaccounted(session.accounts)
+            for row in crashes:
+                store.enter(row)
+            sweep, choice = session.resolved.sweep, options.choice
+            store.enter(
+                open_row(
+                    session.name,
+                    sweep.width * len(desk.lanes),
+                    budgeted=sweep.budget is not None,
+                    apart=any(one.budget is not None for one in sweep.agents),
+                    partial=bool(choice.agents or choice.suites or options.retry),
+                )
+            )
+            await store.durable()
+            desk.budget = Budget(
+                budget=sweep.budget,
+                spent=session.spent_before,
+                ledger=store,
+                session=session.name,
+                ceilings=_ceilings(session, crashes),
+            )
+        session.stop.wake = lambda: _wake(session, desk)
+        try:
+            yield desk
+        except asyncio.CancelledError:
+            # All players have ended, and each attempt that they left has its charge: nothing is in flight.
+            _close(desk)
+            raise
+        _close(desk)
+
+
+def _close(desk: Endpoints) -> None:
+    if desk.budget is not None:
+        desk.budget.close()
+
+
+def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
+    """What single agents and lanes may spend, with what they have spent; `crashes` were charged just now."""
+    sweep, held = session.resolved.sweep, session.holdings
+    budgets = {("agent", one.name): one.budget for one in sweep.agents if one.budget is not None}
+    budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
+    if not budgets:
+        return {}
+    lane_of = {agent.name: agent.lane for agent in session.manifest.agents.values()}
+    before = spent_below([*held.ledger, *crashes], held.cost_by_agent, lane_of)
+    return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
+
+
+def _wake(session: Session, desk: Endpoints) -> None:
+    """The run stops: whoever waits for a limit or for money leaves; what is in flight comes back."""
+    error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
+    for lane in desk.lanes.values():
+        lane.end(error)
+    if session.gate is not None:
+        session.gate.end()
+    if desk.budget is not None:
+        desk.budget.end(error)
+
+
+def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
+    """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
+
+    Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order; of
+    each agent, where one whose own budget was used up may have been passed over. All of the run counts, whatever this
+    call was asked to play: money is the run's.
+    """
+    crashed = [one for one in session.accounts.values() if not one.closed]
+    usual = session.resolved.sweep.width * len(desk.lanes)  # of one whose ledger is lost
+    width, apart = max((one.width or usual for one in crashed), default=0), any(one.apart for one in crashed)
+    manifest, everything = session.manifest, Choice()
+    for agents in lanes(manifest, everything).values():
+        known = [agent for agent in agents if agent.name in session.resolved.endpoints]
+        for group in [[agent] for agent in known] if apart else [known]:
+            for started in (True, False):
+                share = RunPart(manifest=manifest, agents=group, choice=everything)
+                some = order(share, session.holdings, frozenset(), started=started)
+                fit = (episode for episode in some if not episode.target.flaw)  # nobody asks for the others
+                for episode in fit if started else islice(fit, width):
+                    amount = desk.worst_case(session.holdings.seat(episode))
+                    yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
+
+
+def _strangers(session: Session) -> bool:
+    """Whether the run has models that the spec no longer names, so that nobody knows what their requests cost."""
+    agents = session.manifest.agents.values()
+    return any(agent.provider and agent.name not in session.resolved.endpoints for agent in agents)
+
+
+@contextmanager
+def _interruptible(stop: Stop) -> Iterator[None]:
+    """Ctrl-C or SIGTERM: the first asks players to end after their durable step, a second one stops at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def heard() -> None:
+        if stop.reason == "interrupt" and task is not None:
+            task.cancel()
+        stop.set("interrupt", "Interrupted.")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heard)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _timed(session: Session) -> Iterator[None]:
+    """At the deadline players end after their durable step, and whoever waits for a limit or for money leaves."""
+    deadline_s = session.resolved.sweep.deadline_s
+    if deadline_s is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(
+        deadline_s, session.stop.set, "deadline", "The run's deadline has passed."
+    )
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@asynccontextmanager
+async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
+    """While the lanes play: show the run now and then, to other processes too; set the log's pace by the replies."""
+    pace, directory = Pace(), session.options.directory
+    unmetered_before = session.unmetered_before
+
+    loop = asyncio.get_running_loop()
+
+    async def watch() -> None:
+        for look in count(1):
+            due = loop.time() + SHOW_EVERY_S
+            await asyncio.sleep(SHOW_EVERY_S)
+            _keep_pace(session, loop.time() - due)
+            view = view_of(
+                session.jobs,
+                session.desk,
+                session.resolved.sweep,
+                pace,
+                spent_before=session.spent_before,
+                unmetered_before=unmetered_before,
+            )
+            show(view)
+            if look % PUBLISH_EVERY == 0:
+                publish(directory, view.published())
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            withdraw(directory)
+
+
+def _keep_pace(session: Session, late_s: float) -> None:
+    """A row may wait for company a tenth of the time that the fastest replies take; lanes hear how late we are."""
+    assert session.desk is not None
+    for lane in session.desk.lanes.values():
+        lane.late(late_s)
+    medians = [lane.stats().median_latency_s for lane in session.desk.lanes.values()]
+    known = [median for median in medians if median > 0]
+    if known:
+        session.store.pace(min(known))

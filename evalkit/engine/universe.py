@@ -1,0 +1,215 @@
+"""All episodes of a manifest, lazily and in admission order.
+
+Within a lane: all instances get replicate r before any gets r+1; suites and strata are interleaved, so that any prefix
+is a balanced sample, and within a stratum instances come in a random order that the manifest's key fixes, so that a
+prefix is a random one; agents that share the lane all play an instance before the next one begins. What a run was
+extended by comes after what it was to hold before, so nothing loses its place.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import merge
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
+
+from msgspec import structs
+
+from evalkit.dialogue import Sampling
+from evalkit.envs.environment import Environment, Kit
+from evalkit.envs.lines import instance_digest
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.spec.identity import episode_id, episode_key
+from evalkit.store.instances import ManifestInstance, admission
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
+
+KEPT = 10_000
+"""Places that are worked out once for all replicates; more are worked out anew for each, so that no list is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One agent in one environment: what all its episodes there share."""
+
+    agent: ManifestAgent
+    env: Environment[Any, Any]
+    kit: Kit
+    sampling: Sampling
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One agent on one instance, one replicate: where it belongs, and how to begin it."""
+
+    id: str
+    cell: Cell
+    suite: ManifestSuite
+    target: ManifestInstance
+    replicate: int
+
+    @property
+    def instance(self) -> Any:
+        """The environment's own value, read from the manifest's line and kept for the episodes that follow soon."""
+        return _load(self.suite.environment, _Target(self.target))
+
+
+class _Target:
+    """An instance that is known by its digest alone."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: ManifestInstance) -> None:
+        self.target = target
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Target) and other.target.digest == self.target.digest
+
+    def __hash__(self) -> int:
+        return hash(self.target.digest)
+
+
+@lru_cache(maxsize=4096)
+def _load(environment: str, known: _Target) -> Any:
+    return load_target(ENVIRONMENTS[environment], known.target)
+
+
+def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:
+    """The cells of a manifest by (agent, environment)."""
+    found: dict[tuple[str, str], Cell] = {}
+    for agent in manifest.agents.values():
+        for name, pack_digest in agent.packs.items():
+            env = ENVIRONMENTS[name]
+            found[agent.name, name] = Cell(
+                agent=agent,
+                env=env,
+                kit=manifest.kit_of(agent, name),
+                sampling=Sampling(**agent.sampling[name]),
+                key=episode_key(agent.identity, agent.sampling[name], pack_digest, name, env.version),
+            )
+    return found
+
+
+def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tuple[ManifestSuite, int]]:
+    """All instances of these suites by their places in them, suites interleaved in proportion to their sizes; lazily.
+
+    No instance is read.
+    """
+    for _, s, place in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
+        yield suites[s], place
+
+
+class _Once:
+    """Notices instances that are the same as an earlier one, in suites that nobody has looked into line by line.
+
+    Open addressing in one array: digests, halves of 8 bytes; exact, and 32 to 64 bytes an instance at most.
+    """
+
+    def __init__(self, suites: Sequence[ManifestSuite]) -> None:
+        import numpy as np
+
+        self._last = (1 << (2 * sum(len(suite.instances) for suite in suites)).bit_length()) - 1
+        self._held = np.zeros((self._last + 1, 2), np.uint64)
+
+    def checked(self, suite: ManifestSuite, target: ManifestInstance) -> ManifestInstance:
+        """The instance; with a flaw if there was an equal one."""
+        first, second = int(target.digest[:16], 16), int(target.digest[16:], 16) | 1  # so that no place looks empty
+        at = first & self._last
+        while self._held[at, 1]:
+            if int(self._held[at, 0]) == first and int(self._held[at, 1]) == second:
+                own = instance_digest(suite.environment, {"again": target.digest, "in": suite.name, "as": target.id})
+                why = f"suite {suite.name!r}: {target.id}: it is the same instance as an earlier one with another id."
+                return structs.replace(target, digest=own, flaw=target.flaw or why)
+            at = (at + 1) & self._last
+        self._held[at] = first, second
+        return target
+
+
+def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, int]]:
+    """(how far in the suite, the suite's number, place in the suite)."""
+    for i, place in enumerate(admission(suite.instances, manifest.order.key)):
+        yield (i + 0.5) / len(suite.instances), s, place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which part of a sweep a command is about."""
+
+    agents: frozenset[str] = frozenset()
+    """Empty: all."""
+    suites: frozenset[str] = frozenset()
+    """Full or base names; empty: all."""
+
+    def takes_suite(self, suite: ManifestSuite) -> bool:
+        """Whether a suite belongs to it."""
+        return not self.suites or suite.name in self.suites or suite.base in self.suites
+
+
+def lanes(manifest: Manifest, choice: Choice) -> dict[str, list[ManifestAgent]]:
+    """The agents of each lane, in the spec's order."""
+    found: dict[str, list[ManifestAgent]] = {}
+    for agent in manifest.agents.values():
+        if not choice.agents or agent.name in choice.agents:
+            found.setdefault(agent.lane, []).append(agent)
+    return found
+
+
+Wanted = Callable[[str, ManifestSuite, int, int], bool]
+"""Whether somebody wants an agent's episode on a suite, by the instance's place and the replicate."""
+
+
+def episodes(
+    manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice, wanted: Wanted | None = None
+) -> Iterator[Episode]:
+    """The episodes of the given agents in admission order, lazily. Of those that nobody wants no instance is read."""
+    for block in _blocks(manifest, agents, choice):
+        suites = [manifest.suites[name] for name in block.players]
+        few = sum(len(suite.instances) for suite in suites) <= KEPT
+        places = list(placed(manifest, suites)) if few else []
+        for replicate in block.replicates:
+            once = _Once(suites) if any(suite.source for suite in suites) else None
+            for suite, place in places or placed(manifest, suites):
+                players = [
+                    cell
+                    for cell in block.players[suite.name]
+                    if wanted is None or wanted(cell.agent.name, suite, place, replicate)
+                ]
+                if not players:
+                    continue
+                target = suite.instances[place]
+                if once is not None:
+                    target = once.checked(suite, target)
+                for cell in players:
+                    name = episode_id(cell.key, target.digest, replicate)
+                    yield Episode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Replicates that the same agents play of the same suites, one after the other."""
+
+    replicates: range
+    players: Mapping[str, Sequence[Cell]]
+    """By suite, in the manifest's order."""
+
+
+def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_Block]:
+    """A run as it began, then what each extension has added."""
+    found = cells(manifest)
+    pairs = [
+        (suite.name, agent.name, found[agent.name, suite.environment])
+        for suite in manifest.suites.values()
+        for agent in agents
+        if choice.takes_suite(suite) and (agent.name, suite.environment) in found
+    ]
+    earlier: list[ManifestExtent] = []
+    for extent in (*manifest.order.before, manifest.extent):
+        last = min(extent.replicates, manifest.replicates)
+        for first, end in pairwise(sorted({0, last, *(min(one.replicates, last) for one in earlier)})):
+            players: dict[str, list[Cell]] = {}
+            for suite, agent, cell in pairs:
+                if extent.holds(agent, suite, first) and not any(one.holds(agent, suite, first) for one in earlier):
+                    players.setdefault(suite, []).append(cell)
+            yield _Block(replicates=range(first, end), players=players)
+        earlier.append(extent)

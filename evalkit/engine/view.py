@@ -1,0 +1,215 @@
+"""What a running sweep looks like at one moment: read by the display, never steering anything."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Any
+
+from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.scheduler import LaneJob
+from evalkit.spec.model import Sweep
+from evalkit.store.unmetered import Unmetered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneView:
+    """One lane at one moment."""
+
+    name: str
+    episodes: int
+    """All that the sweep plans here."""
+    done: int
+    """Ended, earlier calls included."""
+    playing: int
+    steps: int
+    """In this call."""
+    rate: float
+    """Steps a second over the last few seconds."""
+    in_flight: int
+    window: int
+    """Requests the lane would have in flight at most just now; 0: no such thing (a policy in this process)."""
+    waiting: int
+    """Requests waiting for a limit."""
+    waits_for: str = ""
+    """What keeps it from having more in flight, in words; empty: nothing does."""
+    ended: str = ""
+    """Why it takes no more requests; empty while it does."""
+    requests_per_min: float = 0.0
+    tokens_per_min: float = 0.0
+    """Read and written, of replies in the last seconds."""
+    paused_s: float
+    latency_s: float
+    """Median of recent replies."""
+    failures: Mapping[str, int]
+    """Failed attempts by kind."""
+    left: Mapping[str, int]
+    """Episodes of this call by how they were left."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The lane as plain values."""
+        return {
+            "done": self.done,
+            "episodes": self.episodes,
+            "playing": self.playing,
+            "steps": self.steps,
+            "steps_per_s": round(self.rate, 1),
+            "in_flight": self.in_flight,
+            "window": self.window,
+            "waiting": self.waiting,
+            "waits_for": self.waits_for,
+            "ended": self.ended,
+            "requests_per_min": round(self.requests_per_min, 1),
+            "tokens_per_min": round(self.tokens_per_min, 1),
+            "paused_s": round(self.paused_s, 1),
+            "latency_s": round(self.latency_s, 4),
+            "failures": dict(self.failures),
+            "left": dict(self.left),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """One agent on one suite at one moment."""
+
+    agent: str
+    suite: str
+    planned: int
+    ended: int
+    """Earlier calls included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The whole run at one moment."""
+
+    name: str
+    elapsed_s: float
+    lanes: tuple[LaneView, ...]
+    spent: int
+    """Pico-dollars: steps and charges, earlier calls included."""
+    reserved: int
+    budget: int | None
+    stopping: str
+    """Why the run is draining; empty while it goes on."""
+    cells: tuple[CellView, ...] = ()
+    unmetered: Unmetered = field(default_factory=Unmetered)
+    """Replies without usage, earlier calls included."""
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the end if episodes go on ending as they have, or None while none has ended."""
+        slowest = 0.0
+        for lane in self.lanes:
+            owed = lane.episodes - lane.done
+            ended = sum(count for why, count in lane.left.items() if why not in LEFT_OWED)
+            if owed > 0:
+                if not ended:
+                    return None
+                slowest = max(slowest, self.elapsed_s * owed / ended)
+        return slowest
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the JSON log; money in USD."""
+        return {
+            "event": "progress",
+            "elapsed_s": round(self.elapsed_s, 1),
+            "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
+            "done": sum(lane.done for lane in self.lanes),
+            "episodes": sum(lane.episodes for lane in self.lanes),
+            "steps": sum(lane.steps for lane in self.lanes),
+            "steps_per_s": round(sum(lane.rate for lane in self.lanes), 1),
+            "spent_usd": self.spent / 1e12,
+            "budget_usd": None if self.budget is None else self.budget / 1e12,
+            "stopping": self.stopping,
+            **self.unmetered.to_json(),
+            "lanes": {lane.name: lane.to_json() for lane in self.lanes},
+        }
+
+    def published(self) -> dict[str, Any]:
+        """What `live.json` holds (`docs/run-directory.md`): the same, with a version, the time, and the cells."""
+        return {
+            **self.to_json(),
+            "event": "live",
+            "version": 1,
+            "name": self.name,
+            "at": time(),
+            "reserved_usd": self.reserved / 1e12,
+            "cells": [[cell.agent, cell.suite, cell.ended, cell.planned] for cell in self.cells],
+        }
+
+
+RATE_OVER_S = 5.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many steps each lane had made at the last few looks."""
+
+    began: float = field(default_factory=monotonic)
+    looks: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
+
+    def rates(self, now: float, steps: dict[str, int]) -> dict[str, float]:
+        """Steps a second of each lane over the last seconds."""
+        self.looks.append((now, steps))
+        while now - self.looks[0][0] > RATE_OVER_S and len(self.looks) > 2:
+            self.looks.popleft()
+        since, before = self.looks[0]
+        span = now - since
+        return {name: (count - before.get(name, 0)) / span if span > 0 else 0.0 for name, count in steps.items()}
+
+
+def view_of(
+    jobs: Sequence[LaneJob],
+    endpoints: Endpoints | None,
+    sweep: Sweep,
+    pace: Pace,
+    *,
+    spent_before: int,
+    unmetered_before: Unmetered,
+) -> View:
+    """The run as it stands; the last two are of earlier calls."""
+    now = monotonic()
+    rates = pace.rates(now, {job.name: job.context.steps for job in jobs})
+    money = endpoints.budget.stats() if endpoints is not None and endpoints.budget is not None else None
+    return View(
+        name=sweep.name,
+        elapsed_s=now - pace.began,
+        lanes=tuple(_lane_view(job, endpoints, rates[job.name]) for job in jobs),
+        spent=spent_before if money is None else money.spent,
+        reserved=0 if money is None else money.reserved,
+        budget=sweep.budget,
+        unmetered=unmetered_before if money is None else unmetered_before + money.unmetered,
+        stopping=next((job.context.stop.reason for job in jobs if job.context.stop.reason), ""),
+        cells=tuple(
+            CellView(agent=agent, suite=suite, planned=cell.planned, ended=cell.ended)
+            for job in jobs
+            for (agent, suite), cell in job.cells.items()
+        ),
+    )
+
+
+def _lane_view(job: LaneJob, endpoints: Endpoints | None, rate: float) -> LaneView:
+    context = job.context
+    lane = endpoints.lanes.get(job.name) if endpoints is not None else None
+    stats = lane.stats() if lane is not None else None
+    return LaneView(
+        name=job.name,
+        episodes=job.episodes,
+        done=job.done_before + sum(count for ending, count in context.ended.items() if ending not in LEFT_OWED),
+        playing=context.playing,
+        steps=context.steps,
+        rate=rate,
+        in_flight=context.playing if stats is None else stats.in_flight,
+        window=0 if stats is None else stats.window,
+        waiting=0 if stats is None else stats.waiting,
+        waits_for="" if stats is None else stats.waits_for,
+        ended="" if stats is None else stats.ended,
+        requests_per_min=0.0 if stats is None else stats.requests_per_min,
+        tokens_per_min=0.0 if stats is None else stats.input_tokens_per_min + stats.output_tokens_per_min,
+        paused_s=0.0 if stats is None else stats.paused_s,
+        latency_s=0.0 if stats is None else stats.median_latency_s,
+        failures={} if stats is None else stats.failures,
+        left=dict(context.ended),
+    )

@@ -1,0 +1,342 @@
+"""One call carried out: which outcome it has, what it costs, what it gives, and what the agent reads.
+
+Total over whatever a model may write: every call has a typed outcome, and `ok` is the good one. Only the final output
+type of a composite is gained, not what its components make in between. An id that is well formed but wrong passes and
+is carried on, as in the reference; a strict instance refuses wrong ids among those the user gave. A malformed id is
+refused; where the instance says so, a composite that gets one is charged and gives its type, as in the reference.
+
+Numbers: a tool with dimension inputs settles the number of the preference; any other carries on the number of its first
+input that is not held at the start, and where there is none, the number that the current wishes come to.
+Source: specification, section 4.3; rows 19 to 21 of section 12.
+A pack may have other words for what is wrong with a composite's arguments: the reference says less of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from evalkit.dialogue import ToolCall
+from evalkit.envs.arguments import Refusal, shown
+from evalkit.envs.costbench.domain.ids import combinations, has_context, preference_number, show_id, split_values
+from evalkit.envs.costbench.domain.query import Query
+from evalkit.envs.costbench.domain.world import Terms, ToolSpec, World, context_type
+from evalkit.envs.costbench.instances.costs import show_cost
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.parameters import CHARGED
+from evalkit.envs.costbench.prompt import NAMED_STEPS, named_criterion
+from evalkit.envs.costbench.repair import read_call
+from evalkit.envs.environment import fill
+
+OK = "ok"
+BANNED = "banned"
+FAILED = "failed"
+UNKNOWN_TOOL = "unknown_tool"
+BAD_ID = "bad_id"
+EXTRA_PARALLEL = "extra_parallel"
+NOT_EXECUTED = "not_executed"
+
+DEEDS = ("first", "second", "second_ends", "step", "last")
+"""Kinds of what a composite has done; a composite that ends with the second tool has a kind of its own."""
+
+_LATER = frozenset(
+    {f"results.criterion.{step}" for step in range(1, NAMED_STEPS + 1)}
+    | {"results.second_final", "results.step_final", "results.step_composite", "results.step_final_composite"}
+    | {"results.cost_inaccessible", "results.cost_banned_again", "results.no_id"}
+    | {"results.missing_composite", "results.bad_value_composite", "results.unknown_context_composite"}
+)
+
+RESULT_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "results.process": ("components",),
+    "results.process_joint": (),
+    **{f"results.deed.{kind}": ("tool", "criterion") for kind in DEEDS},
+    **{f"results.criterion.{step}": () for step in range(1, NAMED_STEPS + 1)},
+    "results.first": ("process", "type", "id", "task"),
+    "results.second": ("process", "type", "id", "task"),
+    "results.second_final": ("process", "type", "id", "task"),
+    "results.step": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.step_final": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.step_composite": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.step_final_composite": ("process", "type", "id", "task", "criterion", "criteria"),
+    "results.last": ("process", "type", "id", "task"),
+    "results.graph": ("process", "type", "id", "task"),
+    "results.cost": ("cost",),
+    "results.cost_inaccessible": ("cost",),
+    "results.cost_banned_again": ("cost",),
+    "results.unknown_tool": ("tool",),
+    "results.inaccessible": ("tool", "required", "current", "required_list", "current_list"),
+    "results.too_large": ("tool", "limit"),
+    "results.too_deep": ("tool", "limit"),
+    "results.not_json": ("tool",),
+    "results.not_object": ("tool",),
+    "results.missing": ("tool", "argument"),
+    "results.missing_composite": ("tool", "argument"),
+    "results.bad_value": ("tool", "argument", "options", "value", "options_list"),
+    "results.bad_value_composite": ("tool", "argument", "options", "value", "options_list"),
+    "results.bad_id": ("tool", "argument", "digits"),
+    "results.no_id": ("tool", "argument", "digits"),
+    "results.unknown_context": ("tool", "argument", "id"),
+    "results.unknown_context_composite": ("tool", "argument", "id"),
+    "results.wrong_id": ("tool", "argument"),
+    "results.failed": ("tool",),
+    "results.extra_parallel": ("tool",),
+}
+
+LATER_TEXTS: Mapping[str, str] = {
+    **dict.fromkeys(RESULT_TEXTS.keys() & _LATER, ""),
+    "results.process_joint": " -> ",
+    **dict.fromkeys((f"results.deed.{kind}" for kind in DEEDS), "{tool}"),
+}
+"""What packs say that were frozen before there were these texts. An empty text leaves it to the one that was there
+before; an empty deed is not named."""
+
+_DIGITS = frozenset("0123456789")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Desk:
+    """What a call is carried out with: what stays the same in all states of an episode."""
+
+    instance: Instance
+    world: World
+    texts: Mapping[str, str]
+    digits: int
+    """Of every id."""
+    context: str
+    """The type of the context's preference, which the user gives; empty: this task has none."""
+    specs: Mapping[str, ToolSpec] = field(default_factory=dict)
+    """The world's own tools by name."""
+    bare_deeds: bool = False
+    """Whether the pack tells of a composite's components by their names alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What one call brought about."""
+
+    outcome: str
+    text: str
+    cents: int | None = None
+    """What it was charged; None: nothing."""
+    gives: int = 0
+    """The type it gave, as a bit."""
+    malformed: bool = False
+    """Whether it was charged and gave its type although an id given to it is malformed."""
+
+
+def make_desk(instance: Instance, world: World, texts: Mapping[str, str]) -> Desk:
+    """The desk of one episode."""
+    catalogue = instance.catalogue
+    return Desk(
+        instance=instance,
+        world=world,
+        texts=texts,
+        digits=catalogue.digits[instance.split],
+        context=context_type(catalogue) if has_context(catalogue, instance.task) else "",
+        specs={tool.name: tool for tool in world.tools},
+        bare_deeds=all(texts[f"results.deed.{kind}"] == "{tool}" for kind in DEEDS),
+    )
+
+
+def known_cents(desk: Desk, terms: Terms, name: str) -> int | None:
+    """What a call of this name costs, whether it is offered now or not; None: no tool has the name."""
+    return terms.costs[desk.world.place[name]] if name in desk.specs else None
+
+
+def broken(desk: Desk, terms: Terms, name: str, outcome: str, key: str, cost: str = "") -> Done:
+    """A call that is charged and gives nothing, in the words under `key`: the tool is banned, or fails for once.
+
+    `cost`: the text's key that says what it costs, where it is not the usual one.
+    """
+    cents = known_cents(desk, terms, name)
+    text = fill(desk.texts[key], tool=shown(name))
+    return Done(outcome=outcome, text=text + (_cost(desk, cents, cost) if cents is not None else ""), cents=cents)
+
+
+def unexecuted(desk: Desk, name: str) -> str:
+    """What a further call of a reply is answered with."""
+    return fill(desk.texts[f"results.{EXTRA_PARALLEL}"], tool=shown(name))
+
+
+def carry_out(desk: Desk, terms: Terms, have: int, query: Query, call: ToolCall) -> Done:
+    """Carry out one call of a state that holds the types `have` (bits), under these terms and wishes."""
+    tool = desk.specs.get(call.name)
+    if tool is None or desk.world.place[tool.name] in terms.off:
+        return Done(outcome=UNKNOWN_TOOL, text=fill(desk.texts["results.unknown_tool"], tool=shown(call.name)))
+    cents = terms.costs[desk.world.place[tool.name]]
+    number = _number(desk, tool, have, query, call.arguments)
+    if isinstance(number, Refusal):
+        text = fill(_words(desk, tool, number), tool=tool.name, **number.values)
+        if _is_charged(desk, tool, number):
+            # The reference looks at the id when all components have run: it is then too late to refuse.
+            text = _process(desk, tool) + text + _cost(desk, cents)
+            return Done(outcome=OK, text=text, cents=cents, gives=tool.gives, malformed=True)
+        return Done(outcome=number.outcome, text=text + _cost(desk, cents, f"results.cost_{number.outcome}"))
+    return Done(outcome=OK, text=_made(desk, tool, number) + _cost(desk, cents), cents=cents, gives=tool.gives)
+
+
+def _cost(desk: Desk, cents: int, key: str = "") -> str:
+    return fill(desk.texts.get(key) or desk.texts["results.cost"], cost=show_cost(cents))
+
+
+def _words(desk: Desk, tool: ToolSpec, refusal: Refusal) -> str:
+    """How a refusal is told: some have other words where the tool is a composite, or where its result would have no
+    digit at all, neither in the id nor in its type."""
+    key = f"results.{refusal.outcome}"
+    if refusal.outcome == BAD_ID and not refusal.values["found"] and _DIGITS.isdisjoint(tool.output):
+        return desk.texts["results.no_id"] or desk.texts[key]
+    return (desk.texts.get(f"{key}_composite") if tool.size > 1 else "") or desk.texts[key]
+
+
+def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str) -> int | Refusal:
+    """The number of the id that a call gives, or why it gives none."""
+    if tool.need & ~have:
+        world = desk.world
+        held = (name for name in world.types if world.bit[name] & have)
+        required, current = sorted(set(tool.inputs)), sorted(held)
+        told = {"required": ", ".join(required), "current": ", ".join(current)}
+        return Refusal("inaccessible", {**told, "required_list": repr(required), "current_list": repr(current)})
+    values = _values(desk, tool, arguments)
+    if isinstance(values, Refusal):
+        return values
+    made: dict[str, int] = {}
+    number: int | Refusal = query.number
+    for name in tool.components:
+        component = desk.specs.get(name, tool)
+        number = _component_number(desk, component, {**values}, made, query)
+        if isinstance(number, Refusal):
+            return (_is_charged(desk, tool, number) and _strictly(desk, tool, values, query)) or number
+        made[component.output] = number
+    return _strictly(desk, tool, values, query) or number
+
+
+def _is_charged(desk: Desk, tool: ToolSpec, refusal: Refusal) -> bool:
+    """Whether a composite's call is charged and gives its type although an id given to it is malformed."""
+    return refusal.outcome == BAD_ID and tool.size > 1 and desk.instance.malformed_ids == CHARGED
+
+
+def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refusal:
+    """The tool's arguments as texts, all there, those with listed values among them."""
+    read: dict[str, object] | Refusal = {} if not (tool.inputs or arguments.strip()) else read_call(arguments)
+    if isinstance(read, Refusal):
+        return read
+    missing = next((name for name in tool.inputs if name not in read), None)
+    if missing is not None:
+        return Refusal("missing", {"argument": missing})
+    values = {name: str(read[name]) for name in tool.inputs}
+    listed = split_values(desk.world.catalogue, desk.world.task, desk.instance.split)
+    for name, value in values.items():
+        key = desk.world.dimensions.get(name)
+        if key is not None and value not in listed[key]:
+            options = list(listed[key])
+            told = {"argument": name, "options": ", ".join(options), "options_list": repr(options)}
+            return Refusal("bad_value", {**told, "value": shown(value)})
+    return values
+
+
+def _component_number(
+    desk: Desk, tool: ToolSpec, values: Mapping[str, str], made: Mapping[str, int], query: Query
+) -> int | Refusal:
+    """The number that one component gives, from the arguments and what the components before it made."""
+    world = desk.world
+    wishes = {world.dimensions[name]: values[name] for name in tool.inputs if name in world.dimensions}
+    if wishes:
+        return _settled(desk, tool, values, wishes, query)
+    main = next((name for name in tool.inputs if not world.bit[name] & world.start), None)
+    if main is None or (main not in made and main not in values):
+        return query.number
+    if main in made:
+        return made[main]
+    digits = [sign for sign in values[main] if sign in _DIGITS]
+    if len(digits) != desk.digits:
+        return Refusal(BAD_ID, {"argument": main, "digits": desk.digits, "found": len(digits)})
+    return int("".join(digits))
+
+
+def _settled(
+    desk: Desk, tool: ToolSpec, values: Mapping[str, str], wishes: Mapping[str, str], query: Query
+) -> int | Refusal:
+    """The number of the preference that wishes come to; wishes that the tool does not take are the query's."""
+    catalogue, split = desk.world.catalogue, desk.instance.split
+    context: int | None = None
+    if desk.context:
+        context = query.given[desk.context]
+        if desk.context in tool.inputs:
+            number = _id_number(desk, desk.context, values[desk.context])
+            if number is None or not 1 <= number <= combinations(catalogue, catalogue.context, split):
+                said = values[desk.context].strip().strip("<>").strip()
+                return Refusal("unknown_context", {"argument": desk.context, "id": shown(f"<{said}>")})
+            context = number
+    return preference_number(catalogue, desk.world.task, split, {**query.preferences, **wishes}, context)
+
+
+def _id_number(desk: Desk, kind: str, text: str) -> int | None:
+    """The number of an id of this type, with or without angle brackets; None: it is no such id."""
+    text = text.strip().removeprefix("<").removesuffix(">")
+    label = desk.world.labels[kind]
+    digits = text.removeprefix(label)
+    if not text.startswith(label) or len(digits) != desk.digits or not _DIGITS.issuperset(digits):
+        return None
+    return int(digits)
+
+
+def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Query) -> Refusal | None:
+    """Where ids that the user gave must be the right ones: the first that is not."""
+    if desk.instance.strict:
+        for name in tool.inputs:
+            # Constants stay what the first message said: a change of mind does not give them anew.
+            given = desk.instance.query.given if name in desk.world.catalogue.constants else query.given
+            if name in given and _id_number(desk, name, values[name]) != given[name]:
+                return Refusal("wrong_id", {"argument": name})
+    return None
+
+
+def _made(desk: Desk, tool: ToolSpec, number: int) -> str:
+    """What a call gave, in the pack's words."""
+    world, texts = desk.world, desk.texts
+    kind, current, criteria = _stage(desk, tool)
+    final = f"{kind}_final" if tool.last == world.length - 2 else kind
+    composite = f"{final}_composite" if tool.size > 1 else final
+    words = next((text for key in (composite, final, kind) if (text := texts.get(f"results.{key}"))), "")
+    return fill(
+        words,
+        process=_process(desk, tool),
+        criterion=current,
+        criteria=criteria,
+        type=tool.output,
+        task=world.task,
+        id=show_id(world.labels[tool.output], number, desk.digits),
+    )
+
+
+def _process(desk: Desk, tool: ToolSpec) -> str:
+    """Which components a composite's call has run."""
+    if tool.size == 1:
+        return ""
+    deeds: Iterable[str] = tool.components
+    if not desk.bare_deeds:
+        told = (_deed(desk, tool, place, name) for place, name in enumerate(tool.components, tool.first))
+        deeds = (deed for deed in told if deed)
+    said = desk.texts["results.process_joint"].join(deeds)
+    return fill(desk.texts["results.process"], components=said)
+
+
+def _deed(desk: Desk, tool: ToolSpec, place: int, name: str) -> str:
+    """How one component of a composite is told of; in a graph, by its name. `place`: its position in the chain."""
+    if not desk.world.chain:
+        return name
+    component = desk.specs[name]
+    kind, current, _ = _stage(desk, component)
+    ends = "_ends" if kind == "second" and place == tool.last else ""
+    return fill(desk.texts[f"results.deed.{kind}{ends}"], tool=name, criterion=current)
+
+
+def _stage(desk: Desk, tool: ToolSpec) -> tuple[str, str, str]:
+    """Which kind of result a tool has, and by what its candidates are filtered: by the tool, and by now."""
+    world, chain = desk.world, desk.world.catalogue.chain
+    if not world.chain or chain is None:
+        return "graph", "", ""
+    if tool.last in (0, 1):
+        return ("first", "second")[tool.last], "", ""
+    if tool.last == world.length - 1:
+        return "last", "", ""
+    named = [named_criterion(chain, step, desk.texts, "results") for step in range(1, tool.last)]
+    return "step", named[-1], ", ".join(named)

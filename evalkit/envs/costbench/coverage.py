@@ -1,0 +1,215 @@
+"""How many complete paths a visible plan writes out: a parser of tool names in their order, in place of a judge.
+
+A path is a sequence of offered tools whose first can be called at once and whose last gives the goal. Read as one are
+names joined in a line (`A -> B -> C`, `A + B`, `A, then B`, with costs in parentheses or behind them), lines that begin
+or end with an arrow, and list lines with one name each. A list of tools that is no path (names side by side under a
+headline of tools or costs, or going on behind the goal) is not taken for one.
+Source: section 5.1 of the paper; specification, section 7.5, whose judge is a model.
+Chosen: everything about how a text is read. Linear in the text, whose first `MOST_TEXT` characters count.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evalkit.envs.costbench.domain.world import World
+
+MOST_TEXT = 1 << 16
+MOST_CALLS = 64
+"""A longer sequence is no path."""
+
+_TOKEN = re.compile(
+    r"(?P<word>[^\W\d]\w*)"
+    r"|(?P<strong>[-=~]{1,3}>|>+|\+|[→⇒⟶⟹➔➜➝➞➡↓⇓▶])"
+    r"|(?P<weak>[,|&])"
+    r"|(?P<stop>[;?!])"
+    r"|(?P<open>[(\[{])"
+)
+_JOINING = frozenset({"then", "followed", "finally", "next"})
+_NEUTRAL = frozenset(
+    {"and", "by", "first", "call", "calls", "use", "using", "step", "cost", "costs", "unit", "units", "text", "with"}
+)
+_MARKER = re.compile(r"[ \t>]{0,40}(?:[-*•]|(?:\*\*)?(?:[Ss]tep )?\(?(\d{1,3})[.):])[ \t*]")
+_LISTING = re.compile(r"\b(?:tools?|costs?|prices?|components?|available)\b", re.IGNORECASE)
+_ROUTE = re.compile(
+    r"\b(?:paths?|options?|plans?|routes?|sequences?|combinations?|steps?|optimal|best)\b", re.IGNORECASE
+)
+_MOST_ASIDE = 300
+_MOST_MARKS = 8
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Names that stand joined."""
+
+    places: list[int]
+    strong: bool = False
+    """Whether an arrow, a plus or a word like `then` joins some of them; otherwise they only stand side by side."""
+    head: str = ""
+    """What stands before the first, for telling a list of tools from a path."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """What a line says."""
+
+    chains: list[_Chain] = field(default_factory=list)
+    bare_head: bool = True
+    """Whether nothing but marks and neutral words stands before the first name; and behind the last one."""
+    bare_tail: bool = True
+    strong_head: bool = False
+    """Whether an arrow or the like stands there."""
+    strong_tail: bool = False
+    item: bool = False
+    """Whether it begins like a line of a list."""
+    restarts: bool = False
+    """Whether its number is 1."""
+
+    @property
+    def single(self) -> bool:
+        """Whether it is a list's line with one name."""
+        return self.item and len(self.chains) == 1 and len(self.chains[0].places) == 1
+
+
+def count_paths(text: str, world: World) -> tuple[int, int]:
+    """(distinct complete paths that a text writes out, how many of them are valid).
+
+    Valid: every call's inputs are there when it comes, and no call could be left out.
+    """
+    found = set(_paths(text[:MOST_TEXT].replace("\\_", "_"), world))
+    return len(found), sum(is_valid(world, path) for path in found)
+
+
+def is_valid(world: World, path: Sequence[int]) -> bool:
+    """Whether a path of places leads from the start to the goal, feasibly and without a call it could do without."""
+    return _reaches(world, path) and not any(_reaches(world, [*path[:i], *path[i + 1 :]]) for i in range(len(path)))
+
+
+def _reaches(world: World, path: Sequence[int]) -> bool:
+    state = world.start
+    for place in path:
+        tool = world.tools[place]
+        if tool.need & ~state:
+            return False
+        state |= tool.gives
+    return bool(state & world.goal)
+
+
+def _paths(text: str, world: World) -> Iterator[tuple[int, ...]]:
+    for chain in _chains(text, {tool.name: i for i, tool in enumerate(world.tools)}):
+        for path in _split(chain, world):
+            first, last = world.tools[path[0]], world.tools[path[-1]]
+            if len(path) <= MOST_CALLS and last.gives == world.goal and not first.need & ~world.start:
+                yield tuple(path)
+
+
+def _split(chain: _Chain, world: World) -> Iterator[list[int]]:
+    """A chain's paths: one ends where the goal is given. Names side by side that go on behind it are just a list."""
+    ends = [i for i, place in enumerate(chain.places) if world.tools[place].gives == world.goal]
+    if not chain.strong:
+        listing = _LISTING.search(chain.head) and not _ROUTE.search(chain.head)
+        if ends == [len(chain.places) - 1] and not listing:
+            yield chain.places
+        return
+    begin = 0
+    for end in ends:
+        yield chain.places[begin : end + 1]
+        begin = end + 1
+
+
+def _chains(text: str, names: Mapping[str, int]) -> Iterator[_Chain]:
+    """The joined names of a text, across lines where they go on."""
+    current: _Chain | None = None
+    before, headline, pending = _Line(), "", False
+    for raw in text.replace("\\rightarrow", "->").replace("\\to", "->").splitlines():
+        if not raw.strip():
+            continue
+        line = _read(raw, names)
+        if not line.chains:
+            pending = line.bare_head and line.strong_head
+            if not pending:
+                if current is not None:
+                    yield current
+                current, headline = None, raw[:_MOST_ASIDE]
+            continue
+        first, *others = line.chains
+        if current is not None and (joint := _joint(before, line, pending)):
+            current.places += first.places
+            current.strong |= first.strong or joint == "strong"
+        else:
+            if current is not None:
+                yield current
+            current = first
+            current.head = f"{headline} {current.head}"
+        for chain in others:
+            yield current
+            current = chain
+        before, pending = line, False
+        if not line.item:
+            headline = ""
+    if current is not None:
+        yield current
+
+
+def _joint(before: _Line, line: _Line, pending: bool) -> str:
+    """How a line goes on from the one before: `strong`, `weak`, or not at all."""
+    if not line.bare_head:
+        return ""
+    if pending or line.strong_head or (before.strong_tail and before.bare_tail):
+        return "strong"
+    return "weak" if before.single and line.single and not line.restarts else ""
+
+
+def _read(raw: str, names: Mapping[str, int]) -> _Line:
+    """One line. What stands in brackets right behind a name (its cost, its components) is passed over."""
+    line = _Line()
+    marker = _MARKER.match(raw)
+    if marker:
+        line.item, line.restarts = True, marker[1] == "1"
+    at = end = marker.end() if marker else len(raw) - len(raw.lstrip(" \t>"))
+    bare, strong = True, False
+    while token := _TOKEN.search(raw, at):
+        at = token.end()
+        kind, word = token.lastgroup, token.group()
+        if kind == "word" and word in names:
+            _join(line, names[word], bare=bare, strong=strong, head=raw[: min(token.start(), _MOST_ASIDE)])
+            bare, strong, end = True, False, at
+        elif kind == "open" and line.chains and _is_right_behind(raw, end, token.start()):
+            at = _behind(raw, token.start())
+        elif kind == "strong" or word.lower() in _JOINING:
+            strong = True
+        elif kind == "stop" or (kind == "word" and word.lower() not in _NEUTRAL):
+            bare = False
+    if line.chains:
+        line.bare_tail, line.strong_tail = bare, strong
+    else:
+        line.bare_head, line.strong_head = bare, strong
+    return line
+
+
+def _is_right_behind(raw: str, end: int, begin: int) -> bool:
+    return begin - end <= _MOST_MARKS and not raw[end:begin].strip("`*_ \t\"'")
+
+
+def _join(line: _Line, place: int, *, bare: bool, strong: bool, head: str) -> None:
+    if not line.chains:
+        line.bare_head, line.strong_head = bare, strong
+        line.chains.append(_Chain([place], head=head))
+    elif bare:
+        line.chains[-1].places.append(place)
+        line.chains[-1].strong |= strong
+    else:
+        line.chains.append(_Chain([place], head=head))
+
+
+def _behind(raw: str, begin: int) -> int:
+    """The place behind the bracket that opens at `begin`; just behind its opening where it does not close soon."""
+    depth = 0
+    for i in range(begin, min(len(raw), begin + _MOST_ASIDE)):
+        if raw[i] in "([{":
+            depth += 1
+        elif raw[i] in ")]}":
+            depth -= 1
+            if depth == 0:
+                return i + 1
+    return begin + 1

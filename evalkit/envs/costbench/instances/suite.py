@@ -1,0 +1,315 @@
+"""A suite's lines: each read as an instance, checked, written back, and made afresh.
+
+Loading a line is cheap: costs are drawn and the optimum is found when an episode starts or the line is written. A
+stored optimum and digest are then compared with what was found.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from evalkit.envs.costbench.domain.catalogue import Catalogue
+from evalkit.envs.costbench.domain.catalogue_files import only_task, parse_catalogue, shipped
+from evalkit.envs.costbench.domain.ids import combinations, has_context
+from evalkit.envs.costbench.domain.queries import native_query
+from evalkit.envs.costbench.domain.world import MOST_LENGTH, Terms, World, make_world
+from evalkit.envs.costbench.instances.costs import costs_of
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.line import (
+    read_costs,
+    read_query,
+    read_schedule,
+    read_source,
+    show_costs,
+    show_query,
+    show_schedule,
+    show_source,
+)
+from evalkit.envs.costbench.instances.parameters import (
+    MOST_EXAMPLE,
+    NAME,
+    PARAMETERS,
+    checked,
+    example_by_rule,
+    steps_by_rule,
+)
+from evalkit.envs.costbench.instances.playable import check_events
+from evalkit.envs.costbench.planning.search import check_size
+from evalkit.envs.costbench.planning.solve import optimum
+from evalkit.errors import UsageError, nearest
+from evalkit.seeds import Stream
+
+ALTERNATIVES = 3
+"""Made for each generated instance, for its preference changes: as many as the paper's most blocks."""
+
+_TRIES = 100  # draws of an alternative that wants the same as an earlier query before it is taken as it comes
+
+_OWN = ("query", "alternatives", "alternatives_seed", "costs", "schedule", "source")
+_STORED = ("id", "environment", "digest", "optimum")
+_PLAIN = (  # written where not the default
+    *("distribution", "whole", "failures", "strict", "composites", "sequence"),
+    *("malformed_ids", "require_goal_state", "control_tool_length", "max_tool_length"),
+)
+
+
+def load(line: Mapping[str, Any]) -> Instance:
+    """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
+    for key in line:
+        if key not in PARAMETERS and key not in _OWN and key not in _STORED:
+            raise UsageError(f"{key}: a {NAME} instance has no such field.{nearest(key, (*PARAMETERS, *_OWN))}")
+    if line.get("environment", NAME) != NAME:
+        raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
+    catalogue, catalogue_name = _catalogue(line.get("catalogue", PARAMETERS["catalogue"].default))
+    values = {
+        name: checked(name, line.get(name, parameter.default))
+        for name, parameter in PARAMETERS.items()
+        if name != "catalogue"
+    }
+    task, split = values["task"], values["split"]
+    _check_task(catalogue, task, split)
+    _check_fit(catalogue, line, values)
+    longest = values["max_tool_length"] if values["control_tool_length"] else MOST_LENGTH
+    world = make_world(catalogue, task, values["length"], values["whole"], longest)
+    check_size(world)
+    values["length"] = world.length
+    values["steps"] = values["steps"] or steps_by_rule(world.length)
+    values["example"] = example_by_rule(world.length) if values["example"] is None else values["example"]
+    alternatives = line.get("alternatives", ())
+    if not isinstance(alternatives, list | tuple):
+        raise UsageError(f"alternatives: expected a list of queries, got {alternatives!r}.")
+    found = Instance(
+        **values,
+        id=_text(line, "id"),
+        digest=_text(line, "digest"),
+        catalogue=catalogue,
+        catalogue_name=catalogue_name,
+        query=read_query(line.get("query"), catalogue, task, split, "query"),
+        alternatives=tuple(
+            read_query(one, catalogue, task, split, f"alternatives[{i}]") for i, one in enumerate(alternatives)
+        ),
+        alternatives_seed=_whole(line, "alternatives_seed"),
+        costs=read_costs(line.get("costs", {}), world, "costs"),
+        schedule=read_schedule(line.get("schedule", ()), world, len(alternatives)),
+        source=read_source(line["source"]) if line.get("source") is not None else None,
+        optimum=_whole(line, "optimum"),
+    )
+    check_events(found, world)
+    return found
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """An instance as a suite's line, with the digest of its costs and the least cost of a plan in cents.
+
+    What follows from the length is left out, so that a sweep that varies the length varies it too.
+    """
+    world = _world(instance)
+    line: dict[str, Any] = {"id": instance.id, "environment": NAME, "generator": instance.generator}
+    line |= {"seed": instance.seed, "task": instance.task, "split": instance.split}
+    line["catalogue"] = instance.catalogue_name or only_task(instance.catalogue, instance.task)
+    if world.chain:
+        line["length"] = instance.length
+    line |= {name: getattr(instance, name) for name in ("low", "high", "noise")}
+    line |= {name: getattr(instance, name) for name in _PLAIN if getattr(instance, name) != PARAMETERS[name].default}
+    if instance.block != "none":
+        line |= {"block": instance.block, "blocks": instance.blocks}
+    if instance.steps != steps_by_rule(world.length):
+        line["steps"] = instance.steps
+    if instance.example != example_by_rule(world.length):
+        line["example"] = instance.example
+    line["query"] = show_query(instance.query)
+    if instance.alternatives:
+        line["alternatives"] = [show_query(one) for one in instance.alternatives]
+    if instance.alternatives_seed is not None:
+        line["alternatives_seed"] = instance.alternatives_seed
+    if instance.costs:
+        line["costs"] = show_costs(instance.costs)
+    if instance.schedule:
+        line["schedule"] = show_schedule(instance.schedule)
+    if instance.source is not None:
+        line["source"] = show_source(instance.source)
+    least, digest = instance.optimum, instance.digest
+    if least is None or not digest:
+        least, digest = found_optimum(instance)
+    return {**line, "digest": digest, "optimum": least}
+
+
+def found_optimum(instance: Instance) -> tuple[int, str]:
+    """The least cost of a plan before any event, in cents, and the digest of the costs.
+
+    Raises UsageError where no plan reaches the goal.
+    """
+    world = _world(instance)
+    costs = costs_of(instance, world)
+    least = optimum(world, Terms(costs), world.start)
+    if least is None:
+        raise UsageError(
+            f"{instance.id}: no sequence of the tools of task {instance.task!r} reaches {world.goal_type}."
+        )
+    named = [[tool.name, cents] for tool, cents in zip(world.tools, costs, strict=False)]
+    return least, hashlib.sha256(orjson.dumps(named)).hexdigest()[:32]
+
+
+def check_optimum(instance: Instance) -> None:
+    """Raises UsageError where the line's digest or optimum is not that of the costs drawn."""
+    if instance.optimum is None and not instance.digest:
+        return
+    least, digest = found_optimum(instance)
+    if instance.digest and instance.digest != digest:
+        raise UsageError(
+            f"{instance.id}: digest: the costs drawn from this line have digest {digest}, the line says "
+            f"{instance.digest}. Leave `digest` and `optimum` out if the line was changed on purpose."
+        )
+    if instance.optimum is not None and instance.optimum != least:
+        raise UsageError(
+            f"{instance.id}: optimum: the cheapest plan costs {least} cents, the line says {instance.optimum}."
+        )
+
+
+def stratum(instance: Instance) -> str:
+    """The task."""
+    return instance.task
+
+
+def offers(instance: Instance) -> int:
+    """How many tools a request offers at most."""
+    return len(_world(instance).tools)
+
+
+def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a line its stratum and the number of its tools follow from."""
+    catalogue = line.get("catalogue")
+    return (
+        catalogue if catalogue is None or isinstance(catalogue, str) else orjson.dumps(catalogue),
+        *map(line.get, ("task", "split", "length", "whole", "control_tool_length", "max_tool_length")),
+    )
+
+
+def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Lines of fresh instances, lazily: seeds keyed by place, tasks in turn unless one is asked for.
+
+    `parameters["catalogue"]` may be a catalogue as plain values; lines then hold what their task needs of it.
+    Raises UsageError for parameters that `load` refuses.
+    """
+    for name in parameters:
+        if name not in PARAMETERS:
+            raise UsageError(f"{name}: {NAME} has no such parameter.{nearest(name, PARAMETERS)}")
+    given = {name: value for name, value in parameters.items() if value is not None}
+    catalogue, catalogue_name = _catalogue(given.get("catalogue", PARAMETERS["catalogue"].default))
+    split = checked("split", given.get("split", PARAMETERS["split"].default))
+    tasks = [given["task"]] if "task" in given else list(catalogue.tasks)
+    for task in tasks:
+        _check_task(catalogue, task, split)
+    if "task" in given:
+        # Among all tasks in turn, those without a use for them do without; one that was asked for does not.
+        _check_shape(catalogue, given["task"], given)
+    said = {task: catalogue_name or only_task(catalogue, task) for task in tasks}
+    return (
+        _line({**given, "catalogue": said[task], "task": task, "split": split}, catalogue, place, seed)
+        for place, task in ((place, tasks[place % len(tasks)]) for place in range(count))
+    )
+
+
+def _line(given: Mapping[str, Any], catalogue: Catalogue, place: int, seed: int) -> dict[str, Any]:
+    """One fresh instance; `given` holds catalogue, task and split, and what was asked for."""
+    task, split = given["task"], given["split"]
+    own = Stream(seed, NAME, "instance", place).word() >> 1
+    query = native_query(catalogue, task, split, seed, place)
+    wanted = [query]
+    for number in range(max(ALTERNATIVES, checked("blocks", given.get("blocks")) or 0)):
+        for attempt in range(_TRIES):
+            one = native_query(catalogue, task, split, own, number * _TRIES + attempt)
+            if all(one.preferences != other.preferences for other in wanted):
+                break
+        wanted.append(one)
+    line = {name: value for name, value in given.items() if name not in _of_chain(catalogue, task)}
+    line |= {"id": f"{task}-{place:04d}", "seed": own, "query": show_query(query)}
+    line |= {"alternatives": [show_query(one) for one in wanted[1:]], "alternatives_seed": own}
+    return describe(load(line))
+
+
+def _of_chain(catalogue: Catalogue, task: str) -> tuple[str, ...]:
+    """Parameters that a task has no use for: a graph has the tools its catalogue says."""
+    none: tuple[str, ...] = ()
+    return none if catalogue.tasks[task].graph is None else ("length", "whole", "control_tool_length")
+
+
+def _world(instance: Instance) -> World:
+    return make_world(instance.catalogue, instance.task, instance.length, instance.whole, instance.longest)
+
+
+def _catalogue(value: object) -> tuple[Catalogue, str]:
+    """(catalogue, its name if it is a shipped one). Raises UsageError."""
+    if isinstance(value, str):
+        return shipped(value), value
+    if not isinstance(value, Mapping):
+        raise UsageError(f"catalogue: expected a catalogue's name, or a catalogue as an object, got {value!r}.")
+    try:
+        return _parsed(orjson.dumps(dict(value))), ""
+    except orjson.JSONEncodeError as flaw:
+        raise UsageError(f"catalogue: {flaw}.") from flaw
+
+
+@lru_cache(maxsize=64)
+def _parsed(content: bytes) -> Catalogue:
+    # By content, so that all lines of a suite share one catalogue, and with it their worlds.
+    return parse_catalogue(orjson.loads(content), "catalogue")
+
+
+def _text(line: Mapping[str, Any], name: str) -> str:
+    value = line.get(name, "")
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: expected a text, got {value!r}.")
+    return value
+
+
+def _whole(line: Mapping[str, Any], name: str) -> int | None:
+    value = line.get(name)
+    if value is not None and (type(value) is not int or value < 0):
+        raise UsageError(f"{name}: expected a whole number from 0, got {value!r}.")
+    return value
+
+
+def _check_task(catalogue: Catalogue, task: object, split: str) -> None:
+    if task is None:
+        raise UsageError(f"task: is missing.{nearest('', catalogue.tasks)}")
+    if not isinstance(task, str) or task not in catalogue.tasks:
+        raise UsageError(f"task: there is no {task!r}.{nearest(str(task), catalogue.tasks)}")
+    for one in (task, *([catalogue.context] if has_context(catalogue, task) else [])):
+        if not combinations(catalogue, one, split):
+            raise UsageError(f"split: task {one!r} of this catalogue has no values in the {split} split.")
+
+
+def _check_shape(catalogue: Catalogue, task: str, said: Mapping[str, Any]) -> None:
+    for name in _of_chain(catalogue, task):
+        if said.get(name) is not None:
+            raise UsageError(
+                f"{name}: task {task!r} is no chain; its tools are those its catalogue lists. Leave {name} out, or in "
+                "a sweep choose the other instances by `instances`."
+            )
+
+
+def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, Any]) -> None:
+    """What no field says alone; `blocks` is settled on the way."""
+    if values["low"] > values["high"]:
+        raise UsageError(f"low: {values['low']} is above high ({values['high']}).")
+    graph = catalogue.tasks[values["task"]].graph is not None
+    if graph and values["generator"] == "reference":
+        raise UsageError(f"generator: the reference has no tools like those of task {values['task']!r}; use 'native'.")
+    _check_shape(catalogue, values["task"], line)
+    if values["generator"] == "reference" and values["distribution"] != "uniform":
+        raise UsageError(f"distribution: the reference draws no {values['distribution']!r} costs; use 'native'.")
+    if values["example"] and not graph and values["length"] > MOST_EXAMPLE:
+        raise UsageError(
+            f"example: it lists every way through the tools, 2^{values['length'] - 1} of them; at most "
+            f"{MOST_EXAMPLE} tools have one."
+        )
+    # One is what holds where nothing is said, and so asks for nothing.
+    if (values["blocks"] or 0) > 1 and line.get("block") is None and not line.get("schedule"):
+        raise UsageError(f"blocks: {values['blocks']} of what? `block` says which kind of event.")
+    if values["block"] == "none" or values["blocks"] == 0:
+        values |= {"block": "none", "blocks": 0}
+    elif values["blocks"] is None:
+        values["blocks"] = 1

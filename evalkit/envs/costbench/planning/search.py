@@ -1,0 +1,175 @@
+"""Cheapest plans in worlds that are no chain: states are sets of types, the cheapest way on is known for each.
+
+A call that gives nothing new changes no state, and a type from which no tool leads to the goal changes no plan: both
+are left out, so that states only grow, and distances follow from the fullest states to the emptiest.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from evalkit.envs.costbench.domain.world import Terms, World
+from evalkit.errors import UsageError
+
+MOST_STATES = 20_000
+CALL = 1 << 16
+"""Distances are cents * CALL + calls: one comparison tells the cheaper plan, and of two the one of fewer calls."""
+FAR = 1 << 62
+"""A distance beyond all others: unreachable."""
+
+Edge = tuple[int, int]
+"""(place of the tool, node it leads to). Nodes are positions of a chain, or states of a graph."""
+
+
+class Routes:
+    """All cheapest ways from one node to the goal: the nodes where no edge begins."""
+
+    __slots__ = ("_ahead", "_edges", "_number", "_sizes", "_start")
+
+    def __init__(self, start: int, ahead: Callable[[int], list[Edge]]) -> None:
+        """`ahead`: a node's edges that cheapest ways take, by place."""
+        self._start, self._ahead = start, ahead
+        self._edges: dict[int, list[Edge]] = {}
+        self._number: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+
+    def count(self) -> int:
+        """How many ways there are, exactly."""
+        return self._count(self._start)
+
+    def first(self) -> tuple[int, ...]:
+        """The way of the fewest calls; of several the one whose first call has the lowest place, and so on."""
+        return next(self.ways())
+
+    def ways(self) -> Iterator[tuple[int, ...]]:
+        """All ways as places: fewest calls first, then by places."""
+        sizes = self._calls(self._start)
+        for calls in range(sizes.bit_length()):
+            if sizes >> calls & 1:
+                yield from self._of_size(self._start, calls)
+
+    def _on(self, node: int) -> list[Edge]:
+        if node not in self._edges:
+            self._edges[node] = self._ahead(node)
+        return self._edges[node]
+
+    def _count(self, node: int) -> int:
+        if node not in self._number:
+            edges = self._on(node)
+            self._number[node] = sum(self._count(then) for _, then in edges) if edges else 1
+        return self._number[node]
+
+    def _calls(self, node: int) -> int:
+        # Bit k: whether there is a way of k calls.
+        if node not in self._sizes:
+            edges, found = self._on(node), 0
+            for _, then in edges:
+                found |= self._calls(then) << 1
+            self._sizes[node] = found if edges else 1
+        return self._sizes[node]
+
+    def _of_size(self, node: int, calls: int) -> Iterator[tuple[int, ...]]:
+        if calls == 0:
+            yield ()
+            return
+        for place, then in self._on(node):
+            if self._calls(then) >> (calls - 1) & 1:
+                for rest in self._of_size(then, calls - 1):
+                    yield (place, *rest)
+
+
+def check_size(world: World, most: int = MOST_STATES) -> None:
+    """Raises UsageError where a graph has more than `most` states; a chain never has too many."""
+    if world.chain:
+        return
+    found = len(_states(world, world.start, most))
+    if found > most:
+        raise UsageError(
+            f"task {world.task!r}: its tools can be called in so many orders that there are at least {found} states, "
+            f"and exact plans are made for at most {most}. Let tools need what other tools give, so that fewer can be "
+            "called independently of one another, or merge some of them."
+        )
+
+
+def distance(world: World, terms: Terms, state: int) -> int:
+    """Of a graph's state: cents to the goal * CALL + the fewest calls that cost as little; FAR where unreachable."""
+    state &= _relevant(world)
+    found = _distances(world, terms, world.start & _relevant(world))
+    return found[state] if state in found else _distances(world, terms, state)[state]
+
+
+def routes(world: World, terms: Terms, state: int) -> Routes:
+    """All cheapest ways from a state that is not FAR. The order of independent calls makes different ways."""
+    state &= _relevant(world)
+    found = _distances(world, terms, world.start & _relevant(world))
+    far = found if state in found else _distances(world, terms, state)
+    usable = _usable(world, terms.off)
+
+    def ahead(node: int) -> list[Edge]:
+        if node & world.goal:
+            return []
+        left = far[node] // CALL
+        return [
+            (place, node | gives)
+            for place, need, gives in usable
+            if not need & ~node and not gives & node and terms.costs[place] + far[node | gives] // CALL == left
+        ]
+
+    return Routes(state, ahead)
+
+
+@lru_cache(maxsize=64)
+def _relevant(world: World) -> int:
+    """The types that lie on a way to the goal."""
+    found, before = world.goal, 0
+    while found != before:
+        before = found
+        for tool in world.tools:
+            if tool.gives & found:
+                found |= tool.need
+    return found
+
+
+def _usable(world: World, off: frozenset[int]) -> list[tuple[int, int, int]]:
+    """(place, what it needs, what it gives) of tools that can help."""
+    useful = _relevant(world)
+    return [
+        (place, tool.need, tool.gives)
+        for place, tool in enumerate(world.tools)
+        if place not in off and tool.gives & useful
+    ]
+
+
+@lru_cache(maxsize=16)
+def _states(world: World, start: int, most: int) -> tuple[int, ...]:
+    """All states that matter and can be reached from `start`, all tools being usable; stops beyond `most`."""
+    start &= _relevant(world)
+    tools = {(need, gives) for _, need, gives in _usable(world, frozenset())}
+    found, todo = {start}, [start]
+    while todo:
+        state = todo.pop()
+        for need, gives in tools:
+            after = state | gives
+            if not need & ~state and after not in found and not state & world.goal:
+                found.add(after)
+                todo.append(after)
+                if len(found) > most:
+                    return tuple(found)
+    return tuple(sorted(found, key=lambda one: (-one.bit_count(), one)))
+
+
+@lru_cache(maxsize=16)
+def _distances(world: World, terms: Terms, start: int) -> dict[int, int]:
+    """Distance of each state that can be reached from `start`. Raises UsageError where there are too many."""
+    states = _states(world, start, MOST_STATES)
+    if len(states) > MOST_STATES:
+        check_size(world)
+    usable = [(terms.costs[place] * CALL + 1, need, gives) for place, need, gives in _usable(world, terms.off)]
+    far: dict[int, int] = {}
+    for state in states:
+        best = 0 if state & world.goal else FAR
+        if best:
+            for cost, need, gives in usable:
+                if not need & ~state and not gives & state and cost + far[state | gives] < best:
+                    best = cost + far[state | gives]
+        far[state] = best
+    return far

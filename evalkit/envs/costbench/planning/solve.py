@@ -1,0 +1,235 @@
+"""Cheapest plans from any state, exactly: in integer cents, with the number of plans that cost as little.
+
+In a chain a plan is a way through positions: from position i, the tool that stands for i..j leads to j + 1, and a state
+holds position 0 and those behind all that was given so far. Whatever else a plan called would be for nothing, so the
+least cost from a set of positions is the least over its members, and one pass from the goal back answers for all
+states. Other worlds take `search.py`. A call costs at least one cent; a state holds the start types.
+
+Ties are broken in the open: fewest calls, then the lower place of the first call that differs. The reference breaks
+them by rounding and by the mechanics of its heap (`reference.py`).
+
+Source: specification, section 6; math.md, section 4.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from evalkit.envs.compiled import LOADED
+from evalkit.envs.costbench.domain.world import Terms, World
+from evalkit.envs.costbench.planning import reference, search
+from evalkit.envs.costbench.planning.search import CALL, FAR, Edge, Routes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+COMPILED_LENGTH = 8
+"""Positions from which on the compiled kernel is faster, its call and the arrays for it included."""
+MOST_COMPILED = 1 << 40
+"""Cents, from which on sums might not fit 64 bits."""
+
+_ORIGIN = -1
+"""The node before the first call, where several positions may be held."""
+
+
+def optimum(world: World, terms: Terms, state: int) -> int | None:
+    """Cents from the state to the goal; None: it cannot be reached."""
+    left = _distance(world, terms, state)
+    return None if left >= FAR else left // CALL
+
+
+def optimal_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | None:
+    """The cheapest plan as places; of several the one of the fewest calls, then the first by places."""
+    found = _routes(world, terms, state)
+    return None if found is None else found.first()
+
+
+def optimal_paths(world: World, terms: Terms, state: int, most: int = 1000) -> tuple[tuple[int, ...], ...]:
+    """All plans of least cost, or the first `most` of them: fewest calls first, then by places."""
+    found = _routes(world, terms, state)
+    return () if found is None else tuple(islice(found.ways(), most))
+
+
+def reference_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | None:
+    """The cheapest plan as places, with the reference's tie-breaks; None: the goal cannot be reached.
+
+    Where the reference has no plans, in longer chains and in graphs, our own tie rule decides.
+    """
+    if not world.chain or world.length > reference.LONGEST:
+        return optimal_path(world, terms, state)
+    paths = optimal_paths(world, terms, state)
+    return reference.taken(world, terms, state, paths) if len(paths) > 1 else next(iter(paths), None)
+
+
+def count_optimal(world: World, terms: Terms, state: int) -> int:
+    """How many plans have the least cost, exactly; 0: the goal cannot be reached."""
+    found = _routes(world, terms, state)
+    return 0 if found is None else found.count()
+
+
+def call_is_optimal(world: World, terms: Terms, state: int, place: int) -> bool:
+    """Whether a plan of least cost from the state begins with this call."""
+    tool = world.tools[place]
+    if place in terms.off or tool.need & ~state or state & world.goal:
+        return False
+    left, after = optimum(world, terms, state), optimum(world, terms, state | tool.gives)
+    return left is not None and after is not None and terms.costs[place] + after == left
+
+
+def greedy_path(world: World, terms: Terms, state: int, last: int | None, most: int) -> tuple[int, ...]:
+    """The plan of who takes the tool of least cost per component, each time one that uses what the last call gave.
+
+    `last`: place of the last tool called; None: the first call is free. Ties take the first tool in the order offered.
+    Ends at the goal, where no tool fits, or after `most` calls. Source: specification, section 6.2.
+    """
+    path: list[int] = []
+    while len(path) < most and not state & world.goal:
+        if world.chain:
+            choice = _cheapest_share(world, terms, _offered(world, state, last))
+        else:
+            given = world.tools[last].gives if last is not None else 0
+            fits = [
+                place
+                for place, tool in enumerate(world.tools)
+                if not tool.need & ~state and (last is None or given & tool.need)
+            ]
+            choice = _cheapest_share(world, terms, fits)
+        if choice is None:
+            break
+        path.append(choice)
+        state |= world.tools[choice].gives
+        last = choice
+    return tuple(path)
+
+
+@lru_cache(maxsize=256)
+def spans(world: World) -> tuple[tuple[Edge, ...], ...]:
+    """Of a chain: by position, (place, position it leads to) of each tool that begins there, by place."""
+    found: list[list[Edge]] = [[] for _ in range(world.length)]
+    for place, tool in enumerate(world.tools):
+        found[tool.first].append((place, tool.last + 1))
+    return tuple(tuple(edges) for edges in found)
+
+
+def positions(world: World, state: int) -> list[int]:
+    """Of a chain: the positions from which a plan can go on; the goal is position N."""
+    return [0, *(i + 1 for i in range(world.length) if world.tools[i].gives & state)]
+
+
+@lru_cache(maxsize=64)
+def distances(world: World, terms: Terms) -> tuple[int, ...]:
+    """Of a chain: by position (N + 1 of them), cents to the goal * CALL + the fewest calls; FAR: unreachable.
+
+    By the compiled kernel where it is loaded, and the chain so long that it gains by it.
+    """
+    kernels = LOADED.get("costbench")
+    if kernels is not None and world.length >= COMPILED_LENGTH and max(terms.costs) < MOST_COMPILED:
+        return _compiled_distances(kernels, world, terms)
+    costs, off = terms.costs, terms.off
+    far = [FAR] * world.length + [0]
+    for i, edges in zip(range(world.length - 1, -1, -1), reversed(spans(world)), strict=True):
+        best = FAR
+        for place, then in edges:
+            cost = costs[place] * CALL + 1 + far[then]
+            if cost < best and place not in off:
+                best = cost
+        far[i] = best
+    return tuple(far)
+
+
+def _compiled_distances(kernels: ModuleType, world: World, terms: Terms) -> tuple[int, ...]:
+    import numpy as np
+
+    costs, far = np.array(terms.costs, np.int64), np.empty(world.length + 1, np.int64)
+    for place in terms.off:
+        if place < len(costs):  # foreign tools may be off too, and have no costs where nobody asks for them
+            costs[place] = 0
+    kernels.distances(_edges(world), costs, far)
+    return tuple(far.tolist())
+
+
+@lru_cache(maxsize=256)
+def _edges(world: World) -> "npt.NDArray[np.int64]":
+    """Of a chain: (tools, 3) position where a tool begins, the one it leads to, its place; the last positions first."""
+    import numpy as np
+
+    found = sorted(((tool.first, tool.last + 1, place) for place, tool in enumerate(world.tools)), reverse=True)
+    edges = np.array(found, np.int64)
+    edges.setflags(write=False)
+    return edges
+
+
+def chain_distances(
+    edges: "npt.NDArray[np.int64]", costs: "npt.NDArray[np.int64]", far: "npt.NDArray[np.int64]"
+) -> None:
+    """`distances`, over arrays: written to be compiled (`kernels.py`), and runs without it too.
+
+    edges  (m, 3)    as of `_edges`
+    costs  (tools,)  cents by place; 0: cannot be used
+    far    (N + 1,)  out
+    """
+    last = len(far) - 1
+    for i in range(last):
+        far[i] = FAR
+    far[last] = 0
+    for k in range(len(edges)):
+        cents = costs[edges[k, 2]]
+        if cents > 0:
+            far[edges[k, 0]] = min(far[edges[k, 0]], cents * CALL + 1 + far[edges[k, 1]])
+
+
+def _distance(world: World, terms: Terms, state: int) -> int:
+    if not world.chain:
+        return search.distance(world, terms, state)
+    if state & world.goal:
+        return 0
+    far = distances(world, terms)
+    return min([far[i] for i in positions(world, state)])
+
+
+def _routes(world: World, terms: Terms, state: int) -> Routes | None:
+    left = _distance(world, terms, state)
+    if left >= FAR:
+        return None
+    if not world.chain:
+        return search.routes(world, terms, state)
+    far, ways, costs, off = distances(world, terms), spans(world), terms.costs, terms.off
+    least = left // CALL
+    held = [i for i in positions(world, state) if far[i] // CALL == least]
+
+    def ahead(node: int) -> list[Edge]:
+        if node == world.length or (node == _ORIGIN and state & world.goal):
+            return []
+        found = [
+            (place, then)
+            for i in (held if node == _ORIGIN else (node,))
+            for place, then in ways[i]
+            if costs[place] + far[then] // CALL == far[i] // CALL and place not in off
+        ]
+        if len(held) > 1:
+            found.sort()
+        return found
+
+    return Routes(_ORIGIN, ahead)
+
+
+def _offered(world: World, state: int, last: int | None) -> list[int]:
+    ways = spans(world)
+    held = positions(world, state)
+    if last is not None:
+        held = [i for i in held if i == world.tools[last].last + 1]
+    found = [place for i in held for place, _ in ways[i]]
+    return sorted(found) if len(held) > 1 else found
+
+
+def _cheapest_share(world: World, terms: Terms, places: Sequence[int]) -> int | None:
+    best, choice = 0.0, None
+    for place in places:
+        if place not in terms.off:
+            share = terms.costs[place] / 100 / world.tools[place].size
+            if choice is None or share < best:
+                best, choice = share, place
+    return choice

@@ -1,0 +1,326 @@
+"""What the agent is told before it acts, in a pack's words: the instructions, the user's message, the tools offered.
+
+The pack has the words of the benchmark, the catalogue those of the domain. All that is the same for many episodes is
+made once: of a tool's description only its cost differs from one to the next.
+Source: specification, sections 1.7 and 4.1. Differs: the wording is evalkit's own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from evalkit.dialogue import Message, Tool
+from evalkit.envs.costbench.domain.catalogue import Catalogue, Chain
+from evalkit.envs.costbench.domain.ids import has_context, split_values
+from evalkit.envs.costbench.domain.wording import message
+from evalkit.envs.costbench.domain.world import Terms, ToolSpec, World, context_type, criterion, deed, meaning
+from evalkit.envs.costbench.example import example
+from evalkit.envs.costbench.instances.costs import show_cost
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.parameters import MOST_EXAMPLE
+from evalkit.envs.environment import Opening, fill
+
+SHORT, FULL = "short", "full"
+"""How much a tool's description and those of its arguments say (`tools.detail`)."""
+
+CLOSED, OPEN = "closed", "open"
+"""Whether a schema refuses further arguments (`tools.schema`); the reference's does not."""
+
+TEXT_CHOICES = {"tools.detail": (SHORT, FULL), "tools.schema": (CLOSED, OPEN)}
+
+NAMED_STEPS = 5
+"""Steps whose criteria a pack may name; the reference's longest chain has as many."""
+
+SENTENCES = 10
+"""Ways in which a ban, or a change of mind, may be told."""
+
+SYSTEM_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "system": (
+        "purpose",
+        "about",
+        "title",
+        "goal",
+        "structure",
+        "count",
+        "stages",
+        "refinement",
+        "readable",
+        "context",
+        "concept",
+        "sequence",
+        "digits",
+        "label",
+        "number",
+        "ways",
+        "example",
+    ),
+    "parts.stages": ("count", "stages"),
+    "parts.stage_names": (),
+    "parts.stage_names_short": (),
+    "parts.graph": (),
+    "parts.refinement": ("title", "count", "criteria"),
+    **{f"parts.criterion.{step}": () for step in range(1, NAMED_STEPS + 1)},
+    "parts.context": ("type",),
+    "parts.readable": ("values", "ids"),
+    "parts.readable_values": ("values",),
+    "parts.readable_ids": ("ids",),
+    "parts.concept": (),
+    "parts.sequence": ("tools",),
+    "parts.sequence_joint": (),
+    "parts.sequence_graph": ("tools",),
+    "parts.ways": ("goal",),
+    "parts.ways_many": ("goal",),
+    "example.text": ("count", "atomic", "composites", "paths"),
+    "example.path": ("number", "path", "sum"),
+    "example.cost": ("tool",),
+}
+
+TOOL_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "tools.detail": (),
+    "tools.schema": (),
+    "tools.deed": ("deed",),
+    "tools.deeds": ("deeds",),
+    "tools.atomic": ("text",),
+    "tools.composite": ("text", "components"),
+    "tools.plain": ("text",),
+    "tools.stages": ("stages",),
+    "tools.steps": ("stage", "first", "last"),
+    "tools.step": ("stage", "first"),
+    "tools.terms": ("cost", "type"),
+    "arguments.value": ("about", "options"),
+    "arguments.id": ("type", "label", "number"),
+    "arguments.made": ("type", "what"),
+    "arguments.given": ("type", "what"),
+}
+
+LATER_TEXTS: Mapping[str, str] = {
+    "parts.stage_names": "",
+    "parts.stage_names_short": "",
+    **{f"parts.criterion.{step}": "" for step in range(1, NAMED_STEPS + 1)},
+    "parts.context": "",
+    "parts.sequence_joint": " -> ",
+    "tools.detail": SHORT,
+    "tools.schema": CLOSED,
+    "tools.deed": "",
+    "tools.deeds": "",
+    "arguments.made": "",
+    "arguments.given": "",
+}
+"""What packs say that were frozen before there were these texts. An empty text leaves it to the catalogue, or to the
+text that was there before."""
+
+OF_TOOL, OF_ARGUMENT, OF_LENGTH = "tools.of", "arguments.of", "example.of"
+
+OPEN_TEXTS: Mapping[str, tuple[str, ...]] = {OF_TOOL: (), OF_ARGUMENT: ("options",), OF_LENGTH: ()}
+"""Texts that stand for one tool (its description), one type (its description as an argument) or one length of the chain
+(the worked example), behind a dot. No pack need have any; what has none is described by the texts above."""
+
+
+def opening(instance: Instance, world: World, texts: Mapping[str, str]) -> Opening:
+    """The instructions, and what the user says first."""
+    shown = (instance.example, instance.composites, instance.sequence)
+    words = (*(texts[key] for key in SYSTEM_TEXTS), texts.get(f"{OF_LENGTH}.{world.length}", ""))
+    told = _system(world, instance.split, shown, words)
+    asked = message(instance.catalogue, instance.split, instance.query)
+    return Opening(messages=(Message(role="system", text=told), Message(role="user", text=asked)))
+
+
+@lru_cache(maxsize=64)
+def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tuple[str, ...]) -> str:
+    """The instructions. `shown`: whether with the example, what composites are, the atomic tools in order."""
+    *known, own_example = words
+    texts = dict(zip(SYSTEM_TEXTS, known, strict=True))
+    with_example, with_concept, with_sequence = shown
+    catalogue, digits = world.catalogue, world.catalogue.digits[split]
+    count, stages, refinement = _structure(world, texts)
+    named = "parts.sequence" if world.chain else "parts.sequence_graph"
+    joint = texts["parts.sequence_joint"] if world.chain else ", "
+    many = world.chain and world.length > MOST_EXAMPLE
+    worked = (texts["example.text"], texts["example.path"], texts["example.cost"])
+    return fill(
+        texts["system"],
+        structure=fill(texts["parts.stages"], count=count, stages=stages) if count else texts["parts.graph"],
+        count=count,
+        stages=stages,
+        refinement=refinement,
+        readable=_readable(world, texts),
+        context=_context(world, texts),
+        concept=texts["parts.concept"] if with_concept else "",
+        sequence=fill(texts[named], tools=joint.join(world.sequence)) if with_sequence else "",
+        ways=fill(texts["parts.ways_many" if many else "parts.ways"], goal=world.goal_type),
+        example=(own_example or example(world.length, *worked)) if with_example else "",
+        purpose=catalogue.purpose,
+        about=catalogue.tasks[world.task].about,
+        title=world.title,
+        goal=world.goal_type,
+        digits=digits,
+        label=world.labels[world.goal_type],
+        number="d" * digits,
+    )
+
+
+def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
+    """How many stages the work has (0: it is no chain), what they are, and by what candidates are filtered."""
+    chain = world.catalogue.chain
+    if not world.chain or chain is None:
+        return 0, "", ""
+    steps = world.length - 3
+    stages = [stage for place, stage in enumerate(chain.stages) if steps or place != 2]
+    named = texts["parts.stage_names" if steps else "parts.stage_names_short"] or ", ".join(stages)
+    if not steps:
+        return len(stages), named, ""
+    criteria = ", ".join(named_criterion(chain, step, texts, "parts") for step in range(1, steps + 1))
+    return len(stages), named, fill(texts["parts.refinement"], title=world.title, count=steps, criteria=criteria)
+
+
+def named_criterion(chain: Chain, step: int, texts: Mapping[str, str], where: str) -> str:
+    """What step `step` (from 1) filters by: as the pack names it in the instructions (`where`: `parts`) or in results
+    (`results`), else in the catalogue's words."""
+    return texts.get(f"{where}.criterion.{step}") or criterion(chain, step)
+
+
+def _context(world: World, texts: Mapping[str, str]) -> str:
+    """The pack's words for the preference that the user gives from another task; empty where none is given."""
+    catalogue = world.catalogue
+    given = has_context(catalogue, world.task)
+    return fill(texts["parts.context"], type=context_type(catalogue)) if given else ""
+
+
+def _readable(world: World, texts: Mapping[str, str]) -> str:
+    """The types held at the start, values apart from ids."""
+    start = [name for name in world.types if world.bit[name] & world.start]
+    values = _quoted(name for name in start if name in world.dimensions)
+    ids = _quoted(name for name in start if name not in world.dimensions)
+    if values and ids:
+        return fill(texts["parts.readable"], values=values, ids=ids)
+    key = "parts.readable_values" if values else "parts.readable_ids"
+    return fill(texts[key], values=values, ids=ids)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """A tool as it is offered, without its cost."""
+
+    name: str
+    pieces: tuple[str, ...]
+    """Its description, cut where the cost goes in."""
+    parameters: Mapping[str, object]
+
+
+def tools(instance: Instance, world: World, texts: Mapping[str, str], terms: Terms) -> tuple[Tool, ...]:
+    """The tools that can be called, at their costs."""
+    words = tuple(texts[key] for key in TOOL_TEXTS)
+    own, arguments = (tuple(map(texts.get, keys)) for keys in _own_keys(world))
+    sheets = _sheets(world, instance.split, instance.composites, (words, own, arguments))
+    return tuple(
+        Tool(name=sheet.name, description=show_cost(cents).join(sheet.pieces), parameters=sheet.parameters)
+        for place, (sheet, cents) in enumerate(zip(sheets, terms.costs, strict=False))
+        if place not in terms.off
+    )
+
+
+@lru_cache(maxsize=256)
+def _own_keys(world: World) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Under which keys a pack may have texts of its own for each tool, and for each type."""
+    return tuple(f"{OF_TOOL}.{tool.name}" for tool in world.tools), tuple(f"{OF_ARGUMENT}.{one}" for one in world.types)
+
+
+_Own = tuple[str | None, ...]
+
+
+@lru_cache(maxsize=256)
+def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], _Own, _Own]) -> tuple[_Sheet, ...]:
+    """All of a world's tools. `kinds`: whether descriptions say what is composite, and of what.
+
+    `words`: the pack's texts of tools; those of its own for each tool and for each type, None where it has none.
+    """
+    texts = dict(zip(TOOL_TEXTS, words[0], strict=True))
+    own = {tool.name: text for tool, text in zip(world.tools, words[1], strict=True) if text}
+    arguments = {name: text for name, text in zip(world.types, words[2], strict=True) if text}
+    properties = {
+        name: _property(world, split, name, texts, arguments.get(name, ""))
+        for name in dict.fromkeys(n for t in world.tools for n in t.inputs)
+    }
+    closed = {"additionalProperties": False} if texts["tools.schema"] != OPEN else {}
+    return tuple(
+        _Sheet(
+            name=tool.name,
+            pieces=tuple(_description(world, tool, kinds, texts, own.get(tool.name, "")).split("{cost}")),
+            parameters={
+                "type": "object",
+                "properties": {name: properties[name] for name in tool.inputs},
+                "required": list(tool.inputs),
+                **closed,
+            },
+        )
+        for tool in world.tools
+    )
+
+
+def _description(world: World, tool: ToolSpec, kinds: bool, texts: Mapping[str, str], own: str) -> str:
+    text = own or _deeds(world, tool, texts) or tool.text or _stages(world, tool, texts)
+    if not kinds:
+        about = fill(texts["tools.plain"], text=text)
+    elif tool.size == 1:
+        about = fill(texts["tools.atomic"], text=text)
+    else:
+        about = fill(texts["tools.composite"], text=text, components=", ".join(tool.components))
+    return about + fill(texts["tools.terms"], type=tool.output)
+
+
+def _deeds(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
+    """What a tool of a chain does, at length; empty where the pack, or the catalogue, has no words for it."""
+    chain = world.catalogue.chain
+    if texts["tools.detail"] != FULL or not world.chain or chain is None:
+        return ""
+    deeds = [deed(chain, world.task, world.length, position) for position in range(tool.first, tool.last + 1)]
+    if not all(deeds):
+        return ""
+    if len(deeds) == 1:
+        return fill(texts["tools.deed"], deed=deeds[0])
+    return fill(texts["tools.deeds"], deeds="; then ".join(deeds))
+
+
+def _stages(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
+    """What a composite of a chain does, by stages."""
+    chain = world.catalogue.chain
+    assert chain is not None
+    first, second, filtering, last = chain.stages
+    said = [stage for place, stage in ((0, first), (1, second)) if tool.first <= place <= tool.last]
+    low, high = max(tool.first, 2) - 1, min(tool.last, world.length - 2) - 1
+    if low <= high:
+        key = "tools.steps" if low < high else "tools.step"
+        said.append(fill(texts[key], stage=filtering, first=low, last=high))
+    if tool.last == world.length - 1:
+        said.append(last)
+    return fill(texts["tools.stages"], stages=", ".join(said))
+
+
+def _property(world: World, split: str, name: str, texts: Mapping[str, str], own: str) -> dict[str, object]:
+    """One argument's schema. `own`: the pack's text for this very type; empty: it has none."""
+    catalogue = world.catalogue
+    key = world.dimensions.get(name)
+    if key is not None:
+        values = split_values(catalogue, world.task, split)[key]
+        about, options = _dimension_about(catalogue, key), ", ".join(values)
+        text = fill(own or texts["arguments.value"], about=about, options=options)
+        if texts["tools.schema"] == OPEN:
+            return {"type": "string", "enum": list(values), "description": text}
+        return {"type": "string", "description": text, "enum": list(values)}
+    if own:
+        return {"type": "string", "description": own}
+    what = meaning(world, name) if texts["tools.detail"] == FULL else ""
+    kind = "arguments.given" if world.bit[name] & world.start else "arguments.made"
+    if what and texts[kind]:
+        return {"type": "string", "description": fill(texts[kind], type=name, what=what)}
+    number = "d" * catalogue.digits[split]
+    text = fill(texts["arguments.id"], type=name, label=world.labels[name], number=number)
+    return {"type": "string", "description": text}
+
+
+def _dimension_about(catalogue: Catalogue, key: str) -> str:
+    return next(dimension.about for dimension in catalogue.dimensions if dimension.key == key)

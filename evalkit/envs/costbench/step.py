@@ -1,0 +1,301 @@
+"""The state machine: what one reply of the agent brings about, and what happens behind its back.
+
+A turn is one message of the agent. An answer of the right form ends the episode whatever else is in the message;
+else the message's first call is carried out and further ones are refused; without a call the episode ends. At most one
+event a turn: a ban or a failure takes the place of the call, the others come behind it, told (a change of mind) or not
+(costs, tools that vanish). When they fire, and what costs are then, no agent can influence (`events.py`).
+Source: specification, sections 4.2 and 5.3.
+Chosen: calls beside an answer are recorded as not executed; the reference puts them into the agent's path for nothing.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalkit.dialogue import Message, Reply, Tool, ToolCall, ToolChoice
+from evalkit.envs.arguments import shown
+from evalkit.envs.costbench import calls, prompt
+from evalkit.envs.costbench.answer import ends_turn, read_answer
+from evalkit.envs.costbench.calls import (
+    BANNED,
+    EXTRA_PARALLEL,
+    FAILED,
+    NOT_EXECUTED,
+    OK,
+    RESULT_TEXTS,
+    Desk,
+    Done,
+    broken,
+    carry_out,
+    make_desk,
+    unexecuted,
+)
+from evalkit.envs.costbench.coverage import count_paths
+from evalkit.envs.costbench.domain.ids import show_id
+from evalkit.envs.costbench.domain.query import Query
+from evalkit.envs.costbench.domain.world import Terms
+from evalkit.envs.costbench.events import (
+    TOOL_FAILURE,
+    Event,
+    ban_sentence,
+    change_sentence,
+    course_of,
+    terms_after,
+    world_of,
+)
+from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.suite import check_optimum
+from evalkit.envs.environment import Kit, Observation, Opening, fill
+from evalkit.errors import UsageError
+
+ANSWERED = "answered"
+NO_CALL = "no_call"
+STEP_LIMIT = "step_limit"
+
+ANSWER_TAG = "<answer>"
+"""What ends an episode, where every reply must hold a call, even without a right number behind it."""
+
+_BAN, _CHANGE = "ban_tool", "preference_change"
+_IN_PLACE = frozenset({_BAN, TOOL_FAILURE})
+"""Kinds of events that take the place of the turn's call."""
+
+_EVENT_TEXTS = {
+    **{f"banned.{number}": ("tool",) for number in range(1, prompt.SENTENCES + 1)},
+    **{
+        f"changed.{number}": ("requirements", "ids", "context", "constants")
+        for number in range(1, prompt.SENTENCES + 1)
+    },
+    "changes.context": ("type", "id"),
+    "changes.constants": ("types",),
+    "changes.none": (),
+}
+
+TEXTS = {
+    key: frozenset(fields)
+    for key, fields in (
+        *prompt.SYSTEM_TEXTS.items(),
+        *prompt.TOOL_TEXTS.items(),
+        *RESULT_TEXTS.items(),
+        *_EVENT_TEXTS.items(),
+    )
+}
+"""The keys of all texts, with the fields each may use in braces."""
+
+LATER_TEXTS = {**prompt.LATER_TEXTS, **calls.LATER_TEXTS}
+"""Texts that are younger than the environment, with what a pack says that was frozen without them."""
+
+OPEN_TEXTS = {key: frozenset(fields) for key, fields in prompt.OPEN_TEXTS.items()}
+"""Beginnings of keys that a pack may hold for single tools, types and lengths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State:
+    """Where an episode stands. Its size and the cost of a step do not grow with what has happened."""
+
+    desk: Desk
+    """What stays the same in all states of an episode."""
+    events: tuple[Event, ...]
+    """All that will happen, by turn."""
+    tools: tuple[Tool, ...]
+    """What the next request offers; the same object until an event changes it."""
+    terms: Terms
+    query: Query
+    """What is wanted now."""
+    have: int
+    """Types held, as bits."""
+    steps: int = 0
+    """Messages of the agent so far."""
+    fired: int = 0
+    """Events so far."""
+    bans: frozenset[str] = frozenset()
+    """Names whose calls fail from now on, as the agent wrote them; no more than there were events."""
+    closing: bool = False
+    """Whether the next request asks for a last reply without a call: the goal is held, and the instance wants it so."""
+    spoken: bool = False
+    """Whether the agent has written any text."""
+    ended: str = ""
+
+
+def start(instance: Instance, kit: Kit) -> State:
+    """An episode before its first request. Raises UsageError for a partial pack, or a line that is not what it says."""
+    texts = kit.pack.texts
+    missing = sorted(TEXTS.keys() - texts.keys())
+    if missing:
+        raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {', '.join(missing)}.")
+    check_optimum(instance)
+    world, terms = world_of(instance), terms_after(instance, 0)
+    return State(
+        desk=make_desk(instance, world, texts),
+        events=course_of(instance).events,
+        tools=prompt.tools(instance, world, texts, terms),
+        terms=terms,
+        query=instance.query,
+        have=world.start,
+    )
+
+
+def opening(state: State) -> Opening:
+    """The instructions and the user's message."""
+    return prompt.opening(state.desk.instance, state.desk.world, state.desk.texts)
+
+
+def tools(state: State) -> tuple[Tool, ...]:
+    """The tools the next request offers."""
+    return state.tools
+
+
+def period(state: State) -> int:
+    """The period the next request belongs to: an episode is one chat."""
+    del state
+    return 0
+
+
+def tool_choice(state: State) -> ToolChoice | None:
+    """Whether the next reply must hold a call, or none; None: as the agent is asked anyway."""
+    if not state.desk.instance.require_goal_state:
+        return None
+    return "none" if state.closing else "required"
+
+
+def ended(state: State) -> str:
+    """Why the episode is over, or an empty string."""
+    return state.ended
+
+
+def step(state: State, reply: Reply) -> tuple[State, Observation]:
+    """Answer a reply, whatever it holds. Raises ValueError only where the episode was over before it."""
+    if state.ended:
+        raise ValueError(f"the episode is over: {state.ended}")
+    before, turn = state, state.steps + 1
+    state = replace(state, steps=turn, spoken=state.spoken or bool(reply.text))
+    messages: tuple[Message, ...] = ()
+    facts: dict[str, Any] = {"turn": turn}
+    answered = ends_turn(reply.text, state.desk.digits)
+    if answered or state.closing:
+        facts["calls"] = [{"tool": shown(call.name), "outcome": NOT_EXECUTED} for call in reply.calls]
+        facts |= {"closing": True} if state.closing else {}
+        state = replace(state, ended=ANSWERED if answered else NO_CALL)
+    elif reply.calls:
+        state, messages, facts["calls"] = _call_turn(state, reply.calls)
+        if _closes(state):
+            state = replace(state, closing=True)
+        if turn >= state.desk.instance.steps and not state.closing:
+            state, messages = replace(state, ended=STEP_LIMIT), ()
+    else:
+        facts["calls"] = []
+        state = replace(state, ended=_silent_end(state, reply.text))
+    facts["goal"] = bool(state.have & state.desk.world.goal)
+    if state.fired > before.fired:
+        facts["events"] = [{"kind": event.kind} for event in state.events[before.fired : state.fired]]
+    facts |= _said(before, reply.text)
+    if state.ended:
+        facts["ended"] = state.ended
+    acted = any(call["outcome"] == OK for call in facts["calls"])
+    return state, Observation(messages=messages, facts=facts, acted=acted)
+
+
+def _closes(state: State) -> bool:
+    """Whether one more reply, without a call, ends the episode. Another wish has taken the goal away again."""
+    return state.desk.instance.require_goal_state and bool(state.have & state.desk.world.goal)
+
+
+def _silent_end(state: State, text: str) -> str:
+    """How a reply without a call ends the episode; empty: the instance asks again, as the reference does."""
+    if not state.desk.instance.require_goal_state or ANSWER_TAG in text:
+        return NO_CALL
+    return STEP_LIMIT if state.steps >= state.desk.instance.steps else ""
+
+
+def _said(before: State, text: str) -> dict[str, Any]:
+    """What a reply's text says, as facts."""
+    if not text:
+        return {"silent": True}
+    facts: dict[str, Any] = {}
+    answer = read_answer(text, before.desk.world, before.desk.digits)
+    if answer is not None:
+        facts["answer"] = answer
+    if not before.spoken:
+        paths, valid = count_paths(text, before.desk.world)
+        facts["plan"] = {"paths": paths, "valid": valid}
+    return facts
+
+
+def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[Message, ...], list[dict[str, Any]]]:
+    """A turn with calls: the first is carried out, or something happens in its place; then what happens behind it."""
+    call, event = calls[0], _due(state)
+    if event is not None and event.kind in _IN_PLACE:
+        state, done = _instead(state, event, call)
+        event = None
+    elif call.name in state.bans:
+        done = _ban(state, call.name, first=False)
+    else:
+        done = carry_out(state.desk, state.terms, state.have, state.query, call)
+    facts = [_call_facts(state, call, done)]
+    messages = [Message(role="tool", text=done.text, call_id=call.id, name=call.name)]
+    for extra in calls[1:]:
+        facts.append({"tool": shown(extra.name), "outcome": EXTRA_PARALLEL})
+        text = unexecuted(state.desk, extra.name)
+        messages.append(Message(role="tool", text=text, call_id=extra.id, name=extra.name))
+    state = replace(state, have=state.have | done.gives)
+    if event is not None:
+        state, told = _happen(state, event)
+        messages += told
+    return state, tuple(messages), facts
+
+
+def _due(state: State) -> Event | None:
+    """The event that fires in this turn."""
+    if state.fired < len(state.events) and state.events[state.fired].at <= state.steps:
+        return state.events[state.fired]
+    return None
+
+
+def _instead(state: State, event: Event, call: ToolCall) -> tuple[State, Done]:
+    """A ban or a failure, whatever the call is: not even its name is looked at."""
+    state = replace(state, fired=state.fired + 1)
+    if event.kind == _BAN:
+        return replace(state, bans=state.bans | {call.name}), _ban(state, call.name, first=True)
+    return state, broken(state.desk, state.terms, call.name, FAILED, "results.failed")
+
+
+def _ban(state: State, name: str, *, first: bool) -> Done:
+    sentence = ban_sentence(state.desk.instance, state.steps, first)
+    cost = "" if first else "results.cost_banned_again"
+    return broken(state.desk, state.terms, name, BANNED, f"banned.{sentence + 1}", cost)
+
+
+def _happen(state: State, event: Event) -> tuple[State, tuple[Message, ...]]:
+    """What comes behind a call: other wishes, which the user tells, or other terms, which nobody does."""
+    desk, fired = state.desk, state.fired + 1
+    if event.kind == _CHANGE and event.query is not None:
+        state = replace(state, fired=fired, query=event.query, have=desk.world.start)
+        return state, (Message(role="user", text=_changed(state)),)
+    terms = terms_after(desk.instance, fired)
+    offered = prompt.tools(desk.instance, desk.world, desk.texts, terms)
+    # The same tuple where nothing is different: tools may be removed of which there were none.
+    return replace(state, fired=fired, terms=terms, tools=state.tools if offered == state.tools else offered), ()
+
+
+def _changed(state: State) -> str:
+    """How the user tells a change of mind."""
+    desk, query = state.desk, state.query
+    texts = desk.texts
+    number = change_sentence(desk.instance, state.steps) + 1
+    context = ""
+    if desk.context:
+        shown_id = show_id(desk.world.labels[desk.context], query.given[desk.context], desk.digits)
+        context = fill(texts["changes.context"], type=desk.context, id=shown_id)
+    held = [name for name in desk.world.catalogue.constants if name in query.given]
+    constants = fill(texts["changes.constants"], types=", ".join(held)) if held else texts["changes.none"]
+    words = texts[f"changed.{number}"]
+    return fill(words, ids=context + constants, context=context, constants=constants, requirements=query.text)
+
+
+def _call_facts(state: State, call: ToolCall, done: Done) -> dict[str, Any]:
+    facts: dict[str, Any] = {"tool": shown(call.name), "outcome": done.outcome}
+    if done.cents is not None:
+        facts["cost"] = done.cents
+    if done.malformed:
+        facts["malformed"] = True
+    if done.gives & state.desk.world.goal:
+        facts["goal"] = True
+    return facts

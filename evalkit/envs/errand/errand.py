@@ -1,0 +1,183 @@
+"""Errands: one request, no tools, one reply that is read. What the benchmarks ask of a model that is not being tested.
+
+Kinds: `coverage` (a judge counts the complete paths that a text enumerates), `enumeration` (a judge counts what the
+text lists as paths, complete and valid or not: the paper's judge), `conflict` (a validator says whether
+wishes contradict each other), `requirement` (a writer turns wishes into a paragraph, vague as people are). An errand is
+an ordinary episode, so it is resumed, budgeted and logged as any other. Source: specification of CostBench, sections
+3.3 and 7.5.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool
+from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score, fill
+from evalkit.envs.errand.parse import count_in, verdict_in, written
+from evalkit.errors import UsageError, nearest
+
+NAME = "errand"
+
+COVERAGE, CONFLICT, REQUIREMENT = "coverage", "conflict", "requirement"
+ENUMERATION = "enumeration"
+
+JUDGED = (COVERAGE, ENUMERATION)
+"""What a judge may count in a plan: complete paths only, or, in the paper's sense, whatever is listed as a path."""
+
+FIELDS: Mapping[str, frozenset[str]] = {
+    COVERAGE: frozenset({"text"}),
+    ENUMERATION: frozenset({"text"}),
+    CONFLICT: frozenset({"about", "wishes"}),
+    REQUIREMENT: frozenset({"about", "wishes", "options"}),
+}
+"""By kind: the values that its texts may name."""
+
+UNNAMED = frozenset({"query"})
+"""Values that no text names: they only keep errands apart that would read alike."""
+
+TEXTS: Mapping[str, frozenset[str]] = {
+    **{f"{kind}.system": frozenset() for kind in FIELDS},
+    **{f"{kind}.user": fields for kind, fields in FIELDS.items()},
+}
+
+LATER_TEXTS = {f"{ENUMERATION}.system": "", f"{ENUMERATION}.user": ""}
+"""Texts that are younger than the environment; no errand of a run that was frozen without them needs them."""
+
+_KEYS = ("id", "environment", "kind", "values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One errand."""
+
+    id: str
+    kind: str
+    """`coverage`, `enumeration`, `conflict` or `requirement`."""
+    values: Mapping[str, str]
+    """What its texts name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where an errand stands: before its one reply, or behind it."""
+
+    kind: str
+    opening: Opening
+    ended: str = ""
+
+
+def load(line: Mapping[str, Any]) -> Instance:
+    """A suite's line as an errand. Raises UsageError naming the field that is wrong."""
+    for key in line:
+        if key not in _KEYS:
+            raise UsageError(f"{key}: an {NAME} has no such field.{nearest(key, _KEYS)}")
+    if line.get("environment", NAME) != NAME:
+        raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
+    name, kind, values = line.get("id", ""), line.get("kind"), line.get("values")
+    if not isinstance(name, str):
+        raise UsageError(f"id: expected a text, got {name!r}.")
+    if not isinstance(kind, str) or kind not in FIELDS:
+        raise UsageError(f"kind: there is no {kind!r}.{nearest(str(kind), FIELDS)}")
+    if not isinstance(values, Mapping):
+        raise UsageError(f"values: expected an object of texts, got {values!r}.")
+    for key in sorted(FIELDS[kind] | values.keys()):
+        if key not in FIELDS[kind] | UNNAMED:
+            raise UsageError(f"values.{key}: {kind} has no such value.{nearest(key, FIELDS[kind])}")
+        if not isinstance(values.get(key), str):
+            raise UsageError(f"values.{key}: expected a text, got {values.get(key)!r}.")
+    return Instance(id=name, kind=kind, values=dict(values))
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """An errand as a suite's line."""
+    return {"id": instance.id, "environment": NAME, "kind": instance.kind, "values": dict(instance.values)}
+
+
+def start(instance: Instance, kit: Kit) -> State:
+    """An errand before its request. Raises UsageError where the pack lacks a text."""
+    missing = sorted(TEXTS.keys() - kit.pack.texts.keys())
+    if missing:
+        raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {NAME} texts: {', '.join(missing)}.")
+    fields = {key: instance.values[key] for key in sorted(FIELDS[instance.kind])}
+    system = kit.pack.texts[f"{instance.kind}.system"].strip()
+    user = fill(kit.pack.texts[f"{instance.kind}.user"].strip(), **fields)
+    return State(
+        kind=instance.kind,
+        opening=Opening(messages=(Message(role="system", text=system), Message(role="user", text=user))),
+    )
+
+
+def tools(state: State) -> tuple[Tool, ...]:
+    """None."""
+    del state
+    return ()
+
+
+def step(state: State, reply: Reply) -> tuple[State, Observation]:
+    """The reply, read. Facts: `outcome` is `ok`, `unparseable` or `empty`.
+
+    With it, of a coverage or an enumeration `value` (the number of paths), of a conflict `value` (whether there is
+    one), of a requirement `characters`, and `truncated` where the provider cut the text off at the token limit.
+    """
+    facts: dict[str, Any] = {"calls": [], "outcome": "ok", "ended": "complete"}
+    text = written(reply.text)
+    if not text:
+        facts["outcome"] = "empty"
+    elif state.kind == REQUIREMENT:
+        facts["characters"] = len(text)
+        if reply.finish == "length":
+            facts["truncated"] = True
+    else:
+        value: int | bool | None = count_in(text) if state.kind in JUDGED else verdict_in(text)
+        if value is None:
+            facts["outcome"] = "unparseable"
+        else:
+            facts["value"] = value
+    done = State(kind=state.kind, opening=state.opening, ended="complete")
+    return done, Observation(messages=(), facts=facts, acted=facts["outcome"] == "ok")
+
+
+def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
+    """1 where the reply could be read, else 0; metrics `paths`, `conflict` (0 or 1) or `characters`."""
+    for facts in trajectory:
+        if facts.get("outcome") == "ok":
+            if instance.kind == REQUIREMENT:
+                metrics = {"characters": float(facts["characters"]), "truncated": float("truncated" in facts)}
+            else:
+                metrics = {"paths" if instance.kind in JUDGED else "conflict": float(facts["value"])}
+            return Score(value=1.0, solved=True, metrics=metrics)
+    return Score(value=0.0, solved=False)
+
+
+def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    """Raises UsageError: errands are not drawn, they are made from runs and suites."""
+    del parameters, count, seed
+    raise UsageError(
+        "Errands are made from what there is: `evalkit judge RUN` from a run's texts, `evalkit queries ask SUITE` from "
+        "a suite's queries."
+    )
+
+
+ERRAND: Environment[Instance, State] = Environment(
+    name=NAME,
+    version=1,
+    defaults=Sampling(temperature=0.0, max_tokens=1024, tool_choice="auto"),
+    parameters={},
+    texts=TEXTS,
+    later_texts=LATER_TEXTS,
+    load=load,
+    describe=describe,
+    start=start,
+    opening=lambda state: state.opening,
+    tools=tools,
+    step=step,
+    period=lambda _: 0,
+    ended=lambda state: state.ended,
+    score=score,
+    generate=generate,
+    stratum=lambda instance: instance.kind,
+    offers=lambda _: 0,
+    likeness=lambda line: line.get("kind"),
+    score_range=(0.0, 1.0),
+    stand_in="clerk",
+)

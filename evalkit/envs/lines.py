@@ -1,0 +1,90 @@
+"""A line of a suite as an instance: what defines it, its digest, and what a sweep varies of it."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evalkit.envs.environment import Environment
+from evalkit.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Marks = npt.NDArray[np.uint64]
+
+SHORT = 64
+"""Bytes of an id from which its digest stands for it."""
+
+DERIVED = frozenset({"id", "digest", "expected", "optimum", "certificate"})
+"""Fields of a suite's line that follow from the others."""
+
+
+def canonical(value: object) -> bytes:
+    """A value as JSON with sorted keys: equal values give equal bytes."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def instance_digest(environment: str, line: Mapping[str, Any]) -> str:
+    """Hex digest of an instance's defining fields."""
+    defining = {key: value for key, value in line.items() if key not in DERIVED}
+    return hashlib.sha256(canonical([environment, defining])).hexdigest()[:32]
+
+
+def varied(line: Mapping[str, Any], axes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A line with some parameters set anew, without what followed from the old ones."""
+    if not axes:
+        return line
+    return {**{key: value for key, value in line.items() if key == "id" or key not in DERIVED}, **axes}
+
+
+def load_varied(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> Any:
+    """An instance from a line with some parameters set anew. Raises UsageError naming the line."""
+    for key in axes:
+        if key not in env.parameters:
+            raise UsageError(f"vary.{key}: {env.name} has no parameter {key!r}.{nearest(key, env.parameters)}")
+    try:
+        return env.load(varied(line, axes))
+    except UsageError as flaw:
+        raise UsageError(f"{where}: {flaw}") from flaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A line that has been loaded: all that is known of an instance."""
+
+    instance: Any
+    """The environment's own value."""
+    line: Mapping[str, Any]
+    """As the environment describes it."""
+    digest: str
+    stratum: str
+
+
+def reach(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> Reached:
+    """Load a line and describe what comes of it. Raises UsageError naming the line."""
+    instance = load_varied(env, line, axes, where)
+    described = dict(env.describe(instance))
+    return Reached(
+        instance=instance,
+        line=described,
+        digest=instance_digest(env.name, described),
+        stratum=env.stratum(instance),
+    )
+
+
+def id_marks(names: Sequence[str]) -> "Marks":
+    """A hash of 64 bits of each id, the same in every process; shape (n,). Two ids may share one."""
+    import numpy as np
+
+    texts = [name.encode() for name in names]
+    texts = [one if len(one) <= SHORT else hashlib.sha256(one).hexdigest().encode() for one in texts]
+    words = np.array(texts, dtype=f"S{SHORT}").view("<u8").reshape(len(texts), SHORT // 8)
+    found = np.zeros(len(texts), np.uint64)
+    for column in words.T:
+        found = (found ^ column) * np.uint64(0x9E37_79B9_7F4A_7C15)
+        found ^= found >> np.uint64(32)
+    return found

@@ -1,0 +1,155 @@
+"""Markets from a seed: the reference's generator, draw for draw, and the native one for any size and number.
+
+Two families, by how prices have to move: `linear_shifts`, where every product's alpha drifts at a pace of its own, and
+`periodic_shifts`, where all swing together, each as far as it was drawn to.
+
+Source: specification of the reference, section A.3; the paper's appendix E.
+Differs: the paper draws costs from [1, 10], and swings of 10 to 20 periods, and lets groups stay empty; the reference
+code, which made the published data, draws costs from [1, 2] and 10 to 19 periods, and draws groups again until all
+occur. Both generators have the code's ranges.
+Differs: with many groups that would be for ever, so the native generator gives one product to each group first.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.pricing.demand import LINEAR, PERIODIC, Drift, PricingMarket
+from evalkit.seeds import Stream
+
+DIFFICULTIES = {"basic": 1, "medium": 4, "hard": 10}
+"""The paper's levels: number of products."""
+
+REFERENCE_SEEDS = range(12)
+"""The seeds of the paper's twelve instances a level."""
+
+REFERENCE_PERIODS = 100
+"""Of the paper's instances: a linear shift adds up to half the starting alpha at most over so many."""
+
+FAMILIES = (LINEAR, PERIODIC)
+
+ALPHAS = (1.0, 10.0)
+FACTORS = (1.5, 2.5)
+SHORTEST, LONGEST = 10, 19
+"""Periods of one swing."""
+GROUP_ODDS = 0.2
+"""Probability that a product stops at a group, from the first on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """What a market is drawn with."""
+
+    products: int
+    groups: int
+    family: str
+    sigma: float
+    mu: float
+    strength: float
+    """How far alphas move, beside the paper's; below 2, so that they stay above 0."""
+    costs: tuple[float, float]
+    qualities: tuple[float, float]
+    periods: int
+
+
+def family_of_seed(seed: int) -> str:
+    """The family the reference gives to a seed: linear for even ones."""
+    return FAMILIES[seed % 2]
+
+
+def groups_of(products: int) -> int:
+    """Groups of the paper's instances: a quarter of the products, rounded up."""
+    return (products + 3) // 4
+
+
+def reference_market(making: Making, seed: int) -> PricingMarket:
+    """The reference's instance. Of `making`, the number of groups and of periods say nothing here."""
+    stream, n = RandomStateStream(seed), making.products
+    start = [stream.uniform(*ALPHAS) for _ in range(n)]
+    costs = [stream.uniform(*making.costs) for _ in range(n)]
+    qualities = [stream.uniform(*making.qualities) for _ in range(n)]
+    length = SHORTEST + stream.below(LONGEST - SHORTEST + 1)
+    groups = _reference_groups(stream, n)
+    if making.family == LINEAR:
+        bounds = [_linear_bounds(one, making.strength, REFERENCE_PERIODS) for one in start]
+    else:
+        bounds = [_periodic_bounds(one, making.strength) for one in start]
+    step = [stream.uniform(*bound) for bound in bounds]
+    # A second generator of the same seed: its first draw is that of the first alpha.
+    factor = RandomStateStream(seed).uniform(*FACTORS)
+    return _market(making, (start, costs, qualities, step), groups, length, factor)
+
+
+def _reference_groups(stream: RandomStateStream, n: int) -> list[int]:
+    wanted = groups_of(n)
+    while True:
+        found: list[int] = []
+        while len(found) < n:
+            group = stream.geometric(GROUP_ODDS)
+            if group <= wanted:
+                found.append(group)
+        if len(set(found)) == wanted:
+            return found
+
+
+def native_market(making: Making, seed: int) -> PricingMarket:
+    """An instance of the native generator: each kind of figure drawn from a stream of its own, in product order."""
+    n = making.products
+    start = _uniforms(seed, "alphas", [ALPHAS] * n)
+    if making.family == LINEAR:
+        bounds = [_linear_bounds(one, making.strength, making.periods) for one in start]
+    else:
+        bounds = [_periodic_bounds(one, making.strength) for one in start]
+    costs = _uniforms(seed, "costs", [making.costs] * n)
+    qualities = _uniforms(seed, "qualities", [making.qualities] * n)
+    length = SHORTEST + Stream(seed, "pricing", "length").below(LONGEST - SHORTEST + 1)
+    drawn = (start, costs, qualities, _uniforms(seed, "steps", bounds))
+    return _market(making, drawn, _native_groups(making, seed), length, native_factor(seed))
+
+
+def native_factor(seed: int) -> float:
+    """The hint's factor, where the reference's generator does not give it."""
+    return _uniforms(seed, "factor", [FACTORS])[0]
+
+
+def _native_groups(making: Making, seed: int) -> list[int]:
+    """Every group has a product; the others fall into the groups by a truncated geometric distribution."""
+    order = Stream(seed, "pricing", "groups", "first").permutation(making.products)
+    whole = -math.expm1(making.groups * math.log1p(-GROUP_ODDS))
+    found = [
+        min(1 + int(math.log1p(-one * whole) / math.log1p(-GROUP_ODDS)), making.groups)
+        for one in Stream(seed, "pricing", "groups").uniforms(making.products).tolist()
+    ]
+    for group, product in enumerate(order[: making.groups], 1):
+        found[product] = group
+    return found
+
+
+def _uniforms(seed: int, what: str, bounds: Sequence[tuple[float, float]]) -> list[float]:
+    draws = Stream(seed, "pricing", what).uniforms(len(bounds)).tolist()
+    return [low + (high - low) * one for (low, high), one in zip(bounds, draws, strict=True)]
+
+
+def _linear_bounds(start: float, strength: float, periods: int) -> tuple[float, float]:
+    most = strength * start / (2 * periods)
+    return -most, most
+
+
+def _periodic_bounds(start: float, strength: float) -> tuple[float, float]:
+    return strength * start / 4, strength * start / 2
+
+
+def _market(
+    making: Making, drawn: tuple[Sequence[float], ...], groups: Sequence[int], length: int, factor: float
+) -> PricingMarket:
+    start, costs, qualities, step = map(tuple, drawn)
+    return PricingMarket(
+        costs=costs,
+        qualities=qualities,
+        groups=tuple(groups),
+        sigma=making.sigma,
+        mu=making.mu,
+        drift=Drift(kind=making.family, start=start, step=step, length=length),
+        factor=factor,
+    )

@@ -1,0 +1,91 @@
+"""Pricing: set prices period after period in a market whose best prices move, and earn as much as can be.
+
+Source: EconAgentBench, section on pricing and appendices E and F.3; the loop is `envs/periods.py`.
+"""
+
+from evalkit.dialogue import Sampling
+from evalkit.envs import periods
+from evalkit.envs.environment import Described, Environment, Kit, Quantity
+from evalkit.envs.pricing import instance, prices, score
+from evalkit.envs.pricing.instance import PricingInstance
+from evalkit.envs.pricing.prices import PricingWorld
+from evalkit.envs.rules import (
+    TEXT_CHOICES,
+    Getter,
+    PeriodsState,
+    Rules,
+    attempt_getter,
+    history_getter,
+    loop_texts,
+    make_setting,
+    optional_texts,
+)
+
+ACTION = "set_prices"
+HISTORY = "get_previous_pricing_data"
+
+RULES: Rules[PricingWorld] = Rules(
+    getters=(
+        history_getter(HISTORY, "previous_pricing_data"),
+        Getter(name="get_product_ids", key="product_ids", read=lambda state: list(state.world.market.products)),
+        attempt_getter(),
+    ),
+    action=ACTION,
+    argument="prices_dict_str",
+    act=prices.submit,
+    refusals=prices.REFUSALS,
+    told={"hint": prices.told_hint},
+    bare_number=prices.BARE_NUMBER,
+    last_opening=False,
+)
+
+TEXTS = {**loop_texts(RULES), **prices.TEXTS}
+
+
+def start(target: PricingInstance, kit: Kit) -> PeriodsState[PricingWorld]:
+    """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
+    market = instance.market_of(target)
+    setting = make_setting(
+        RULES,
+        kit,
+        TEXTS,
+        periods=target.periods,
+        queries=target.queries,
+        restarts=target.no_action == "restart",
+    )
+    return PeriodsState(setting=setting, world=PricingWorld(market=market, hinted=target.hint))
+
+
+DESCRIBED = Described(
+    quantities=(
+        Quantity(title="Best prices", unit="profit a period", of=lambda line: line["optimum"]["profit"]),
+        Quantity(title="Their markup", unit="times alpha", of=lambda line: line["optimum"]["markup"]),
+    )
+)
+
+PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
+    name=instance.NAME,
+    version=1,
+    defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
+    parameters=instance.PARAMETERS,
+    texts=TEXTS,
+    load=instance.load,
+    describe=instance.describe,
+    start=start,
+    opening=periods.opening,
+    tools=periods.tools,
+    step=periods.step,
+    period=periods.period,
+    ended=periods.ended,
+    score=score.score,
+    generate=instance.generate,
+    stratum=instance.stratum,
+    offers=lambda _: len(RULES.tools),
+    likeness=instance.likeness,
+    later_texts=optional_texts(RULES),
+    zero_means="no profit",
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.pricing:EXTRAS",
+    stand_in="learner",
+)

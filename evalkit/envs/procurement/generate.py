@@ -1,0 +1,233 @@
+"""Markets from a seed: the reference's generator, draw for draw, and the native one for any size and number.
+
+Both make the same kind of market: effectiveness by item; deals of the three kinds, each anchored on one item so that
+every item is for sale; and a budget that just pays a plan with one randomly chosen deal for each category, so that the
+plan is feasible and supports more than no workers. That plan comes with the market: it is where a search may begin.
+
+Source: specification of the reference, section A.1.
+Differs: where the paper and the code that made its data part, both generators do as the code does: a deal's further
+items are drawn with replacement and may repeat (a repeated item keeps its last quantity), least quantities are 2 to 9,
+and where two categories draw the same deal for the budget's plan, the last quantity counts.
+Differs: the reference draws the budget's slack from a generator without a seed, so that no two of its runs share a
+budget; here the slack follows from the instance's seed, unless slack or budget are given.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket, plan_cost
+from evalkit.seeds import Stream
+
+Quantities = tuple[int, ...]
+
+_PRICE_LEAST, _PRICE_MOST = 1.0, 20.0
+"""Currency; also of fixed costs."""
+_BULK_LEAST, _BULK_MOST = 2, 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How big a market is, and how its parts are distributed: what makes it hard."""
+
+    categories: int
+    products: int
+    """Items in all categories together: so many times the categories."""
+    deals: int
+    """At least the items."""
+    p_items: float
+    """Of the geometric number of item slots of a deal: 1 / p on average."""
+    p_quantity: float
+    """Of the geometric number of units of an item in a deal."""
+    p_budget: float
+    """Of the geometric quantities in the plan that the budget pays."""
+    effectiveness_least: int
+    effectiveness_most: int
+
+
+def _shape(categories: int, products: int, p_items: float, p_quantity: float, most: int) -> Shape:
+    return Shape(
+        categories=categories,
+        products=products,
+        deals=products,
+        p_items=p_items,
+        p_quantity=p_quantity,
+        p_budget=p_quantity,
+        effectiveness_least=1,
+        effectiveness_most=most,
+    )
+
+
+DIFFICULTIES = {
+    "basic": _shape(3, 12, 0.8, 0.5, 3),
+    "medium": _shape(5, 30, 0.5, 0.2, 5),
+    "hard": _shape(10, 100, 0.1, 0.1, 20),
+}
+"""The paper's levels."""
+
+N40K5 = _shape(5, 40, 0.1, 0.1, 20)
+"""The paper's variant that needs no solver's licence. Chosen: the other numbers are those of `hard`; it gives none."""
+
+REFERENCE_SEEDS = range(12)
+"""The seeds of the paper's twelve instances a level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A market and the plan its budget was made from."""
+
+    market: ProcurementMarket
+    start: Quantities
+
+
+class GeneratorDraws(Protocol):
+    """What the generator draws from at one place."""
+
+    def below(self, n: int) -> int:
+        """An integer in 0..n-1."""
+
+    def permutation(self, n: int) -> list[int]:
+        """0..n-1 in random order."""
+
+    def uniform(self, low: float, high: float) -> float:
+        """A double in [low, high)."""
+
+    def geometric(self, p: float) -> int:
+        """Number of trials up to the first success, from 1."""
+
+
+class _Keyed:
+    """Draws from a stream of one place."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, seed: int, *place: str | int) -> None:
+        self._stream = Stream(seed, "procurement", *place)
+
+    def below(self, n: int) -> int:
+        return self._stream.below(n)
+
+    def permutation(self, n: int) -> list[int]:
+        return self._stream.permutation(n)
+
+    def uniform(self, low: float, high: float) -> float:
+        return low + (high - low) * self._stream.uniform()
+
+    def geometric(self, p: float) -> int:
+        u = self._stream.uniform()
+        return 1 if p == 1 else max(1, math.ceil(math.log1p(-u) / math.log1p(-p)))
+
+
+def reference_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> Made:
+    """The reference's market of a seed (0 to 2**32 - 1). See `_closed` for slack and budget."""
+    draws = RandomStateStream(seed)
+    effectiveness = _effectiveness(shape, draws)
+    kinds = [KINDS[draws.below(len(KINDS))] for _ in range(shape.deals)]
+    slots = [draws.geometric(shape.p_items) for _ in range(shape.deals)]
+    anchors = _anchors(shape, draws)
+    contents = [_contents(shape, draws, anchor, size) for anchor, size in zip(anchors, slots, strict=True)]
+    deals = tuple(
+        _deal(place, kind, content, draws) for place, (kind, content) in enumerate(zip(kinds, contents, strict=True))
+    )
+    start = _start(shape, deals, draws)
+    drawn = RandomStateStream(seed).double() if slack is None else slack
+    return _closed(shape, effectiveness, deals, start, drawn, budget)
+
+
+def native_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> Made:
+    """A market of the native generator: each deal's draws keyed by its place."""
+    effectiveness = _effectiveness(shape, _Keyed(seed, "effectiveness"))
+    anchors = _anchors(shape, _Keyed(seed, "anchors"))
+    deals = []
+    for place, anchor in enumerate(anchors):
+        draws = _Keyed(seed, "deal", place)
+        kind = KINDS[draws.below(len(KINDS))]
+        contents = _contents(shape, draws, anchor, draws.geometric(shape.p_items))
+        deals.append(_deal(place, kind, contents, draws))
+    start = _start(shape, deals, _Keyed(seed, "budget"))
+    drawn = _Keyed(seed, "slack").uniform(0.0, 1.0) if slack is None else slack
+    return _closed(shape, effectiveness, tuple(deals), start, drawn, budget)
+
+
+def item_ids(categories: int, size: int) -> tuple[tuple[str, ...], ...]:
+    """Ids by category: its letter and a number from 1. Behind Z come AA, AB and so on; the reference ends at Z."""
+    return tuple(tuple(f"{_letters(c)}{i}" for i in range(1, size + 1)) for c in range(categories))
+
+
+def _letters(place: int) -> str:
+    found = ""
+    place += 1
+    while place:
+        place, letter = divmod(place - 1, 26)
+        found = chr(ord("A") + letter) + found
+    return found
+
+
+def _effectiveness(shape: Shape, draws: GeneratorDraws) -> tuple[int, ...]:
+    span = shape.effectiveness_most - shape.effectiveness_least + 1
+    return tuple(shape.effectiveness_least + draws.below(span) for _ in range(shape.products))
+
+
+def _anchors(shape: Shape, draws: GeneratorDraws) -> list[int]:
+    """By deal: the item it certainly holds. Each item at least once.
+
+    Chosen: where deals are several times the items, copies of all items stand one behind the other before the draw;
+    no published instance has more deals than items.
+    """
+    n, m = shape.products, shape.deals
+    first = draws.permutation(n)
+    more = [place % n for place in draws.permutation(n * (m // n))[: m - n]]
+    anchors = first + more
+    return [anchors[place] for place in draws.permutation(m)]
+
+
+def _contents(shape: Shape, draws: GeneratorDraws, anchor: int, slots: int) -> tuple[tuple[int, int], ...]:
+    items = [anchor, *(draws.below(shape.products) for _ in range(slots - 1))]
+    units = [draws.geometric(shape.p_quantity) for _ in range(slots)]
+    return tuple(dict(zip(items, units, strict=True)).items())
+
+
+def _deal(place: int, kind: str, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
+    fixed = _cents(draws) if kind == TWO_PART else 0
+    price = _cents(draws)
+    least = _BULK_LEAST + draws.below(_BULK_MOST - _BULK_LEAST + 1) if kind == BULK else 0
+    return Deal(id=f"Offer_{place + 1}", kind=kind, contents=contents, price=price, fixed=fixed, least=least)
+
+
+def _cents(draws: GeneratorDraws) -> int:
+    return round(round(draws.uniform(_PRICE_LEAST, _PRICE_MOST), 2) * 100)
+
+
+def _start(shape: Shape, deals: Sequence[Deal], draws: GeneratorDraws) -> Quantities:
+    """The budget's plan: for each category one of its items, and one of the deals that hold it."""
+    size = shape.products // shape.categories
+    items = [c * size + draws.below(size) for c in range(shape.categories)]
+    sellers = [_sellers(deals, item) for item in items]
+    chosen = [among[draws.below(len(among))] for among in sellers]
+    quantities = [0] * len(deals)
+    for place in chosen:
+        quantities[place] = draws.geometric(shape.p_budget) + max(deals[place].least - 1, 0)
+    return tuple(quantities)
+
+
+def _sellers(deals: Iterable[Deal], item: int) -> list[int]:
+    return [place for place, deal in enumerate(deals) if any(item == held for held, _ in deal.contents)]
+
+
+def _closed(
+    shape: Shape,
+    effectiveness: tuple[int, ...],
+    deals: tuple[Deal, ...],
+    start: Quantities,
+    slack: float,
+    budget: int | None,
+) -> Made:
+    """The market with its budget: the given one in cents, or what the plan costs plus the slack, rounded to cents."""
+    categories = item_ids(shape.categories, shape.products // shape.categories)
+    free = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=0)
+    if budget is None:
+        budget = plan_cost(free, start) + round(round(slack, 2) * 100)
+    market = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=budget)
+    return Made(market=market, start=start)

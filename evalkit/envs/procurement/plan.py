@@ -1,0 +1,173 @@
+"""A submitted purchase plan: whether it is one, what it costs and supports, and what the history says of it.
+
+A well-formed plan is an attempt even if it cannot be bought: it is recorded with the reasons. What is no plan is
+refused, the agent is told why, and the period goes on.
+
+Source: specification of the reference, sections B.3, B.6 and G.
+Differs: the reference takes quantities of any kind: negative ones lower the cost and can make a plan support more than
+the optimum, or a complex number of workers; texts end the run. Here a quantity is a whole number from 0 to a bound.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evalkit.envs.arguments import Refusal, listed, whole_argument
+from evalkit.envs.environment import fill
+from evalkit.envs.persistent_map import PersistentMap
+from evalkit.envs.procurement.explicit import MOST_QUANTITY
+from evalkit.envs.procurement.market import ProcurementMarket, plan_cost, product_of, short_deals, totals, workers_of
+from evalkit.envs.procurement.menu import money
+from evalkit.envs.rules import Accepted, PeriodsState
+
+UNKNOWN = "unknown_deals"
+
+REFUSALS = {
+    UNKNOWN: frozenset({"ids"}),
+    "not_numbers": frozenset({"ids"}),
+    "fractional": frozenset({"ids"}),
+    "negative": frozenset({"ids"}),
+    "too_many": frozenset({"ids", "limit"}),
+}
+"""Outcomes of a mapping that is no plan, in the order they are looked for."""
+
+SHORT = "under_minimum"
+OVER = "over_budget"
+
+TEXTS = {
+    "results.history_supported": frozenset({"attempt", "plan", "workers", "cost"}),
+    "results.history_invalid": frozenset({"attempt", "plan", "reasons"}),
+    f"results.{SHORT}": frozenset({"deal", "quantity", "least"}),
+    f"results.{OVER}": frozenset({"cost", "budget"}),
+}
+"""What the history says of a plan, and the reasons why one cannot be bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcurementWorld:
+    """What procurement adds to the state of the loop."""
+
+    market: ProcurementMarket
+    places: Mapping[str, int]
+    """The deals' places by id."""
+    menu: str
+    """The menu as it is shown."""
+    seen: PersistentMap[bool] = field(default_factory=PersistentMap)
+    """Plans submitted so far: what they buy, as (place, quantity)."""
+    written: PersistentMap[bool] = field(default_factory=PersistentMap)
+    """Digests of how they were written."""
+
+
+def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) -> Accepted[ProcurementWorld] | Refusal:
+    """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
+
+    The action's facts: `feasible`; `reasons` why it is not, each an object with `reason`; `cost` in cents; `totals` by
+    category and their `product` as a text; `plan`, what it buys; `repeat`, whether a plan that buys the same was
+    submitted before; `repeat_text`, whether one was that the reference would have written the same way (it minds the
+    order of deals and zeros that are spelled out).
+    """
+    world = state.world
+    market = world.market
+    quantities = read_plan(world, mapping)
+    if isinstance(quantities, Refusal):
+        return quantities
+    order = (*mapping, *(deal.id for deal in market.deals if deal.id not in mapping))
+    plan = {name: quantities[world.places[name]] for name in order}
+    cost, by_category = plan_cost(market, quantities), totals(market, quantities)
+    reasons = _reasons(world, order, quantities, cost)
+    bought = tuple((place, quantity) for place, quantity in enumerate(quantities) if quantity)
+    written = _written(mapping, plan)
+    facts = {
+        "feasible": not reasons,
+        "reasons": reasons,
+        "cost": cost,
+        "totals": list(by_category),
+        "product": str(product_of(by_category)),
+        "plan": {market.deals[place].id: quantity for place, quantity in bought},
+        "repeat": bool(world.seen.get(bought)),
+        "repeat_text": bool(world.written.get(written)),
+    }
+    return Accepted(
+        world=replace(world, seen=world.seen.put(bought, True), written=world.written.put(written, True)),
+        facts=facts,
+        history=_history(state, plan, facts),
+    )
+
+
+def read_plan(world: ProcurementWorld, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
+    """A mapping from deals to quantities as a quantity for each deal, 0 for those left out.
+
+    A quantity is a whole number, as an integer, a float or a text of digits; a truth value is none.
+    """
+    unknown = [name for name in mapping if not isinstance(name, str) or name not in world.places]
+    if unknown:
+        return Refusal(UNKNOWN, {"ids": listed(unknown)})
+    said = {name: _whole(value) for name, value in mapping.items()}
+    checks: tuple[tuple[str, Callable[[int | float | None], bool]], ...] = (
+        ("not_numbers", lambda value: value is None),
+        ("fractional", lambda value: isinstance(value, float)),
+        ("negative", lambda value: value is not None and value < 0),
+        ("too_many", lambda value: value is not None and value > MOST_QUANTITY),
+    )
+    for outcome, fails in checks:
+        wrong = [name for name, value in said.items() if fails(value)]
+        if wrong:
+            return Refusal(outcome, {"ids": listed(wrong), "limit": MOST_QUANTITY})
+    quantities = [0] * len(world.market.deals)
+    for name, value in said.items():
+        quantities[world.places[name]] = int(value or 0)
+    return tuple(quantities)
+
+
+def _whole(value: object) -> int | float | None:
+    """A quantity as an integer; a finite number that is not whole as it is; None for everything else."""
+    found = whole_argument({"quantity": value}, "quantity")
+    if not isinstance(found, Refusal):
+        return found
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _reasons(
+    world: ProcurementWorld, order: tuple[str, ...], quantities: tuple[int, ...], cost: int
+) -> list[dict[str, Any]]:
+    """Why a plan cannot be bought: deals in the order they were written, then the budget."""
+    market, places = world.market, world.places
+    short = frozenset(short_deals(market, quantities))
+    reasons: list[dict[str, Any]] = [
+        {"reason": SHORT, "deal": name, "quantity": quantities[places[name]], "least": market.deals[places[name]].least}
+        for name in (order if short else ())
+        if places[name] in short
+    ]
+    if cost > market.budget:
+        reasons.append({"reason": OVER, "cost": cost, "budget": market.budget})
+    return reasons
+
+
+def _written(mapping: Mapping[str, Any], plan: Mapping[str, int]) -> bytes:
+    """A digest of the plan's text as the reference's log holds it: values as submitted, then the deals left out."""
+    text = str({**plan, **mapping})
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _history(state: PeriodsState[ProcurementWorld], plan: Mapping[str, int], facts: Mapping[str, Any]) -> str:
+    """What the history tool appends for a plan: all quantities in one line, and what came of it."""
+    texts = state.setting.texts
+    if facts["feasible"]:
+        return fill(
+            texts["results.history_supported"],
+            attempt=state.period,
+            plan=plan,
+            workers=f"{workers_of(facts['totals']):.2f}",
+            cost=money(facts["cost"]),
+        )
+    reasons = "".join(_worded(reason, texts) for reason in facts["reasons"])
+    return fill(texts["results.history_invalid"], attempt=state.period, plan=plan, reasons=reasons)
+
+
+def _worded(reason: Mapping[str, Any], texts: Mapping[str, str]) -> str:
+    text = texts[f"results.{reason['reason']}"]
+    if reason["reason"] == OVER:
+        return fill(text, cost=money(reason["cost"]), budget=money(reason["budget"]))
+    return fill(text, deal=reason["deal"], quantity=reason["quantity"], least=reason["least"])

@@ -1,0 +1,114 @@
+"""Procurement: buy equipment within a budget so that it supports most workers; what items are worth is found by trying.
+
+Source: EconAgentBench, section on procurement and appendices D and F.1; the loop is `envs/periods.py`.
+"""
+
+from dataclasses import replace
+
+from evalkit.dialogue import Sampling
+from evalkit.envs import periods
+from evalkit.envs.environment import ActionShare, Described, Environment, Kit, Quantity, fill
+from evalkit.envs.procurement import instance, menu, plan, score
+from evalkit.envs.procurement.instance import ProcurementInstance
+from evalkit.envs.procurement.menu import menu_text
+from evalkit.envs.procurement.plan import ProcurementWorld
+from evalkit.envs.rules import (
+    TEXT_CHOICES,
+    Getter,
+    PeriodsState,
+    Rules,
+    attempt_getter,
+    history_getter,
+    loop_texts,
+    make_setting,
+    optional_texts,
+)
+
+ACTION = "submit_purchase_plan"
+HISTORY = "get_previous_purchase_data"
+MENU = "get_equipment_information"
+BUDGET = "get_budget"
+
+RULES: Rules[ProcurementWorld] = Rules(
+    getters=(
+        history_getter(HISTORY, "previous_purchase_data"),
+        Getter(name=MENU, key="", read=lambda state: state.world.menu, once=True),
+        Getter(name=BUDGET, key="budget", read=lambda state: state.world.market.budget / 100),
+        attempt_getter(),
+    ),
+    action=ACTION,
+    argument="purchase_plan",
+    act=plan.submit,
+    refusals=plan.REFUSALS,
+    restarting=frozenset({plan.UNKNOWN}),
+    last_opening=False,
+)
+
+TEXTS = {**loop_texts(RULES), **menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})}
+
+
+def start(target: ProcurementInstance, kit: Kit) -> PeriodsState[ProcurementWorld]:
+    """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
+    market = instance.market_of(target).market
+    setting = make_setting(
+        RULES,
+        _telling(kit, target.periods),
+        TEXTS,
+        periods=target.periods,
+        queries=target.queries,
+        restarts=target.no_action == "restart",
+    )
+    places = {deal.id: place for place, deal in enumerate(market.deals)}
+    return PeriodsState(
+        setting=setting, world=ProcurementWorld(market=market, places=places, menu=menu_text(market, setting.texts))
+    )
+
+
+def _telling(kit: Kit, number: int) -> Kit:
+    """The kit with the number of periods said where its system text asks for it."""
+    texts = kit.pack.texts
+    if "{periods}" not in texts.get("system", ""):
+        return kit
+    return replace(kit, pack=replace(kit.pack, texts={**texts, "system": fill(texts["system"], periods=number)}))
+
+
+DESCRIBED = Described(
+    quantities=(
+        Quantity(title="Best plan", unit="workers supported", of=lambda line: line["optimum"]["workers"]),
+        Quantity(title="Its cost", unit="currency", of=lambda line: line["optimum"]["cost"] / 100),
+    )
+)
+
+PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = Environment(
+    name=instance.NAME,
+    version=1,
+    defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
+    parameters=instance.PARAMETERS,
+    texts=TEXTS,
+    load=instance.load,
+    describe=instance.describe,
+    start=start,
+    opening=periods.opening,
+    tools=periods.tools,
+    step=periods.step,
+    period=periods.period,
+    ended=periods.ended,
+    score=score.score,
+    generate=instance.generate,
+    stratum=instance.stratum,
+    offers=lambda _: len(RULES.tools),
+    likeness=instance.likeness,
+    later_texts=optional_texts(RULES),
+    score_range=(0.0, 1.0),
+    zero_means="nobody supported",
+    stationary=True,
+    shares={
+        "budget_utilisation": ActionShare(
+            title="Budget use", about="% of plans that were feasible and cost 95 to 100 % of the budget"
+        )
+    },
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.procurement:EXTRAS",
+    stand_in="climber",
+)

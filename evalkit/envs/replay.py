@@ -1,0 +1,151 @@
+"""An episode as a fold over replies: the one way in which play, resume, `verify` and `show` move an environment.
+
+    begin -> Position;  advance(position, reply) -> Turn, and the position has moved on
+
+The environment's state is immutable; the `Position` is the driver's own cursor and the one record that is changed in
+place, so that a turn costs the bytes it adds: messages are appended, digests chained.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from evalkit.dialogue import Message, Reply, Tool, ToolChoice
+from evalkit.digests import chain_open, chain_turn, step_digest, texts_digest
+from evalkit.envs.environment import Environment, Facts, Kit
+
+
+@dataclass(slots=True)
+class Position:
+    """Where an episode stands: all that the next request is made of."""
+
+    state: Any
+    messages: list[Message]
+    """The current chat, appended to in place; another list object once a new chat begins."""
+    tools: tuple[Tool, ...]
+    """What the next request offers; the same object as long as it is the same."""
+    request_digest: bytes
+    """Of the next request: everything the agent has been sent in this chat."""
+    choice: ToolChoice | None
+    """Whether the next reply must hold a call, or none; None: as the agent is asked anyway."""
+    step: int
+    """Of the next request, from 0."""
+    period: int
+    turn: int
+    """Place of the next request in its chat, from 0."""
+    ending: str
+    """Why the episode is over; empty while it goes on."""
+
+
+# Made for every reply: msgspec's frozen records cost a fifth of what dataclasses do.
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """What one reply brought about."""
+
+    step: int
+    """The step, period and turn that the reply answered."""
+    period: int
+    turn: int
+    facts: Facts
+    facts_bytes: bytes
+    """The facts as JSON with sorted keys, as the log holds them."""
+    messages: tuple[Message, ...]
+    """The observation: what the chat appends behind the reply."""
+    observation_digest: bytes
+    request_digest: bytes
+    """Of the request that the reply answered."""
+    step_digest: bytes
+    new_chat: bool
+    """Whether the next request starts afresh; never true of an episode's last turn."""
+    new_tools: bool
+    """Whether the next request offers other tools; never true of an episode's last turn."""
+    acted: bool
+    """Whether the reply made a valid action."""
+    ending: str
+    """Why the episode is over; empty while it goes on."""
+
+
+def begin(env: Environment[Any, Any], instance: Any, kit: Kit) -> Position:
+    """An episode before its first request."""
+    state = env.start(instance, kit)
+    messages, tools = list(env.opening(state).messages), env.tools(state)
+    return Position(
+        state=state,
+        messages=messages,
+        tools=tools,
+        choice=_choice(env, state),
+        request_digest=chain_open(messages, tools),
+        step=0,
+        period=env.period(state),
+        turn=0,
+        ending=env.ended(state),
+    )
+
+
+def _choice(env: Environment[Any, Any], state: Any) -> ToolChoice | None:
+    return None if env.tool_choice is None else env.tool_choice(state)
+
+
+def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_bytes: bytes) -> Turn:
+    """Answer the position's request with a reply, and move the position behind it.
+
+    `reply_bytes` is the reply as the log holds it (`replies.py`). Raises ValueError if the episode is over.
+    """
+    if position.ending:
+        raise ValueError(f"the episode ended ({position.ending}) before step {position.step}")
+    asked, step, period, turn = position.request_digest, position.step, position.period, position.turn
+    offered = position.tools
+    state, observation = env.step(position.state, reply)
+    ending = env.ended(state)
+    position.state, position.step, position.ending = state, step + 1, ending
+    position.choice = _choice(env, state)
+    new_chat = observation.new_chat and not ending
+    shown = observation.messages
+    if new_chat:
+        shown += _open_chat(env, position)
+    else:
+        _continue_chat(env, position, reply, reply_bytes, observation.messages)
+    facts_bytes = orjson.dumps(observation.facts, option=orjson.OPT_SORT_KEYS)
+    observation_digest = texts_digest(shown)
+    return Turn(
+        step=step,
+        period=period,
+        turn=turn,
+        facts=observation.facts,
+        facts_bytes=facts_bytes,
+        messages=observation.messages,
+        observation_digest=observation_digest,
+        request_digest=asked,
+        step_digest=step_digest(asked, reply_bytes, facts_bytes, observation_digest),
+        new_chat=new_chat,
+        new_tools=position.tools is not offered and position.tools != offered,
+        acted=observation.acted,
+        ending=ending,
+    )
+
+
+def _open_chat(env: Environment[Any, Any], position: Position) -> tuple[Message, ...]:
+    opening = env.opening(position.state).messages
+    position.messages = list(opening)
+    position.tools = env.tools(position.state)
+    position.request_digest = chain_open(opening, position.tools)
+    position.period, position.turn = env.period(position.state), 0
+    return opening
+
+
+def _continue_chat(
+    env: Environment[Any, Any], position: Position, reply: Reply, reply_bytes: bytes, observation: tuple[Message, ...]
+) -> None:
+    position.messages.append(reply.message())
+    position.messages.extend(observation)
+    position.turn += 1
+    if position.ending:
+        return
+    tools = env.tools(position.state)
+    # By value, not by identity alone: whether an environment keeps one tuple must not reach a digest.
+    same = tools is position.tools or tools == position.tools
+    if not same:
+        position.tools = tools
+    position.request_digest = chain_turn(position.request_digest, reply_bytes, observation, None if same else tools)
+    position.period = env.period(position.state)

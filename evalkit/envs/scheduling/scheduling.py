@@ -1,0 +1,106 @@
+"""Scheduling: find a stable assignment of workers to tasks from reported blocking pairs, by trial and error.
+
+Source: EconAgentBench, section on scheduling and appendices D and F.2; the loop is `envs/periods.py`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalkit.dialogue import Sampling
+from evalkit.envs import periods
+from evalkit.envs.environment import Described, Environment, Kit, Quantity
+from evalkit.envs.rules import (
+    TEXT_CHOICES,
+    Getter,
+    PeriodsState,
+    Rules,
+    attempt_getter,
+    history_getter,
+    loop_texts,
+    make_setting,
+    optional_texts,
+)
+from evalkit.envs.scheduling import assignment, instance, score
+from evalkit.envs.scheduling.assignment import SchedulingWorld
+from evalkit.envs.scheduling.instance import SchedulingInstance
+from evalkit.envs.scheduling.market import MOST_N
+
+ACTION = "submit_assignment"
+HISTORY = "get_previous_attempts_data"
+
+RULES: Rules[SchedulingWorld] = Rules(
+    getters=(
+        history_getter(HISTORY, "previous_attempts_data"),
+        attempt_getter(),
+        Getter(name="get_worker_ids", key="worker_ids", read=lambda state: list(state.world.market.workers)),
+        Getter(name="get_task_ids", key="task_ids", read=lambda state: list(state.world.market.tasks)),
+    ),
+    action=ACTION,
+    argument="assignment",
+    act=assignment.submit,
+    refusals=assignment.REFUSALS,
+)
+
+TEXTS = {**loop_texts(RULES), **assignment.TEXTS}
+
+
+def start(target: SchedulingInstance, kit: Kit) -> PeriodsState[SchedulingWorld]:
+    """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
+    market, random_state = instance.market_of(target)
+    setting = make_setting(
+        RULES,
+        kit,
+        TEXTS,
+        periods=target.periods,
+        queries=target.queries,
+        restarts=target.no_action == "restart",
+    )
+    return PeriodsState(
+        setting=setting, world=SchedulingWorld(market=market, k=target.k, seed=target.seed, random_state=random_state)
+    )
+
+
+def compiled_saves_s(line: Mapping[str, Any]) -> float:
+    """CPU seconds that compiled counting saves in an attempt. Measured: 5 us at n = 50, 0.3 to 0.8 ms at n = 1000."""
+    n = line.get("n")
+    return 4e-6 + 3.5e-10 * n**2 if isinstance(n, int) and 0 < n <= MOST_N else 0.0
+
+
+DESCRIBED = Described(
+    quantities=(
+        Quantity(
+            title="Random assignment",
+            unit="expected blocking pairs",
+            of=lambda line: line["expected"][0] / line["expected"][1],
+        ),
+    )
+)
+
+SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Environment(
+    name=instance.NAME,
+    version=1,
+    defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
+    parameters=instance.PARAMETERS,
+    texts=TEXTS,
+    load=instance.load,
+    describe=instance.describe,
+    start=start,
+    opening=periods.opening,
+    tools=periods.tools,
+    step=periods.step,
+    period=periods.period,
+    ended=periods.ended,
+    score=score.score,
+    generate=instance.generate,
+    stratum=instance.stratum,
+    offers=lambda _: len(RULES.tools),
+    likeness=instance.likeness,
+    compiled_saves_s=compiled_saves_s,
+    later_texts=optional_texts(RULES),
+    zero_means="random assignment",
+    stationary=True,
+    described=DESCRIBED,
+    text_choices=TEXT_CHOICES,
+    report="evalkit.report.extras.scheduling:EXTRAS",
+    stand_in="knuth",
+)

@@ -1,0 +1,70 @@
+"""Runs for tests: `run_sweep` on a fresh loop, beside a simulated provider in the same process where one is needed."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evalkit.engine.freeze import Resolved
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
+from evalkit.serve.options import options_from
+from evalkit.serve.provider import Simulator
+from evalkit.serve.server import serving
+from evalkit.spec.model import Provider
+
+SERVED = """
+replicates = {replicates}
+width = {width}
+{more}
+[[agents]]
+name = "knuth"
+provider = "simulated"
+model = "knuth"
+[[agents]]
+name = "random"
+provider = "simulated"
+model = "random"
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0", "seed-3", "seed-6", "seed-9"]
+vary = {{ periods = [{periods}] }}
+"""
+
+
+def served(*, replicates: int = 1, width: int = 8, periods: int = 4, more: str = "") -> str:
+    """A spec of two served policies."""
+    return SERVED.format(replicates=replicates, width=width, periods=periods, more=more)
+
+
+def go(resolved: Resolved, directory: Path, **options: Any) -> Outcome:
+    """Run a sweep whose agents are played in this process."""
+    return asyncio.run(run_sweep(resolved, RunOptions(directory=directory, **options), lambda view: None))
+
+
+def go_served(
+    resolved: Resolved, directory: Path, simulate: dict[str, Any] | None = None, **options: Any
+) -> tuple[Outcome, Simulator]:
+    """Run a sweep whose provider is simulated on this loop; also gives the provider as it stood at the end."""
+
+    async def both() -> tuple[Outcome, Simulator]:
+        async with serving(options_from(simulate or {})) as (url, simulator):
+
+            @contextmanager
+            def launch(provider: Provider, run: Path) -> Iterator[str]:
+                yield url
+
+            outcome = await run_sweep(
+                resolved, RunOptions(directory=directory, launch=launch, **options), lambda view: None
+            )
+            return outcome, simulator
+
+    return asyncio.run(both())
+
+
+def with_budget(resolved: Resolved, pico_usd: int) -> Resolved:
+    """The sweep under another budget."""
+    return replace(resolved, sweep=replace(resolved.sweep, budget=pico_usd))

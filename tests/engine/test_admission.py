@@ -1,0 +1,317 @@
+"""Admission by predicted cost: what a cut sweep holds, in a simulation that is a heap of times and costs."""
+
+import heapq
+import math
+import random
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evalkit.client.budget import BudgetStats
+from evalkit.engine.admission import Admission, Line
+from evalkit.engine.forecast import SPREAD, Forecast, Prior
+from evalkit.store.unmetered import Unmetered
+
+UNIT = 1_000_000
+"""Pico-dollars that one step costs."""
+BOUND = 20 * UNIT
+"""The most that one request can cost: far more than it does."""
+
+
+def prior(agent: str, steps: float, suite: str = "s", step_cost: int = UNIT) -> Prior:
+    return Prior(
+        agent=agent,
+        suite=suite,
+        stand_in="knuth",
+        played=4,
+        cost=steps * step_cost,
+        requests=steps,
+        tokens_in=0.0,
+        tokens_out=0.0,
+        spread=SPREAD,
+    )
+
+
+def an_episode(agent: str, number: int, suite: str = "s") -> Any:
+    return SimpleNamespace(
+        id=f"{agent}:{suite}:{number}",
+        cell=SimpleNamespace(agent=SimpleNamespace(name=agent), env=SimpleNamespace(name="e")),
+        suite=SimpleNamespace(name=suite),
+    )
+
+
+@dataclass(slots=True)
+class Play:
+    """One episode of the simulation."""
+
+    lane: str
+    number: int
+    length: int
+    score: float
+    steps: int = 0
+    ended: bool = False
+    asked: bool = False
+
+
+@dataclass(kw_only=True)
+class World:
+    """Lanes of players that ask one step after the other; money is what the budget has."""
+
+    budget: int | None
+    draw: Callable[[str, random.Random], tuple[int, float]]
+    """An episode's steps and its score."""
+    seed: int = 0
+    sizes: dict[str, int] = field(default_factory=lambda: {"a": 400})
+    widths: dict[str, int] = field(default_factory=lambda: {"a": 16})
+    step_s: dict[str, float] = field(default_factory=lambda: {"a": 1.0})
+    step_cost: dict[str, int] = field(default_factory=lambda: {"a": UNIT})
+    priors: dict[str, float] = field(default_factory=lambda: {"a": 10.0})
+    deadline: float | None = None
+    spent: int = 0
+    charged: int = 0
+    charge: Callable[[random.Random], int] = lambda _: 0
+    """What failed attempts at a step cost beside it."""
+    now: float = 0.0
+    plays: dict[str, list[Play]] = field(default_factory=dict)
+    """By lane, in admission order."""
+    decisions: int = 0
+
+    def run(self, *, gated: bool = True) -> "World":
+        """Play until nothing moves any more. Not `gated`: whoever comes first starts, as long as there is money."""
+        draws = random.Random(self.seed)
+        self.plays = {lane: [] for lane in self.sizes}
+        self.playing = dict.fromkeys(self.sizes, 0)
+        self.admission = Admission(
+            Forecast([prior(lane, steps, step_cost=self.step_cost[lane]) for lane, steps in self.priors.items()]),
+            [self._line(lane) for lane in self.sizes],
+            stats=self._stats,
+            clock=lambda: self.now,
+            deadline=self.deadline,
+            first_bound=lambda _: BOUND,
+        )
+        heap: list[tuple[float, int, Play]] = []
+        self._fill(heap, draws, gated)
+        while heap:
+            self.now, _, play = heapq.heappop(heap)
+            play.steps += 1
+            play.ended = play.steps == play.length
+            if play.ended:
+                self.playing[play.lane] -= 1
+                self.admission.left(f"{play.lane}:s:{play.number}", "complete")
+                self._fill(heap, draws, gated)
+            else:
+                self._ask(heap, draws, play)
+        return self
+
+    def _line(self, lane: str) -> Line:
+        size = self.sizes[lane]
+        todo: Iterator[Any] = (an_episode(lane, number) for number in range(size))
+        return Line(
+            name=lane,
+            todo=todo,
+            total=size,
+            planned=size,
+            ended=0,
+            fresh=Counter({(lane, "s"): size}),
+            bound=lambda: BOUND,
+            reply_s=lambda: self.step_s[lane],
+        )
+
+    def _stats(self) -> BudgetStats:
+        self.decisions += 1
+        return BudgetStats(
+            budget=self.budget,
+            spent=self.spent,
+            session=self.spent,
+            charged=self.charged,
+            reserved=0,
+            left=None,
+            waiting=0,
+            unmetered=Unmetered(),
+        )
+
+    def _fill(self, heap: list[tuple[float, int, Play]], draws: random.Random, gated: bool) -> None:
+        for lane, width in self.widths.items():
+            while self.playing[lane] < width:
+                if gated:
+                    episode = self.admission.next(lane)
+                else:
+                    episode = next(self.admission.lines[lane].todo, None)
+                    if episode is not None:
+                        self.admission.lines[lane].head = episode
+                        self.admission._start(self.admission.lines[lane], episode)
+                if episode is None:
+                    break
+                play = Play(lane, len(self.plays[lane]), *self.draw(lane, draws))
+                self.plays[lane].append(play)
+                self.playing[lane] += 1
+                self.admission.seated(episode.id, partial(_came, play, self.step_cost[lane]))
+                self._ask(heap, draws, play)
+                if not play.asked:
+                    break
+
+    def _ask(self, heap: list[tuple[float, int, Play]], draws: random.Random, play: Play) -> None:
+        """One step is paid for and comes back later; without money for its worst case nothing is asked any more."""
+        play.asked = self.budget is None or self.spent + BOUND <= self.budget
+        if play.asked:
+            charge = self.charge(draws)
+            self.spent += self.step_cost[play.lane] + charge
+            self.charged += charge
+            pause = self.step_s[play.lane] * draws.uniform(0.9, 1.1)
+            heapq.heappush(heap, (self.now + pause, play.number * len(self.sizes) + (play.lane == "a"), play))
+
+    @property
+    def unfinished(self) -> int:
+        return sum(not play.ended for plays in self.plays.values() for play in plays)
+
+    def prefix(self, lane: str = "a") -> list[float]:
+        """Scores of the longest admitted prefix whose episodes have all ended: what a report is made of."""
+        found = []
+        for play in self.plays[lane]:
+            if not play.ended:
+                break
+            found.append(play.score)
+        return found
+
+
+def _came(play: Play, step_cost: int) -> tuple[int, int]:
+    return play.steps * step_cost, play.steps
+
+
+def bad_ones_are_long(lane: str, draws: random.Random) -> tuple[int, float]:
+    """A score between 0 and 1, and 3 steps for the best, 25 and more for the worst."""
+    score = draws.random()
+    return max(1, round(3 + 20 * (1 - score) + draws.gauss(0, 2))), score
+
+
+LONG = 13.0
+"""Steps of such an episode on average."""
+
+
+def errors(values: list[float]) -> tuple[float, float]:
+    """Mean error of an estimate of 0.5 over many sweeps, and its standard error."""
+    return statistics.mean(values) - 0.5, statistics.stdev(values) / math.sqrt(len(values))
+
+
+@pytest.mark.parametrize("foreseen", [LONG, 6.0, 26.0], ids=["right", "too low", "too high"])
+def test_the_mean_of_a_cut_run_is_unbiased_though_length_depends_on_score(foreseen: float) -> None:
+    """Also where the prior was wrong by a factor of 2. The mean of all that had ended when money ran out is biased."""
+    sweeps = [
+        World(budget=int(150 * LONG) * UNIT, draw=bad_ones_are_long, seed=seed, priors={"a": foreseen}).run()
+        for seed in range(400)
+    ]
+    error, sure = errors([statistics.mean(sweep.prefix()) for sweep in sweeps])
+    print(f"{error:+.5f} +- {sure:.5f}", statistics.mean(len(sweep.prefix()) for sweep in sweeps))
+    assert abs(error) < 2 * sure
+    assert sure < 0.002
+    assert sum(sweep.unfinished > 0 for sweep in sweeps) <= 0.05 * len(sweeps)
+    assert statistics.mean(len(sweep.prefix()) for sweep in sweeps) > 0.93 * 150
+
+
+def test_without_admission_the_mean_of_what_has_ended_is_biased() -> None:
+    sweeps = [
+        World(budget=int(150 * LONG) * UNIT, draw=bad_ones_are_long, seed=seed, widths={"a": 64}).run(gated=False)
+        for seed in range(200)
+    ]
+    ended = [[play.score for play in sweep.plays["a"] if play.ended] for sweep in sweeps]
+    error, sure = errors([statistics.mean(one) for one in ended])
+    print(f"{error:+.5f} +- {sure:.5f}")
+    assert error > 10 * sure
+    assert all(sweep.unfinished > 20 for sweep in sweeps)
+
+
+def of_any_length(lane: str, draws: random.Random) -> tuple[int, float]:
+    """Around 10 steps."""
+    del lane
+    return max(1, round(draws.gauss(10, 3))), 0.5
+
+
+THREE: dict[str, Any] = {
+    "sizes": {"a": 400, "b": 200, "c": 100},
+    "widths": {"a": 32, "b": 16, "c": 4},
+    "step_s": {"a": 0.1, "b": 1.0, "c": 1.0},
+    "step_cost": {"a": UNIT, "b": 5 * UNIT, "c": UNIT},
+    "priors": {"a": 10.0, "b": 5.0, "c": 20.0},
+}
+"""A fast and cheap lane, a dear one whose prior is too low, and a narrow one whose prior is too high."""
+WHOLE = (400 + 200 * 5 + 100) * 10 * UNIT
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+@pytest.mark.parametrize("seed", range(3))
+def test_lanes_share_what_is_left_over_so_that_cells_stay_balanced(share: float, seed: int) -> None:
+    """The fastest lane could spend it all before the narrow one has got anywhere."""
+    world = World(budget=int(share * WHOLE), draw=of_any_length, seed=seed, **THREE).run()
+    reached = {lane: len(plays) / world.sizes[lane] for lane, plays in world.plays.items()}
+    assert world.unfinished == 0
+    assert world.budget is not None
+    assert 0.93 * world.budget < world.spent <= world.budget
+    assert max(reached.values()) - min(reached.values()) < 0.06, reached
+    assert world.admission.stuck()
+    assert world.admission.why() == "budget"
+    assert world.admission.owed() == pytest.approx(WHOLE - world.spent, rel=0.12)
+
+
+def test_without_a_bound_that_binds_nobody_waits() -> None:
+    world = World(budget=2 * WHOLE, draw=of_any_length, **THREE).run()
+    assert {lane: len(plays) for lane, plays in world.plays.items()} == world.sizes
+    assert (world.unfinished, world.admission.why(), world.admission.owed()) == (0, "", 0)
+
+
+def test_costs_of_failed_attempts_are_foreseen() -> None:
+    """Charges that come to twice the price of the replies, as where a provider cuts its replies off."""
+    world = World(
+        budget=2_000 * UNIT, draw=of_any_length, charge=lambda draws: 20 * UNIT * (draws.random() < 0.1)
+    ).run()
+    assert world.unfinished == 0
+    assert 40 < len(world.plays["a"]) < 70
+
+
+@pytest.mark.parametrize("deadline", [60.0, 100.0])
+def test_no_episode_starts_that_would_not_end_before_the_deadline(deadline: float) -> None:
+    world = World(budget=None, draw=of_any_length, deadline=deadline, sizes={"a": 10**4}).run()
+    assert world.now < deadline
+    assert world.now > deadline - 22
+    assert world.admission.why() == "deadline"
+    assert world.unfinished == 0
+
+
+def test_a_decision_costs_the_same_however_many_episodes_are_in_flight() -> None:
+    """Predictions asked for, as they are all that grows."""
+
+    def asked(width: int) -> float:
+        world = World(budget=10**9 * UNIT, draw=of_any_length, sizes={"a": 4 * width}, widths={"a": width})
+        counted, plain = [0], Forecast.rest
+
+        def rest(self: Forecast, agent: str, suite: str, *, cost: int, requests: int) -> float:
+            counted[0] += 1
+            return plain(self, agent, suite, cost=cost, requests=requests)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Forecast, "rest", rest)
+            world.run()
+        return counted[0] / (4 * width)
+
+    assert asked(1_000) <= 1.5 * asked(100)
+
+
+def test_a_prediction_that_was_low_is_an_exception_and_is_seen() -> None:
+    """Episodes that take six times what those before them took: nothing could have foreseen it."""
+
+    def draw(lane: str, draws: random.Random) -> tuple[int, float]:
+        world.drawn += 1
+        return (60 if world.drawn > 60 else 10), 0.5
+
+    class Counting(World):
+        drawn = 0
+
+    world = Counting(budget=1_200 * UNIT, draw=draw)
+    world.run()
+    assert world.unfinished > 0
+    assert world.spent <= 1_200 * UNIT

@@ -1,0 +1,158 @@
+"""What a request could not say is refused when a sweep is read, and not when its turn comes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalkit.dialogue import Tool
+from evalkit.engine import dialect_support
+from evalkit.envs.environment import Environment
+from evalkit.envs.scheduling.scheduling import SCHEDULING
+from evalkit.errors import UsageError
+from tests.engine.sweeps import resolved
+
+SPEC = """
+[[agents]]
+name = "m"
+provider = "{provider}"
+model = "{model}"
+{more}
+[[suites]]
+name = "{suite}"
+"""
+THINKING = 'extra = { thinking = { type = "enabled", budget_tokens = 2048 } }'
+MODELS = {
+    "openai": "gpt-4.1",
+    "openai-responses": "gpt-4.1",
+    "anthropic": "claude-haiku-4-5-20251001",
+    "google": "gemini-2.5-flash",
+}
+
+
+def spec(provider: str, more: str = "", model: str = "", suite: str = "scheduling/basic") -> str:
+    return SPEC.format(provider=provider, model=model or MODELS[provider], more=more, suite=suite)
+
+
+def marks(tmp_path: Path, text: str) -> tuple[str, ...]:
+    return resolved(tmp_path, text).manifest.agents["m"].marks
+
+
+@pytest.mark.parametrize("suite", ["scheduling/basic", "procurement/basic", "pricing/basic", "costbench/basic"])
+@pytest.mark.parametrize("provider", MODELS)
+def test_every_environment_can_be_asked_in_every_dialect(tmp_path: Path, provider: str, suite: str) -> None:
+    said = marks(tmp_path, spec(provider, suite=suite))
+    switch = ("parallel_calls not sent: the API refuses it",)
+    assert said == (switch if (provider, suite) == ("google", "costbench/basic") else ())
+
+
+@pytest.mark.parametrize(
+    ("provider", "more", "says"),
+    [
+        ("openai", "extra = { max_completion_tokens = 5 }", "extra may not set 'max_completion_tokens'"),
+        ("openai", "max_tokens = 1000000", "max_tokens is 1,000,000, which leaves nothing for the prompt"),
+        ("openai-responses", "max_tokens = 8", "max_tokens must be at least 16"),
+        ("openai-responses", "temperature = 3.0", "temperature must be at most 2, not 3"),
+        ("openai-responses", "seed = 7", "openai-responses/gpt-4.1 refuses `seed`"),
+        ("anthropic", "temperature = 1.5", "temperature must be at most 1"),
+        ("anthropic", "seed = 7", "refuses `seed`. Leave it out"),
+        ("anthropic", 'effort = "low"', "refuses `effort`"),
+        (
+            "anthropic",
+            THINKING,
+            "cannot be forced to call a tool",
+        ),
+        (
+            "anthropic",
+            f'tool_choice = "auto"\ntemperature = 0.5\n{THINKING}',
+            "no temperature but 1, not 0.5",
+        ),
+        (
+            "anthropic",
+            'tool_choice = "auto"\nextra = { thinking = { type = "enabled", budget_tokens = 8192 } }',
+            "budget_tokens must be less than max_tokens, which is 8192",
+        ),
+        ("anthropic", "extra = { thinking = 5 }", "thinking must be an object"),
+        ("google", "parallel_calls = false", "google/gemini-2.5-flash refuses `parallel_calls`"),
+        ("google", 'effort = "very high"', "effort must be a level"),
+        ("google", "extra = { generationConfig = { candidateCount = 8 } }", r"generationConfig\.candidateCount"),
+    ],
+)
+def test_what_an_agent_asks_for_in_vain_is_refused(tmp_path: Path, provider: str, more: str, says: str) -> None:
+    with pytest.raises(UsageError, match=f"agent 'm'.*{says}"):
+        marks(tmp_path, spec(provider, more))
+
+
+@pytest.mark.parametrize(
+    ("provider", "more"),
+    [
+        ("openai", "seed = 7"),
+        ("google", "seed = 0"),
+        ("anthropic", "seed = false"),
+        ("openai-responses", "seed = false"),
+        ("anthropic", f'tool_choice = "auto"\n{THINKING}'),
+    ],
+)
+def test_what_can_be_sent_and_not_sending_what_cannot_are_no_mistakes(tmp_path: Path, provider: str, more: str) -> None:
+    assert marks(tmp_path, spec(provider, more)) == ()
+
+
+def test_what_is_not_sent_is_not_objected_to(tmp_path: Path) -> None:
+    """This model takes no temperature and cannot be forced, so thinking has nothing to object to."""
+    text = spec("anthropic", 'extra = { thinking = { type = "adaptive" } }', "claude-opus-5-5")
+    assert "temperature not sent: the model refuses it" in marks(tmp_path, text)
+
+
+def offering(*tools: Tool) -> Environment[Any, Any]:
+    return replace(SCHEDULING, tools=lambda _state: tools, offers=lambda _instance: len(tools))
+
+
+def tool(name: str = "f", **parameters: object) -> Tool:
+    return Tool(name=name, description="", parameters=parameters)
+
+
+EVERYWHERE = tuple(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("tools", "says", "refusing"),
+    [
+        ((tool("look up"),), "tool name 'look up' is not allowed", EVERYWHERE),
+        ((tool("look.up"),), "tool name 'look.up' is not allowed", ("openai", "openai-responses", "anthropic")),
+        ((tool("1up"),), "tool name '1up' is not allowed", ("google",)),
+        ((tool(), tool()), "Two tools are called 'f'", EVERYWHERE),
+        ((tool(type="array"),), "must be an object, not 'array'", EVERYWHERE),
+        ((tool(anyOf=[{}]),), "may not have 'anyOf' at its top", EVERYWHERE),
+        ((tool(properties={"a b": {}}),), "argument name 'a b' of 'f' is not allowed", ("anthropic", "google")),
+        (tuple(tool(f"f{i}") for i in range(129)), "offers up to 129 tools", ("openai", "openai-responses")),
+    ],
+)
+def test_tools_that_a_provider_refuses_are_found_when_the_sweep_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: tuple[Tool, ...], says: str, refusing: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(dialect_support, "ENVIRONMENTS", {"scheduling": offering(*tools)})
+    for provider in MODELS:
+        if provider in refusing:
+            with pytest.raises(UsageError, match=f"agent 'm'.*'scheduling/basic'.*{says}"):
+                marks(tmp_path, spec(provider))
+        else:
+            marks(tmp_path, spec(provider))
+
+
+def test_one_instance_of_each_stratum_and_size_stands_for_its_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+    start: Callable[..., Any] = SCHEDULING.start
+
+    def counted(instance: Any, kit: Any) -> Any:
+        begun.append(instance)
+        return start(instance, kit)
+
+    monkeypatch.setattr(dialect_support, "ENVIRONMENTS", {"scheduling": replace(SCHEDULING, start=counted)})
+    twice = spec("openai") + '[[agents]]\nname = "n"\nprovider = "openai"\nmodel = "gpt-4o"\n'
+    agents = resolved(tmp_path, twice).manifest.agents
+    assert len(agents) == 2
+    assert len(begun) == len({SCHEDULING.stratum(one) for one in begun}) == 4

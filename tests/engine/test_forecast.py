@@ -1,0 +1,240 @@
+"""What an episode is expected to take: priors from stand-ins, corrected by what really ended."""
+
+import asyncio
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalkit.engine.forecast import (
+    FILE,
+    LEAST_STEPS,
+    Forecast,
+    Prior,
+    around,
+    beyond,
+    forecast_run,
+    learn_all,
+    make_priors,
+    read_priors,
+)
+from evalkit.engine.resume import read_holdings
+from evalkit.engine.stand_in import PLAIN, admitted, play_sample, stand_in_of
+from evalkit.engine.universe import Choice, cells
+from evalkit.errors import CorruptLogError
+from tests.engine.running import go_served, served
+from tests.engine.sweeps import resolved
+
+A, B = "a", "b"
+
+
+def prior(agent: str = "model", suite: str = A, *, cost: float = 1000.0, requests: float = 10.0) -> Prior:
+    return Prior(
+        agent=agent,
+        suite=suite,
+        stand_in="knuth",
+        played=3,
+        cost=cost,
+        requests=requests,
+        tokens_in=500.0,
+        tokens_out=50.0,
+        spread=0.3,
+    )
+
+
+def test_before_anything_has_ended_the_prior_is_all_there_is() -> None:
+    forecast = Forecast([prior()])
+    assert forecast.whole("model", A) == (1000, 10, 500, 50)
+    assert forecast.rest("model", A, cost=0, requests=0) == pytest.approx(1000)
+    assert forecast.seen("model", A) is None
+    low, expected, high = forecast.owed("model", A, 4)
+    assert low < expected / 1.5
+    assert expected == 4000
+    assert high > expected * 1.5
+
+
+def test_what_ends_outweighs_the_prior() -> None:
+    forecast = Forecast([prior()])
+    ranges = []
+    for _ in range(60):
+        forecast.learn("model", A, cost=3000, requests=20)
+        ranges.append(forecast.owed("model", A, 10))
+    whole = forecast.whole("model", A)
+    assert whole.cost == pytest.approx(3000, rel=0.04)
+    assert whole.requests == pytest.approx(20, rel=0.04)
+    assert whole.tokens_in == pytest.approx(1500, rel=0.04)
+    assert forecast.ended("model", A) == 60
+    width = [one.high / one.low for one in ranges]
+    assert width[-1] < width[9] < width[0]
+    assert all(one.low <= 30_000 <= one.high for one in ranges[3:])
+
+
+def test_a_model_that_costs_twice_its_stand_in_is_known_from_its_other_cells() -> None:
+    forecast = Forecast([prior(), prior(suite=B, cost=80_000, requests=100), prior("other", B, cost=80_000)])
+    for _ in range(8):
+        forecast.learn("model", A, cost=2000, requests=30)
+    elsewhere = forecast.whole("model", B)
+    assert elsewhere.cost == pytest.approx(80_000 * 1.8)
+    assert elsewhere.requests == pytest.approx(100 * 2.6)
+    assert forecast.whole("other", B).cost == 80_000
+    # A cell does not confirm itself by way of its agent: own episodes count once.
+    assert forecast.whole("model", A).cost == pytest.approx((3 * 1000 + 8 * 2000) / 11)
+
+
+def test_the_order_in_which_episodes_end_changes_nothing() -> None:
+    rng = np.random.default_rng(1)
+    ended = [(name, int(cost), int(count)) for name in (A, B) for cost, count in rng.integers(1, 999, (20, 2))]
+    one, other = Forecast([prior(), prior(suite=B)]), Forecast([prior(), prior(suite=B)])
+    for forecast, order in ((one, ended), (other, ended[::-1])):
+        for suite, cost, requests in order:
+            forecast.learn("model", suite, cost=cost, requests=requests)
+    assert one.whole("model", A) == pytest.approx(other.whole("model", A))
+    assert one.rest("model", B, cost=70, requests=3) == pytest.approx(other.rest("model", B, cost=70, requests=3))
+
+
+@pytest.mark.parametrize("learned", [0, 5, 500])
+@pytest.mark.parametrize("dearness", [0.2, 1.0, 5.0])
+def test_the_rest_is_positive_however_far_an_episode_has_come(learned: int, dearness: float) -> None:
+    forecast = Forecast([prior()])
+    for _ in range(learned):
+        forecast.learn("model", A, cost=1000, requests=10)
+    for part in (0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 10.0, 1e3, 1e6):
+        cost, requests = int(1000 * dearness * part), int(10 * part)
+        rest = forecast.rest("model", A, cost=cost, requests=requests)
+        assert rest >= 0.99 * 1000 / 10, part  # a request at least
+        assert rest < max(3000 * max(1, dearness), 20 * cost), part
+    half = forecast.rest("model", A, cost=500, requests=5)
+    assert 400 < half < 1000
+    assert forecast.rest("model", A, cost=500 * 3, requests=5) > half
+
+
+def test_a_cell_that_costs_nothing_has_nothing_left_to_pay() -> None:
+    forecast = Forecast([prior(cost=0.0)])
+    assert forecast.rest("model", A, cost=0, requests=4) == 0
+    assert forecast.owed("model", A, 9) == (0, 0, 0)
+    forecast.learn("model", A, cost=0, requests=30)
+    assert forecast.whole("model", A).requests == 15
+
+
+def test_without_a_prior_what_has_ended_is_taken_alone() -> None:
+    forecast = Forecast()
+    assert forecast.whole("model", A).cost == 0
+    assert forecast.rest("model", A, cost=700, requests=4) == 700
+    forecast.learn("model", A, cost=100, requests=4)
+    forecast.learn("model", A, cost=300, requests=8)
+    assert forecast.whole("model", A)[:2] == (200, 6)
+    assert forecast.rest("model", A, cost=0, requests=0) == 200
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("past", [0.3, 1.0, 1.6])
+def test_what_is_beyond_is_the_mean_of_what_is_left_of_the_larger_ones(spread: float, past: float) -> None:
+    s = math.sqrt(math.log1p(spread**2))
+    rng = np.random.default_rng(7)
+    drawn = np.exp(rng.normal(-(s**2) / 2, s, 4_000_000))
+    larger = drawn[drawn > past] - past
+    if len(larger) > 1000:
+        assert beyond(1.0, spread, past) == pytest.approx(larger.mean(), rel=0.05)
+
+
+def test_what_is_beyond_goes_on_where_the_tails_underflow() -> None:
+    values = [beyond(1.0, 0.05, 1.02**power) for power in range(400)]
+    assert all(value > 0 for value in values)
+    steps = [later / earlier for earlier, later in itertools.pairwise(values[100:])]
+    assert all(1.0 < step < 1.05 for step in steps)
+
+
+def test_a_range_is_as_wide_below_as_above_and_never_negative() -> None:
+    low, expected, high = around(100.0, 300.0)
+    assert 0 < low < expected < high
+    assert low * high == pytest.approx(expected**2)
+    assert around(100.0, 0.0) == (100, 100, 100)
+
+
+PAID = """
+[[agents]]
+name = "mini"
+provider = "openai"
+model = "gpt-4.1-mini"
+[[agents]]
+name = "dear"
+provider = "openai"
+model = "gpt-4.1"
+[[agents]]
+policy = "oracle"
+[[suites]]
+name = "procurement/basic"
+[[suites]]
+name = "costbench/basic"
+"""
+
+
+def test_priors_take_few_requests_repeat_exactly_and_differ_in_price_alone(tmp_path: Path) -> None:
+    manifest = resolved(tmp_path, PAID).manifest
+    made = asyncio.run(make_priors(manifest))
+    assert made == asyncio.run(make_priors(manifest))
+    place = {(one.agent, one.suite): one for one in made}
+    assert {agent for agent, _ in place} == {"mini", "dear"}
+    for suite in manifest.suites:
+        mini, dear = place["mini", suite], place["dear", suite]
+        assert (mini.tokens_in, mini.requests) == (dear.tokens_in, dear.requests)
+        assert dear.cost == pytest.approx(5 * mini.cost)
+    only = asyncio.run(make_priors(manifest, known={one: prior for one, prior in place.items() if one[0] == "mini"}))
+    assert {one.agent for one in only} == {"dear"}
+
+
+@pytest.mark.parametrize("suite", ["procurement/basic", "pricing/basic", "scheduling/hard"])
+def test_the_beginning_of_an_episode_tells_what_the_whole_takes(tmp_path: Path, suite: str) -> None:
+    text = PAID.replace("procurement/basic", suite)
+    manifest = resolved(tmp_path, text).manifest
+    kind = manifest.suites[suite].environment
+    cell = cells(manifest)["mini", kind]
+    episode = next(admitted(manifest, cell, manifest.suites[suite]))
+    stand_in = stand_in_of(manifest.agents["mini"], kind)
+    whole = asyncio.run(play_sample(episode, stand_in, PLAIN))
+    begun = asyncio.run(play_sample(episode, stand_in, PLAIN, 4 * LEAST_STEPS + 1))
+    assert begun.cut
+    assert not whole.cut
+    assert begun.requests == pytest.approx(whole.requests, rel=0.05)
+    assert begun.tokens_in == pytest.approx(whole.tokens_in, rel=0.15)
+
+
+def test_a_run_writes_its_priors_once_and_its_ended_episodes_correct_them(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=3, replicates=3))
+    run = tmp_path / "run"
+    go_served(sweep, run)
+    (run / FILE).unlink(missing_ok=True)
+    held = read_holdings(run).cells
+    forecast = asyncio.run(forecast_run(sweep.manifest, held, run, Choice()))
+    written = (run / FILE).read_bytes()
+    assert [(one.agent, one.suite) for one in read_priors(run)] == list(forecast.priors)
+    for (agent, suite), before in forecast.priors.items():
+        seen = forecast.seen(agent, suite)
+        assert seen is not None
+        assert forecast.ended(agent, suite) == 12
+        # Stand-ins of simulated models are the models themselves.
+        assert before.cost == pytest.approx(seen.cost, rel=0.3)
+        assert abs(forecast.whole(agent, suite).cost - seen.cost) <= abs(before.cost - seen.cost)
+    assert sum(one.cost for one in held.values()) == pytest.approx(
+        sum(12 * seen.cost for place in forecast.priors if (seen := forecast.seen(*place)))
+    )
+    more = replace(sweep, manifest=resolved(tmp_path, served(periods=4), "other").manifest)
+    asyncio.run(forecast_run(more.manifest, {}, run, Choice()))
+    assert len(read_priors(run)) == 4
+    assert (run / FILE).read_bytes() != written
+
+
+def test_a_damaged_file_of_priors_is_named(tmp_path: Path) -> None:
+    assert read_priors(tmp_path) == []
+    (tmp_path / FILE).write_text('{"version": 1, "cells": [{"agent": 3}]}')
+    with pytest.raises(CorruptLogError, match=r"forecast\.json is damaged.*Delete it"):
+        read_priors(tmp_path)
+
+
+def test_a_run_that_holds_nothing_teaches_nothing(tmp_path: Path) -> None:
+    forecast = Forecast([prior()])
+    learn_all(forecast, resolved(tmp_path).manifest, {})
+    assert forecast.ended("model", A) == 0

@@ -1,0 +1,328 @@
+"""Money across crashes: whatever a session leased, settled and charged before it died, the ceiling holds."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalkit.client.budget_state import BudgetState
+from evalkit.engine.money import WorstCase, open_row, settle_crashes, spent_below
+from evalkit.engine.universe import Choice
+from evalkit.money import PicoUsd
+from evalkit.store.accounts import BUDGETED, UNBUDGETED, Account, accounts, spent
+from evalkit.store.record import LedgerRecord
+from tests.engine.running import go_served, with_budget
+from tests.engine.snapshot import snapshot_at
+from tests.engine.sweeps import resolved
+
+
+def row(kind: str, amount: int, session: str = "s1", **more: str) -> LedgerRecord:
+    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), **more)
+
+
+def anybodys(amount: int) -> WorstCase:
+    """A worst case of nobody in particular."""
+    return WorstCase(amount, "", "")
+
+
+def opened(session: str = "s1", *, budgeted: bool = True, partial: bool = False) -> LedgerRecord:
+    return open_row(session, 4, budgeted=budgeted, partial=partial)
+
+
+def crash_of(ledger: list[LedgerRecord], settled: int, worst: list[int], *, all_known: bool = True) -> int:
+    """What the crash of a ledger's one session is charged with; the session is closed behind it."""
+    books = accounts(ledger, {"s1": settled})
+    rows = list(settle_crashes(books, map(anybodys, worst), all_known=all_known))
+    assert [one.kind for one in rows][-1] == "close"
+    assert all(one.closed for one in books.values())
+    charge = sum(one.amount for one in rows if one.kind == "crash")
+    assert spent(settled, books.values()) == settled + books["s1"].charged + charge
+    return charge
+
+
+@pytest.mark.parametrize(
+    ("leased", "settled", "charged", "worst", "charge"),
+    [
+        (100, 0, 0, [], 0),  # nothing was begun
+        (100, 0, 0, [30], 30),  # one request may be out
+        (100, 60, 0, [30, 30], 40),  # the lease has no more
+        (100, 60, 40, [30], 0),  # all of it is accounted for
+        (100, 130, 0, [30], 0),  # a reply was dearer than its bound
+        (0, 0, 0, [30], 0),  # no lease, so nothing was sent
+        (100, 20, 10, [30, 20], 50),
+        (100, 20, 10, [30, 20, 25], 70),
+    ],
+)
+def test_a_crash_is_charged_with_the_smaller_of_remainder_and_worst_cases(
+    leased: int, settled: int, charged: int, worst: list[int], charge: int
+) -> None:
+    ledger = [opened(), row("lease", leased), row("charge", charged)]
+    assert crash_of(ledger, settled, worst) == charge
+
+
+def test_without_a_budget_the_worst_cases_are_the_charge() -> None:
+    assert crash_of([opened(budgeted=False)], 70, [30, 20]) == 50
+    assert crash_of([opened(budgeted=False, partial=True)], 70, [30, 20]) == 50
+
+
+def test_where_a_worst_case_may_be_missing_all_of_the_remainder_is_charged() -> None:
+    lease = row("lease", 100)
+    assert crash_of([opened(partial=True), lease], 20, [30]) == 80
+    assert crash_of([opened(), lease], 20, [30], all_known=False) == 80
+    assert crash_of([opened(), lease], 20, [30]) == 30
+
+
+def test_a_crash_is_the_agents_whose_requests_may_have_been_in_flight_where_that_is_known() -> None:
+    """Else it counts for every agent and lane that has a budget of its own."""
+    lane_of = {"a": "p/m", "b": "p/m", "c": "q/m"}
+    worst = [WorstCase(30, "p/m", "a"), WorstCase(20, "p/m", "a"), WorstCase(5, "q/m", "c")]
+    for leased, crashes in (
+        (200, {"a": 50, "c": 5}),
+        (75, {"a": 50, "c": 5}),
+        (60, {"": 40}),
+        (None, {"a": 50, "c": 5}),
+    ):
+        ledger = [opened(budgeted=leased is not None), row("lease", leased or 0)]
+        ledger.append(row("charge", 7, lane="p/m", agent="b"))
+        ledger.append(row("release", 3, lane="p/m", agent="b", episode="e"))
+        rows = list(settle_crashes(accounts(ledger, {"s1": 13}), iter(worst)))
+        assert {one.agent: one.amount for one in rows if one.kind == "crash"} == crashes
+        below = spent_below([*ledger, *rows], {"a": 13}, lane_of)
+        everybodys = crashes.get("", 0)
+        assert below["agent", "a"] == 13 + crashes.get("a", 0) + everybodys
+        assert below["agent", "b"] == 4 + everybodys
+        assert below["agent", "c"] == crashes.get("c", 0) + everybodys
+        assert below["lane", "p/m"] == 17 + crashes.get("a", 0) + everybodys
+
+
+def test_each_of_several_crashed_sessions_is_charged() -> None:
+    """One list of worst cases serves all, though it can be read but once."""
+    ledger = [opened("s1"), row("lease", 100), opened("s2"), row("lease", 50, "s2"), opened("s3", budgeted=False)]
+    books = accounts(ledger, {"s1": 20})
+    charges = {one.session: one.amount for one in settle_crashes(books, map(anybodys, [30, 25])) if one.kind == "crash"}
+    assert charges == {"s1": 55, "s2": 50, "s3": 55}
+
+
+def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again() -> None:
+    ledger = [opened(), row("lease", 100), row("charge", 10), row("close", 70), row("release", 4)]
+    books = accounts(ledger, {"s1": 20})
+    assert list(settle_crashes(books, map(anybodys, [30]))) == []
+    assert spent(20, books.values()) == 26
+    assert books["s1"] == Account(
+        session="s1",
+        leased=100,
+        charged=10,
+        settled=20,
+        released=4,
+        confirmed=4,
+        had_budget=True,
+        closed=True,
+        returned=70,
+        width=4,
+    )
+    assert books["s1"].missing == 0
+
+
+@pytest.mark.parametrize("budgeted", [True, False])
+@pytest.mark.parametrize("partial", [True, False])
+def test_the_first_row_of_a_session_says_how_it_spends(budgeted: bool, partial: bool) -> None:
+    first = opened(budgeted=budgeted, partial=partial)
+    (account,) = accounts([first], {}).values()
+    assert (account.had_budget, account.partial, account.closed) == (budgeted, partial, False)
+    assert first.reason.startswith(BUDGETED if budgeted else UNBUDGETED)
+
+
+@dataclass
+class World:
+    """Several lives of a run: the true bill, the disk, and what each process knows only in memory."""
+
+    bounds: list[int]
+    """The most a request of each episode can cost."""
+    ledger: list[LedgerRecord] = field(default_factory=list)
+    settled: dict[str, int] = field(default_factory=dict)
+    """Cost of durable steps by session."""
+    bill: int = 0
+    """What the provider has counted."""
+    lives: int = 0
+
+    def begin(self, budget: int | None) -> "Life":
+        """A new process: it settles what the one before may have left, and opens its account."""
+        books = accounts(self.ledger, self.settled)
+        self.ledger += settle_crashes(books, map(anybodys, self.bounds))
+        before = spent(sum(self.settled.values()), books.values())
+        assert self.bill <= before
+        assert before == spent(sum(self.settled.values()), accounts(self.ledger, self.settled).values())
+        name, self.lives = f"s{self.lives}", self.lives + 1
+        self.ledger.append(open_row(name, len(self.bounds), budgeted=budget is not None))
+        return Life(world=self, name=name, state=BudgetState(budget=budget, before=before))
+
+
+@dataclass
+class Life:
+    """One process."""
+
+    world: World
+    name: str
+    state: BudgetState
+    out: dict[int, int] = field(default_factory=dict)
+    """Requests in flight: true cost by episode."""
+    steps: dict[int, int] = field(default_factory=dict)
+    """Steps in memory: cost by episode."""
+    charges: dict[int, LedgerRecord] = field(default_factory=dict)
+
+    def ask(self, episode: int, share: float) -> None:
+        """Send a request if nothing it depends on is in memory only, and if there is money for it."""
+        if episode in self.out or episode in self.steps or episode in self.charges:
+            return
+        bound = self.world.bounds[episode]
+        need = self.state.next(bound)
+        if need.action == "lease":
+            self.world.ledger.append(row("lease", need.lease, self.name))
+            self.state.lease(need.lease)
+        if self.state.take(bound):
+            self.out[episode] = int(share * bound)
+            self.world.bill += self.out[episode]
+
+    def hear(self, episode: int, lost: bool) -> None:
+        """A reply came, or was lost on its way."""
+        if episode not in self.out:
+            return
+        cost, bound = self.out.pop(episode), self.world.bounds[episode]
+        if lost:
+            self.charges[episode] = row("charge", bound, self.name)
+            self.state.settle(bound, bound)
+        else:
+            self.steps[episode] = cost
+            self.state.settle(bound, cost)
+
+    def commit(self) -> None:
+        """What is in memory becomes durable."""
+        self.world.ledger += self.charges.values()
+        self.world.settled[self.name] = self.world.settled.get(self.name, 0) + sum(self.steps.values())
+        self.charges.clear()
+        self.steps.clear()
+
+    @property
+    def untraced(self) -> int:
+        """What a death at this moment leaves without a trace: bounds of what is in flight, costs of what was heard."""
+        in_flight = sum(self.world.bounds[episode] for episode in self.out)
+        return in_flight + sum(self.steps.values()) + sum(charge.amount for charge in self.charges.values())
+
+    def close(self) -> None:
+        """A clean end: everything comes back."""
+        for episode in list(self.out):
+            self.hear(episode, lost=False)
+        self.commit()
+        unused = 0 if self.state.budget is None else self.state.room
+        self.world.ledger.append(row("close", unused, self.name))
+
+
+moves = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "hear", "lose", "commit"]), st.integers(0, 5), st.floats(0, 1)),
+    max_size=40,
+)
+lives = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 5_000)), moves, st.booleans()), min_size=1, max_size=6)
+
+
+@given(bounds=st.lists(st.integers(1, 400), min_size=6, max_size=6), lives=lives)
+def test_however_often_a_run_dies_the_bill_is_below_what_is_counted_and_that_below_the_budget(
+    bounds: list[int], lives: list[tuple[int | None, list[tuple[str, int, float]], bool]]
+) -> None:
+    world = World(bounds)
+    for budget, todo, clean in lives:
+        life = world.begin(budget)
+        for move, episode, share in todo:
+            if move == "ask":
+                life.ask(episode, share)
+            elif move == "commit":
+                life.commit()
+            else:
+                life.hear(episode, lost=move == "lose")
+        if clean:
+            life.close()
+        # What the next life will find, asked of a copy of the disk.
+        books = accounts(world.ledger, world.settled)
+        crashes = [one for one in settle_crashes(books, map(anybodys, bounds)) if one.kind == "crash"]
+        after = spent(sum(world.settled.values()), books.values())
+        assert world.bill <= after
+        if clean:
+            assert crashes == []
+        else:
+            assert sum(one.amount for one in crashes) >= life.untraced
+        if budget is not None:
+            assert after <= max(budget, life.state.before)
+
+
+CHEAP_AND_DEAR = """
+width = 6
+budget_usd = "2"
+[[agents]]
+name = "dear"
+provider = "simulated"
+model = "knuth"
+max_tokens = 20000
+[[agents]]
+name = "cheap"
+provider = "simulated"
+model = "random"
+max_tokens = 100
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0", "seed-3", "seed-6", "seed-9"]
+vary = { periods = [3] }
+"""
+
+
+def test_a_crash_is_charged_in_full_though_the_next_call_plays_something_else(tmp_path: Path) -> None:
+    """The session that died played dear requests; the one that follows plays cheap ones only."""
+    sweep = resolved(tmp_path, CHEAP_AND_DEAR)
+    dear, cheap = (Choice(agents=frozenset({name})) for name in ("dear", "cheap"))
+    with snapshot_at(tmp_path / "whole", tmp_path / "run", 10):
+        go_served(sweep, tmp_path / "whole", {"latency": "20ms"}, choice=dear)
+    outcome, _ = go_served(sweep, tmp_path / "run", choice=cheap)
+    one_request = 20_000 * 4_000_000
+    assert outcome.unconfirmed >= 4 * one_request
+    assert outcome.spent <= 2 * 10**12
+    assert outcome.exit_code == 0
+    again, _ = go_served(sweep, tmp_path / "run")
+    assert again.unconfirmed == outcome.unconfirmed
+    assert (again.exit_code, again.owed) == (0, 0)
+
+
+def test_a_model_that_left_the_spec_may_still_have_been_asked_when_the_run_died(tmp_path: Path) -> None:
+    with snapshot_at(tmp_path / "whole", tmp_path / "run", 12):
+        go_served(resolved(tmp_path, CHEAP_AND_DEAR), tmp_path / "whole", {"latency": "20ms"})
+    start = CHEAP_AND_DEAR.index("[[agents]]")
+    end = CHEAP_AND_DEAR.index('[[agents]]\nname = "cheap"')
+    outcome, _ = go_served(resolved(tmp_path, CHEAP_AND_DEAR[:start] + CHEAP_AND_DEAR[end:]), tmp_path / "run")
+    assert outcome.unconfirmed >= 4 * 20_000 * 4_000_000
+    assert outcome.spent <= 2 * 10**12
+
+
+def test_a_session_that_ended_by_itself_leaves_no_charge(tmp_path: Path) -> None:
+    sweep = with_budget(resolved(tmp_path, CHEAP_AND_DEAR), 3 * 10**12)
+    go_served(sweep, tmp_path / "run", limit=1)
+    outcome, _ = go_served(sweep, tmp_path / "run")
+    assert (outcome.exit_code, outcome.unconfirmed) == (0, 0)
+
+
+def test_the_price_of_an_agent_stays_what_it_was_when_it_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def priced(usd: int) -> str:
+        return (
+            'dialect = "openai_chat"\nany_model = true\n[simulate]\n[usd_per_mtok]\n'
+            f'input = "{usd}"\noutput = "{4 * usd}"\nas_of = 2026-01-01\nsource = "made up"\n'
+        )
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "providers").mkdir()
+    file = tmp_path / "providers" / "simulated.toml"
+    file.write_text(priced(1))
+    _, first = go_served(resolved(tmp_path, CHEAP_AND_DEAR), tmp_path / "run", limit=1)
+    file.write_text(priced(7))
+    outcome, second = go_served(resolved(tmp_path, CHEAP_AND_DEAR), tmp_path / "run")
+    assert outcome.exit_code == 0
+    assert outcome.spent == first.totals.bill + second.totals.bill

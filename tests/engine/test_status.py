@@ -1,0 +1,173 @@
+"""What `status` says of a run from its directory alone: predicted against seen, and what it takes to finish."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalkit.engine.forecast import FILE
+from evalkit.engine.freeze import Resolved
+from evalkit.engine.session import RunOptions
+from evalkit.engine.status import read_status, status_of
+from evalkit.engine.sweep import run_sweep
+from evalkit.serve.options import options_from
+from evalkit.serve.server import serving
+from evalkit.spec.model import Provider
+from evalkit.store import segment
+from evalkit.store.index import read_index
+from evalkit.store.manifests import read_manifest
+from evalkit.store.reader import read_ledger, scan_all
+from evalkit.store.schema import STEPS
+from evalkit.store.sums import totals_of
+from tests.engine.running import go, go_served, served
+from tests.engine.sweeps import resolved
+from tests.net.workspace import RUN, RUNS
+
+
+@pytest.mark.parametrize("with_priors", [True, False])
+def test_what_it_costs_to_finish_is_what_finishing_then_costs(tmp_path: Path, with_priors: bool) -> None:
+    sweep = resolved(tmp_path, served(periods=4, replicates=3))
+    run = tmp_path / "run"
+    go_served(sweep, run, limit=4)
+    if not with_priors:
+        (run / FILE).unlink(missing_ok=True)
+    (tmp_path / "mine.toml").unlink()
+    begun = read_status(run)
+    assert [(cell.ended, cell.owed) for cell in begun.cells] == [(4, 8), (4, 8)]
+    assert all(cell.predicted is not None and cell.seen is not None for cell in begun.cells)
+    assert begun.seconds_left is not None
+    assert begun.seconds_left == max(begun.lane_seconds.values()) > 0
+    # Reading writes nothing: priors that the run lacks are made and forgotten.
+    assert with_priors or not (run / FILE).exists()
+    done, _ = go_served(sweep, run)
+    more = done.spent - begun.spent
+    low, expected, high = begun.to_finish
+    assert low < more < high
+    assert expected == pytest.approx(more, rel=0.25)
+    whole = read_status(run)
+    assert whole.to_finish == (0, 0, 0)
+    assert whole.seconds_left is None
+    assert sum(cell.requests_left for cell in whole.cells) == 0
+
+
+def interrupted(sweep: Resolved, directory: Path, requests: int, killed: Path | None = None) -> None:
+    """Run a sweep against a provider in this process, until that has answered so many requests; `killed`: where to keep
+    the run as a kill would have left it then."""
+
+    async def both() -> None:
+        async with serving(options_from({"latency": "2ms"})) as (url, simulator):
+
+            @contextmanager
+            def launch(provider: Provider, run: Path) -> Iterator[str]:
+                yield url
+
+            async def stop() -> None:
+                while simulator.totals.billed < requests:  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(0.002)
+                if killed is not None:
+                    shutil.copytree(directory, killed, ignore=shutil.ignore_patterns(".*"))
+                os.kill(os.getpid(), signal.SIGINT)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(stop())
+                options = RunOptions(directory=directory, launch=launch)
+                group.create_task(run_sweep(sweep, options, lambda view: None))
+
+    asyncio.run(both())
+
+
+def test_a_begun_episode_counts_with_its_rest_alone(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=40, replicates=1, width=4))
+    whole, simulator = go_served(sweep, tmp_path / "whole")
+    interrupted(sweep, tmp_path / "run", simulator.totals.billed * 2 // 3)
+    status = read_status(tmp_path / "run")
+    assert sum(cell.started for cell in status.cells) > 0
+    assert status.spent + status.to_finish.expected == pytest.approx(whole.spent, rel=0.3)
+    left = sum(cell.requests_left for cell in status.cells)
+    assert sum(cell.steps for cell in status.cells) + left == pytest.approx(simulator.totals.billed, rel=0.3)
+
+
+def by_full_reading(run: Path) -> dict[str, Any]:
+    """The status of a run as all its rows say it, each episode that goes on by itself."""
+    totals = totals_of(scan_all(run, STEPS.names), read_ledger(run), apart=True)
+    return status_of(run, read_manifest(run), totals).to_json()
+
+
+ROUNDED = ("to_finish_usd", "requests_left", "seconds_left")
+"""Of episodes that go on, those that have come equally far count as their mean."""
+
+
+def assert_same(said: Any, read: Any, name: str = "") -> None:
+    if isinstance(said, dict) and isinstance(read, dict):
+        assert list(said) == list(read)
+        for key in said:
+            assert_same(said[key], read[key], name if name in ROUNDED else key)
+    elif isinstance(said, list) and isinstance(read, list):
+        assert len(said) == len(read)
+        for one, other in zip(said, read, strict=True):
+            assert_same(one, other, name)
+    elif isinstance(said, float) and read is not None:
+        assert said == pytest.approx(read, rel=0.02 if name in ROUNDED else 1e-9), name
+    else:
+        assert said == read, name
+
+
+@pytest.mark.parametrize("rest", [{}, {"retry": frozenset({"unavailable", "stable"})}])
+def test_what_each_writer_said_last_is_what_all_rows_say(tmp_path: Path, rest: dict[str, Any]) -> None:
+    """Over interrupted sessions, one that was killed, and episodes that are played again."""
+    sweep = resolved(tmp_path, served(periods=20, replicates=2, width=3))
+    run = tmp_path / "run"
+    interrupted(sweep, tmp_path / "first", 25, tmp_path / "second")
+    assert_same(read_status(tmp_path / "first").to_json(), by_full_reading(tmp_path / "first"))
+    interrupted(sweep, tmp_path / "second", 60, run)
+    for _ in range(2):
+        assert_same(read_status(run).to_json(), by_full_reading(run))
+        assert read_status(run).to_json()["started"] > 0
+        interrupted(sweep, run, 20)
+    go_served(sweep, run, limit=2, **rest)
+    assert_same(read_status(run).to_json(), by_full_reading(run))
+    assert read_status(run).steps_cost == read_index(run).totals["cost"]
+    go_served(sweep, run, **rest)
+    assert_same(read_status(run).to_json(), by_full_reading(run))
+
+
+@pytest.mark.parametrize("name", ["killed-early", "killed-late", "faulty", "finished"])
+def test_a_run_of_format_1_says_what_its_rows_say(name: str) -> None:
+    run = RUNS / name / RUN
+    assert read_status(run).to_json() == by_full_reading(run)
+
+
+def test_the_status_reads_one_object_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = resolved(tmp_path, served(periods=4, replicates=2))
+    run = tmp_path / "run"
+    for limit in (2, 4):
+        go_served(sweep, run, limit=limit)
+    opened: list[str] = []
+    plain = segment.open_file
+
+    def counted(one: segment.Segment, *more: Any, **others: Any) -> Any:
+        opened.append(one.name)
+        return plain(one, *more, **others)
+
+    monkeypatch.setattr(segment, "open_file", counted)
+    assert read_status(run).cells[0].ended > 0
+    assert len(opened) == len(list((run / "log").iterdir())) == 2
+    assert all(name.startswith("log/") for name in opened)
+
+
+def test_policies_in_this_process_have_nothing_to_pay(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path)
+    go(sweep, tmp_path / "run", limit=3)
+    status = read_status(tmp_path / "run")
+    assert status.to_finish == (0, 0, 0)
+    assert all(cell.predicted is None for cell in status.cells)
+    values = status.to_json()
+    assert values["version"] == 1
+    assert values["to_finish_usd"] == {"low": 0, "expected": 0, "high": 0}
+    assert values["cells"][0]["requests_left"] > 0

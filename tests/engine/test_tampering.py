@@ -1,0 +1,266 @@
+"""A log that somebody has changed, with all checksums in order where that is possible: `verify` names segment, episode
+and step, and `run` does not build on it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evalkit.digests import step_digest
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.errors import CorruptLogError
+from evalkit.report.verify import verify
+from evalkit.store.layout import lay_out
+from evalkit.store.reader import read_ledger
+from evalkit.store.segment import Segment, object_name, read_segment
+from tests.engine.running import go_served, served
+from tests.engine.snapshot import snapshot_at
+from tests.engine.sweeps import resolved
+from tests.firsts import encode_first, first_tails
+from tests.store.test_check import reencoded
+
+Change = Callable[[list[dict[str, Any]], int], list[dict[str, Any]]]
+"""(rows of a segment, which of them) -> the rows as they are put back."""
+
+SPEC = served(periods=4, width=4, replicates=2)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`whole` has ended and is compacted; `torn` died with half its episodes ended, the others under way."""
+    work = tmp_path_factory.mktemp("runs")
+    with snapshot_at(work / "whole", work / "torn", 104):
+        outcome, _ = go_served(resolved(work, SPEC), work / "whole", {"latency": "uniform:1ms:9ms"})
+    assert outcome.exit_code == 0
+    return work
+
+
+@pytest.fixture(params=["whole", "torn"])
+def run(request: pytest.FixtureRequest, runs: Path, tmp_path: Path) -> Path:
+    """A copy of either run."""
+    return Path(shutil.copytree(runs / request.param, tmp_path / request.param))
+
+
+def find(run: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[Segment, int, dict[str, Any]]:
+    """The first row of the log that is wanted: segment, place in it, values."""
+    for segment in lay_out(run, "steps").segments:
+        for place, row in enumerate(read_segment(segment).to_pylist()):
+            if wanted(row):
+                return segment, place, row
+    raise AssertionError("no such row")
+
+
+def in_the_middle(run: Path) -> tuple[Segment, int, dict[str, Any]]:
+    """A row with others of its episode on both sides; the episode goes on where some do."""
+    rows = [row for segment in lay_out(run, "steps").segments for row in read_segment(segment).to_pylist()]
+    ended = {row["episode"] for row in rows if row["ending"]}
+    long = {row["episode"] for row in rows if row["step"] == 2}
+    chosen = min((long - ended) or long)
+    return find(run, lambda row: row["episode"] == chosen and row["step"] == 1)
+
+
+def rewrite(segment: Segment, place: int, change: Change) -> None:
+    """Put a changed segment back, its checksums and metadata in order."""
+    table = read_segment(segment)
+    changed = pa.Table.from_pylist(change(table.to_pylist(), place), schema=table.schema)
+    segment.path.write_bytes(reencoded(segment, changed))
+
+
+def as_first(run: Path) -> Path:
+    """The run's log in format 1, whose files name no others."""
+    steps = [read_segment(one) for one in lay_out(run, "steps").segments]
+    ledger = read_ledger(run)
+    for name in ("log", "ends", "steps", "ledger"):
+        shutil.rmtree(run / name)
+    first_tails(run, (), ledger)
+    for number, table in enumerate(table for table in steps if table.num_rows):
+        data = encode_first(table, "steps", number, number, compacted=False)
+        (run / "tail" / object_name(number)).write_bytes(data)
+    return run
+
+
+def set_to(**values: Callable[[dict[str, Any]], Any]) -> Change:
+    """Change columns of one row."""
+
+    def change(rows: list[dict[str, Any]], place: int) -> list[dict[str, Any]]:
+        new = {name: make(rows[place]) for name, make in values.items()}
+        return [*rows[:place], {**rows[place], **new}, *rows[place + 1 :]]
+
+    return change
+
+
+def other_letter(row: dict[str, Any]) -> str:
+    """The reply with one byte flipped in the middle of its longest word, still JSON."""
+    reply: str = row["reply"]
+    at = reply.index('"finish":"') + len('"finish":"')
+    return reply[:at] + chr(ord(reply[at]) ^ 1) + reply[at + 1 :]
+
+
+def another_assignment(row: dict[str, Any]) -> str:
+    """The reply with two tasks exchanged: as good an assignment as before."""
+    reply: str = row["reply"]
+    assert "'T1'" in reply
+    return reply.replace("'T1'", "'T?'").replace("'T2'", "'T1'").replace("'T?'", "'T2'")
+
+
+def forged(row: dict[str, Any]) -> bytes:
+    """The digest that the row with `another_assignment` would have."""
+    reply, facts = another_assignment(row).encode(), row["facts"].encode()
+    return step_digest(row["request_digest"], reply, facts, row["observation_digest"])
+
+
+CHANGES: dict[str, Change] = {
+    "a flipped reply byte": set_to(reply=other_letter),
+    "another reply": set_to(reply=another_assignment),
+    "another reply with its digest": set_to(reply=another_assignment, step_digest=forged),
+    "another fact": set_to(facts=lambda row: row["facts"].replace('"ok"', '"no"', 1)),
+    "a removed row": lambda rows, place: [*rows[:place], *rows[place + 1 :]],
+}
+
+
+def named(run: Path, segment: Segment, row: dict[str, Any]) -> bool:
+    """Whether `verify` names the very place, and no other episode.
+
+    Of a row that is missing nobody can tell in which of the files between its neighbours it was: those are named then.
+    """
+    found = verify(run)
+    assert {one.episode for one in found if one.episode} == {row["episode"]}, [str(one) for one in found]
+    places = [one.segment.split(" to ") for one in found if one.step == row["step"]]
+    return any(place[0] <= segment.name <= place[-1] for place in places)
+
+
+def call(run: Path, work: Path) -> Outcome:
+    """`evalkit run` on it, beside a provider that would answer."""
+    outcome, _ = go_served(resolved(work, SPEC), run)
+    return outcome
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_is_named_by_segment_episode_and_step(run: Path, what: str) -> None:
+    segment, place, row = in_the_middle(run)
+    rewrite(segment, place, CHANGES[what])
+    assert named(run, segment, row)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_run_does_not_go_on_from_a_changed_step(runs: Path, tmp_path: Path, what: str) -> None:
+    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    segment, place, row = in_the_middle(run)
+    rewrite(segment, place, CHANGES[what])
+    code, words = refusal(run, tmp_path)
+    assert code == 2
+    assert segment.name in words  # before anything is asked; which episodes it is, `verify` says
+    assert "evalkit verify" in words
+    assert "evalkit run --repair" in words
+    after = {one["step"] for one in rows_of(run, row["episode"])}
+    assert max(after) == max(one["step"] for one in rows_of(runs / "torn", row["episode"]))
+
+
+def rows_of(run: Path, episode: str) -> list[dict[str, Any]]:
+    """The rows of one episode."""
+    rows = [row for segment in lay_out(run, "steps").segments for row in read_segment(segment).to_pylist()]
+    return [row for row in rows if row["episode"] == episode]
+
+
+def refusal(run: Path, work: Path) -> tuple[int, str]:
+    """(exit code, message) of `evalkit run`: it refuses at once, or when it takes the episode up."""
+    try:
+        outcome = call(run, work)
+    except CorruptLogError as flaw:
+        return 2, str(flaw)
+    return outcome.exit_code, " ".join(outcome.messages)
+
+
+def test_a_changed_reply_in_the_last_step_of_an_episode_is_named(run: Path) -> None:
+    """No later request hangs on it: only its own digest and replay can tell."""
+    segment, place, row = find(run, lambda row: bool(row["ending"]))
+    rewrite(segment, place, CHANGES["another reply"])
+    assert named(run, segment, row)
+    rewrite(segment, place, set_to(step_digest=row_digest))
+    assert named(run, segment, row)
+
+
+def row_digest(row: dict[str, Any]) -> bytes:
+    return step_digest(row["request_digest"], row["reply"].encode(), row["facts"].encode(), row["observation_digest"])
+
+
+def test_a_removed_last_row_is_noticed_by_the_files_digest_and_played_again(runs: Path, tmp_path: Path) -> None:
+    """What was cut off at the end could be told from what was never asked by nothing else."""
+    run = Path(shutil.copytree(runs / "whole", tmp_path / "whole"))
+    segment, place, row = find(run, lambda row: bool(row["ending"]))
+    rewrite(segment, place, CHANGES["a removed row"])
+    assert [(one.segment, one.problem[:24]) for one in verify(run)] == [(segment.name, "is not as it was written")]
+    assert refusal(run, tmp_path)[0] == 2
+    outcome, _ = go_served(resolved(tmp_path, SPEC), run, repair=True)
+    assert (outcome.exit_code, outcome.steps) == (0, 1)
+    again = [(one["step"], one["reply"], one["step_digest"]) for one in rows_of(run, row["episode"])]
+    assert again == [(one["step"], one["reply"], one["step_digest"]) for one in rows_of(runs / "whole", row["episode"])]
+
+
+def test_a_flipped_byte_in_a_page_is_named_and_refused(run: Path, tmp_path: Path) -> None:
+    segment, _, row = in_the_middle(run)
+    data = bytearray(segment.path.read_bytes())
+    place = data.index(row["step_digest"])
+    data[place] ^= 0x10
+    segment.path.write_bytes(data)
+    found = verify(run)
+    assert {one.segment for one in found} == {segment.name}
+    assert any((one.episode, one.step) != ("", -1) for one in found)
+    assert "step_digest is damaged (page checksum)" in found[0].problem
+    with pytest.raises(CorruptLogError, match=r"is not as it was written.*`evalkit verify`.*--repair"):
+        call(run, tmp_path)
+
+
+def test_two_swapped_segments_are_named_and_refused(runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    one, *_, two = (segment for segment in lay_out(run, "steps").segments if read_segment(segment).num_rows)
+    data = one.path.read_bytes()
+    one.path.write_bytes(two.path.read_bytes())
+    two.path.write_bytes(data)
+    found = verify(run)
+    assert {flaw.segment for flaw in found} == {one.name, two.name}
+    assert all(flaw.episode and flaw.step >= 0 for flaw in found)
+    with pytest.raises(CorruptLogError, match=r"renamed or swapped.*`evalkit verify`.*--repair"):
+        call(run, tmp_path)
+
+
+def test_two_segments_swapped_with_their_numbers_are_told_by_the_order_of_steps(runs: Path, tmp_path: Path) -> None:
+    """The forger has put the numbers right as well: rows then come before those that they build on."""
+    run = as_first(Path(shutil.copytree(runs / "torn", tmp_path / "torn")))
+    assert verify(run) == []
+    one, *_, two = lay_out(run, "steps").segments
+    first, second = read_segment(one), read_segment(two)
+    for segment, table in ((one, second), (two, first)):
+        segment.path.write_bytes(reencoded(segment, table))
+    found = verify(run)
+    assert one.name in {flaw.segment for flaw in found}
+    early = {row["episode"] for row in second.to_pylist()}
+    # One that began in the last segment is whole all the same: episodes do not hang on each other.
+    told = [flaw for flaw in found if flaw.segment == one.name and flaw.episode]
+    assert set() < {flaw.episode for flaw in told} <= early
+    assert all(flaw.step == 0 for flaw in told)
+
+
+def test_an_untouched_run_has_no_findings_and_goes_on(run: Path, tmp_path: Path) -> None:
+    assert verify(run) == []
+    assert call(run, tmp_path).exit_code == 0
+    assert verify(run) == []
+
+
+def test_a_repaired_run_gives_up_the_changed_step_alone_and_ends_as_it_would_have(runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    segment, place, row = in_the_middle(run)
+    rewrite(segment, place, CHANGES["another reply"])
+    outcome, _ = go_served(resolved(tmp_path, SPEC), run, repair=True)
+    assert outcome.exit_code == 0
+    assert verify(run) == []
+    ends = [[(one["step"], one["reply"]) for one in rows_of(where, row["episode"])] for where in (run, runs / "whole")]
+    assert sorted(ends[0]) == sorted(ends[1])
+
+
+def test_the_options_of_a_run_do_not_repair_unasked() -> None:
+    assert RunOptions(directory=Path("x")).repair is False

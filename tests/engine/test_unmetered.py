@@ -1,0 +1,140 @@
+"""Replies without usage are told wherever money is told: while a run plays, when it has ended, and of a run on disk."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from evalkit.cli.display import plain, render
+from evalkit.cli.main import main
+from evalkit.engine.freeze import Resolved
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.status import read_status
+from evalkit.engine.view import View
+from evalkit.report.report import report
+from evalkit.store.index import read_index
+from evalkit.store.reader import scan
+from evalkit.store.unmetered import Unmetered
+from tests.cli.test_display import lane
+from tests.engine.running import go_served, served
+from tests.engine.sweeps import resolved
+
+
+def estimating(sweep: Resolved) -> Resolved:
+    """The same, where the provider's file says `usage = "estimate"`."""
+    made = {
+        name: replace(one, provider=replace(one.provider, estimates_usage=True))
+        for name, one in sweep.endpoints.items()
+    }
+    return replace(sweep, endpoints=made)
+
+
+def played(folder: Path, *, estimate: bool = False) -> tuple[Path, Outcome]:
+    """A run of two calls with 15 % of its replies without usage."""
+    sweep = resolved(folder, served(periods=2))
+    sweep = estimating(sweep) if estimate else sweep
+    go_served(sweep, folder / "run", {"fault_unmetered": 0.15}, limit=3)
+    return folder / "run", go_served(sweep, folder / "run", {"fault_unmetered": 0.15})[0]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["worst case", "estimated"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, bool]:
+    return *played(tmp_path_factory.mktemp("unmetered"), estimate=request.param), request.param
+
+
+def expected(directory: Path) -> Unmetered:
+    """By the rows themselves."""
+    rows = scan(directory, ("attempts", "cost", "tokens_in", "tokens_out")).to_pylist()
+    mine = [row for row in rows if row["attempts"].endswith(("unmetered", "estimated"))]
+    guessed = [row for row in mine if row["attempts"].endswith("estimated")]
+    assert all(row["cost"] > 4 * 10**6 * 1000 for row in mine)  # the bound stands, whatever is estimated
+    return Unmetered(
+        replies=len(mine),
+        cost=sum(row["cost"] for row in mine),
+        estimated=len(guessed),
+        guess=sum(10**6 * row["tokens_in"] + 4 * 10**6 * row["tokens_out"] for row in guessed),
+    )
+
+
+def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[Path, Outcome, bool]) -> None:
+    directory, outcome, estimate = run
+    want = expected(directory)
+    assert want.replies > 5
+    assert (want.estimated == want.replies) == estimate
+    assert outcome.unmetered == want == read_status(directory).unmetered
+    words = [line for line in outcome.messages if "came without usage" in line]
+    assert words == [want.advice()]
+    assert words[0].startswith(f"{want.replies} replies came without usage: $")
+    assert ("estimated from the text" in words[0]) == estimate
+    assert outcome.to_json()["unmetered_replies"] == want.replies
+
+
+@pytest.mark.parametrize("command", ["status", "budget"])
+def test_commands_tell_it_in_words_and_as_json(
+    run: tuple[Path, Outcome, bool], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, outcome, _ = run
+    assert main([command, str(directory)]) == 0
+    assert outcome.unmetered.advice() in " ".join(capsys.readouterr().out.split())
+    assert main([command, str(directory), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    money = said["money"] if command == "status" else said
+    assert outcome.unmetered.to_json().items() <= money.items()
+
+
+def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[Path, Outcome, bool]) -> None:
+    directory, outcome, estimate = run
+    table = report(directory).table("money")
+    everybody = table.rows[-1]
+    assert (everybody["unmetered"], everybody["unmetered_pico_usd"]) == (
+        outcome.unmetered.replies,
+        outcome.unmetered.cost,
+    )
+    assert everybody["requests"] == read_index(directory).rows  # who answered without usage answered
+    assert any(note.startswith(outcome.unmetered.words()) for note in table.notes)
+    assert any("are estimated from the text" in note for note in table.notes) == estimate
+    speed = report(directory).table("speed")
+    assert sum(row["failed"] for row in speed.rows) == 0
+
+
+def test_the_tables_own_queries_find_the_same(
+    run: tuple[Path, Outcome, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, _, _ = run
+    for name in ("money", "speed"):
+        table = report(directory).table(name)
+        assert main(["sql", str(directory), table.query, "--json"]) == 0
+        rows = {row["agent"]: row for row in json.loads(capsys.readouterr().out)}
+        for row in table.rows:
+            for key, value in rows[row["agent"]].items():
+                if key not in ("agent", "failures"):
+                    assert float(value) == pytest.approx(float(row[key])), key
+
+
+def test_show_says_it_of_the_steps(run: tuple[Path, Outcome, bool], capsys: pytest.CaptureFixture[str]) -> None:
+    directory, _, estimate = run
+    rows = scan(directory, ("episode", "attempts")).to_pylist()
+    episode = next(row["episode"] for row in rows if row["attempts"] != "ok")
+    assert main(["show", str(directory), episode]) == 0
+    said = capsys.readouterr().out
+    assert ("(estimated from the text)" in said) == estimate
+    assert ("(not all stated; cost at worst case)" in said) == (not estimate)
+
+
+def test_the_live_display_has_a_line_for_them() -> None:
+    quiet = View(name="x", elapsed_s=1.0, lanes=(lane(1),), spent=0, reserved=0, budget=None, stopping="")
+    assert "usage" not in plain(quiet)
+    some = replace(quiet, unmetered=Unmetered(replies=171, cost=3_860_000_000_000))
+    line = "171 replies came without usage: $3.86 at worst case."
+    assert line in plain(some).splitlines()[1]
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(render(some, 80))
+    assert line in capture.get()
+    assert some.published()["unmetered_replies"] == 171
+    one = Unmetered(replies=1, cost=10**12, estimated=1, guess=2 * 10**11)
+    assert one.words() == "1 reply came without usage: $1.00 at worst case, about $0.2000 as estimated from the text"
+    mixed = one + Unmetered(replies=1, cost=10**12)
+    assert "2 replies came without usage: $2.00 at worst case, 1 of them about $0.2000 as" in mixed.words()

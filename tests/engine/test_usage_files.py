@@ -1,0 +1,41 @@
+"""Usage files as strangers may write them: read in linear time, or refused with file and line."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from evalkit.engine.usage import read_usage
+from evalkit.errors import UsageError
+from tests.foreign import BODIES, Maker
+from tests.growth import assert_linear
+
+FIGURES = ("9" * 400, "9" * 60_000, "0." + "9" * 60_000, "1e999999999", "1e-999999999", "1e" + "9" * 400, "nan", "-1")
+MORE = ("inf", "sNaN", "٣", "0x10", "1_0", "[]", "{}", '"' * 3, "true")
+
+
+@pytest.mark.parametrize("make", BODIES.values(), ids=list(BODIES))
+@pytest.mark.parametrize("before", [b"", b"request_id,cost\n", b'{"request_id":"e/1/0","cost":0}\n'])
+def test_any_file_is_read_in_linear_time_or_refused(make: Maker, before: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+
+    def read(content: bytes) -> None:
+        path.write_bytes(before + content)
+        with suppress(UsageError):
+            list(read_usage(path))
+
+    assert_linear(make, read, last=2**17)
+
+
+@pytest.mark.parametrize("figure", [*FIGURES, *MORE])
+@pytest.mark.parametrize("name", ["cost", "cost_usd", "tokens_in", "tokens_out", "tokens_cached"])
+def test_any_figure_is_read_or_refused(figure: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    for line in (f"request_id,{name}\ne/1/0,{figure}\n", f'{{"request_id":"e/1/0","{name}":{figure}}}\n'):
+        path.write_text(line)
+        try:
+            (billed,) = read_usage(path)
+        except UsageError as flaw:
+            assert len(str(flaw)) < 1000  # noqa: PT017
+        else:
+            assert billed.cost is None or 0 <= billed.cost < 2**103

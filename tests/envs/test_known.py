@@ -1,0 +1,27 @@
+"""What logs' readers ask of an environment's record, and what they get where no such environment is installed."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from evalkit.envs import known, table
+from tests.guessing import GUESSING
+
+
+def test_what_nobody_knows_is_assumed_to_be_as_little_as_can_be() -> None:
+    assert known.known("guessing") is None
+    assert known.score_range("guessing") == (-math.inf, 1.0)
+    assert known.zero_means("guessing") == ""
+    assert not known.one_chat("guessing")
+    assert not known.is_stationary("guessing")
+    assert known.shares_of(["guessing"]) == {}
+
+
+def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = replace(GUESSING, score_range=(-2.0, 1.0), zero_means="far off", one_chat=True, stationary=True)
+    monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": mine, "other": GUESSING})
+    assert known.score_range("guessing") == (-2.0, 1.0)
+    assert known.zero_means("guessing") == "far off"
+    assert known.is_stationary("guessing")
+    assert known.one_chats(["absent"]) == ["guessing"]
