@@ -18,14 +18,14 @@ from lookup import LOOKUP, Instance
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.lane import Lane
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
 from evalkit.engine.episode import LaneContext, Stop
-from evalkit.engine.money import open_row
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
+from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import Cell, Episode
 from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
@@ -33,7 +33,7 @@ from evalkit.spec.identity import episode_id, episode_key
 from evalkit.spec.model import Limits, Model, Provider
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestAgent, ManifestSuite
-from evalkit.store.writer import Store, open_store
+from evalkit.store.writing.writer import Store, open_store
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
 BUDGET = PicoUsd(10**16)

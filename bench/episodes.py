@@ -17,11 +17,11 @@ import orjson
 
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.lane import Lane
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import request_template
 from evalkit.dialogue import Request, Usage
 from evalkit.engine.episode import LaneContext, Stop
-from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import Choice, Episode, cells, episodes
@@ -34,7 +34,7 @@ from evalkit.replies import encode_reply
 from evalkit.seeds import derive
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep
-from evalkit.store.writer import open_store
+from evalkit.store.writing.writer import open_store
 from evalkit.wire.http import HttpResponse
 
 EPISODES = 400

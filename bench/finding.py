@@ -16,16 +16,16 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from evalkit.digests import step_digest
-from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.universe import Choice, episodes
 from evalkit.money import PicoUsd
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.chain import check_chain
-from evalkit.store.index import read_index
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.record import StepRecord
 from evalkit.store.manifests import write_manifest
-from evalkit.store.record import StepRecord
-from evalkit.store.sums import read_totals
-from evalkit.store.writer import open_store
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.sums import read_totals
+from evalkit.store.writing.writer import open_store
 
 EPISODES, STEPS = 20_000, 10
 WIDTH = 512

@@ -15,8 +15,8 @@ from statistics import median
 
 from evalkit.money import PicoUsd
 from evalkit.store import disk
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.writer import Store, open_store
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.writing.writer import Store, open_store
 
 WIDTH = 512
 REPLY_S, SPREAD = 1.0, 0.4

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from evalkit.dialogue import Request
-from evalkit.engine.freeze import resolve
+from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.universe import Choice, Episode, episodes
 from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
@@ -23,15 +23,15 @@ from evalkit.replies import encode_reply
 from evalkit.seeds import derive
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
-from evalkit.store.compact import Chain, Tail, discard
+from evalkit.store.files.journal import new_writer, open_journal
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import steps_table
+from evalkit.store.files.segment import ENDS_FOLDER, LEDGER_FOLDER, LOG, STEPS_FOLDER, Segment
 from evalkit.store.instances import ManifestInstance
-from evalkit.store.journal import new_writer, open_journal
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import steps_table
-from evalkit.store.segment import ENDS_FOLDER, LEDGER_FOLDER, LOG, STEPS_FOLDER, Segment
-from evalkit.store.totals import Tally
+from evalkit.store.reading.totals import Tally
+from evalkit.store.writing.compact import Chain, Tail, discard
 
 SWEEP = Sweep(
     name="replicas",

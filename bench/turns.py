@@ -19,7 +19,7 @@ from lookup import LOOKUP, Instance
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.lane import Lane
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
 from evalkit.engine.episode import LaneContext, Stop, play
@@ -29,9 +29,9 @@ from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.spec.model import Limits
+from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestAgent, ManifestSuite
-from evalkit.store.record import LedgerRecord, StepRecord
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS

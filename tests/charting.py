@@ -9,7 +9,7 @@ from typing import Any
 from evalkit.envs.environment import Score
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
-from evalkit.report.moves import Move, moves
+from evalkit.results.moves import Move, moves
 from tests.play import kit, play, policy
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances"

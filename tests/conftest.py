@@ -16,7 +16,14 @@ settings.load_profile("evalkit")
 PROJECT = Path(__file__).resolve().parent.parent
 
 
-LONGEST = ("soak/", "conform/test_command", "nightly/", "engine/test_plan", "engine/test_fairness", "engine/test_admission")
+LONGEST = (
+    "soak/",
+    "conform/test_command",
+    "nightly/",
+    "engine/test_plan",
+    "engine/test_fairness",
+    "engine/test_admission",
+)
 """Files below `tests/` that take longest, most of it waiting: they begin first, so that none is waited for alone."""
 
 

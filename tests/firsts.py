@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evalkit.store.layout import MARK, lay_out
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import RESERVED, ledger_table, steps_table
-from evalkit.store.segment import ROW_GROUP, Kind, compacted_name, encode_compacted, object_name
+from evalkit.store.files.layout import MARK, lay_out
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import RESERVED, ledger_table, steps_table
+from evalkit.store.files.segment import ROW_GROUP, Kind, compacted_name, encode_compacted, object_name
 
 
 def encode_first(table: pa.Table, kind: Kind, first: int, last: int, *, compacted: bool) -> bytes:

@@ -7,14 +7,14 @@ import orjson
 import pyarrow as pa
 
 from evalkit.store import disk
-from evalkit.store.index import read_index
-from evalkit.store.journal import Appender, new_writer, open_journal
-from evalkit.store.layout import FOLDERS, compacted, journal_object, journals, lay_out
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.recount import ends_anew, parts_of
-from evalkit.store.schema import LEDGER, STEPS, conform, steps_table
-from evalkit.store.segment import KINDS, Kind, digest_of, encode_compacted, read_claim, read_segment
-from evalkit.store.totals import Tally
+from evalkit.store.files.journal import Appender, new_writer, open_journal
+from evalkit.store.files.layout import FOLDERS, compacted, journal_object, journals, lay_out
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import LEDGER, STEPS, conform, steps_table
+from evalkit.store.files.segment import KINDS, Kind, digest_of, encode_compacted, read_claim, read_segment
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.totals import Tally
+from evalkit.store.recovery.recount import ends_anew, parts_of
 
 Commit = tuple[Sequence[StepRecord], Sequence[LedgerRecord]]
 

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evalkit.store.journal import Carried
+from evalkit.store.files.journal import Carried
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.lock import hold_run
-from evalkit.store.opening import take_over
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import steps_table
-from evalkit.store.totals import Tally
-from evalkit.store.writer import open_store
+from evalkit.store.reading.totals import Tally
+from evalkit.store.writing.opening import take_over
+from evalkit.store.writing.writer import open_store
 from tests.rows import a_charge, a_step, rounds
 
 __all__ = ["a_charge", "a_step", "rounds", "write_run", "write_tails"]

@@ -12,12 +12,12 @@ from evalkit.envs.lines import instance_digest
 from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
 from evalkit.replies import encode_reply
-from evalkit.report.episodes import episode_results
 from evalkit.report.report import Report, build_report
+from evalkit.results.episodes import episode_results
 from evalkit.spec.identity import episode_id, episode_key
+from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestPack, ManifestSuite
-from evalkit.store.record import LedgerRecord, StepRecord
 from tests.guessing import GUESSING, guess, hint
 
 ENVIRONMENTS = {"guessing": GUESSING}

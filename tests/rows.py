@@ -5,7 +5,7 @@ from typing import Any
 
 from evalkit.digests import step_digest
 from evalkit.money import PicoUsd
-from evalkit.store.record import LedgerRecord, StepRecord
+from evalkit.store.files.record import LedgerRecord, StepRecord
 
 
 def a_step(episode: str = "e0", step: int = 0, **changes: Any) -> StepRecord:

@@ -16,10 +16,10 @@ LAYERS = {
     **dict.fromkeys(
         ("dialogue", "digests", "errors", "money", "replies", "seeds", "shipped", "text", "waiting", "__init__"), 0
     ),
-    **dict.fromkeys(("envs", "wire"), 1),
+    **dict.fromkeys(("envs", "stats", "wire"), 1),
     "policy": 2,
     **dict.fromkeys(("spec", "store"), 3),
-    "client": 4,
+    **dict.fromkeys(("client", "results"), 4),
     **dict.fromkeys(("engine", "report"), 5),
     **dict.fromkeys(("serve", "nightly"), 6),
     "view": 7,
@@ -34,18 +34,18 @@ APART = {("report", "client")}
 PLACES = {
     "aiohttp": ("client/", "serve/", "view/"),
     "tenacity": ("client/",),
-    "asyncio": ("waiting", "client/", "engine/", "store/writer", "serve/", "view/", "cli/"),
+    "asyncio": ("waiting", "client/", "engine/", "store/writing/writer", "serve/", "view/", "cli/"),
     "uvloop": ("engine/", "serve/", "cli/"),
-    "pyarrow": ("store/", "report/"),
-    "duckdb": ("report/", "view/", "cli/"),
+    "pyarrow": ("store/", "results/", "report/"),
+    "duckdb": ("results/", "report/", "view/", "cli/"),
     "altair": ("report/figures/",),
     "vl_convert": ("report/figures/",),
     "pandas": (),
     "jinja2": ("view/",),
     "markupsafe": ("view/",),
     "rich": ("engine/", "report/", "cli/"),
-    "numba": ("envs/", "report/"),
-    "scipy": ("envs/", "report/"),
+    "numba": ("envs/", "stats/"),
+    "scipy": ("envs/", "stats/", "report/"),
     "networkx": ("envs/",),
     "rapidfuzz": ("envs/", "report/"),
     "genai_prices": ("spec/",),
@@ -54,7 +54,7 @@ PLACES = {
 }
 
 # Values in, values out: no clock, no thread, no socket.
-PURE = ("envs/", "wire/", "policy/", "report/", "store/schema", "store/record")
+PURE = ("envs/", "stats/", "wire/", "policy/", "results/", "report/", "store/files/schema", "store/files/record")
 IMPURE = frozenset({"asyncio", "socket", "subprocess", "threading", "time", "urllib", "http"})
 PURE_PARTS = ("urllib.parse.",)
 """Of the impure ones, what only turns texts into texts."""
@@ -204,7 +204,7 @@ def test_every_import_keeps_to_its_layer() -> None:
         ("engine/episode.py", "import aiohttp", "which only client/"),
         ("envs/replay.py", "import time", "is pure"),
         ("policy/knuth.py", "import random", "only tests may"),
-        ("store/reader.py", "import asyncio", "store/writer"),
+        ("store/reading/reader.py", "import asyncio", "store/writing/writer"),
     ],
 )
 def test_a_planted_offender_is_named(path: str, line: str, words: str) -> None:
@@ -256,8 +256,8 @@ def test_a_planted_delay_is_named() -> None:
 def test_what_is_allowed_is_not_named() -> None:
     sources = {
         "envs/scheduling/step.py": "from evalkit.dialogue import Reply\nfrom evalkit.envs.environment import fill",
-        "client/lane.py": "import asyncio\nimport aiohttp\nfrom evalkit.store.record import LedgerRecord",
-        "cli/run.py": "from evalkit import __version__\nfrom evalkit.engine.sweep import run_sweep",
+        "client/lanes/lane.py": "import asyncio\nimport aiohttp\nfrom evalkit.store.files.record import LedgerRecord",
+        "cli/play/run.py": "from evalkit import __version__\nfrom evalkit.engine.sweep import run_sweep",
     }
     assert offences(sources) == []
 
@@ -277,7 +277,7 @@ def test_nothing_heavy_is_loaded_before_a_command_needs_it(call: str) -> None:
     assert done.stdout.splitlines()[-1] == "loaded:", done.stdout
 
 
-@pytest.mark.parametrize("name", ["evalkit.client.open", "evalkit.engine.sweep", "evalkit.cli.run"])
+@pytest.mark.parametrize("name", ["evalkit.client.open", "evalkit.engine.sweep", "evalkit.cli.play.run"])
 def test_who_asks_a_provider_loads_nothing_of_the_simulated_one(name: str) -> None:
     script = f"import sys, {name}\nprint('loaded:', *sorted(one for one in sys.modules if 'evalkit.serve' in one))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)

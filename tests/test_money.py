@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Usage
-from evalkit.engine.freeze import price_fields
+from evalkit.engine.freezing.freeze import price_fields
 from evalkit.money import Price, parse_usd, pico_per_token
 
 FLAT = Price(input=10, output=100, cached_read=1, cached_write=12, request=7)

@@ -144,7 +144,7 @@ def table_rows(document: str, title: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(("title", "name"), [("Columns of `steps/`", "STEPS"), ("Columns of `ledger/`", "LEDGER")])
 def test_the_run_directorys_document_lists_the_columns_as_they_are(title: str, name: str) -> None:
-    from evalkit.store import schema
+    from evalkit.store.files import schema
 
     columns = [[field.name, str(field.type), field.metadata[b"unit"].decode()] for field in getattr(schema, name)]
     assert [row[:3] for row in table_rows("run-directory.md", title)] == columns

@@ -25,7 +25,7 @@ def page() -> str:
     """The whole page, as Markdown."""
     _, commands = parser()
     for name in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{name}").add_options(commands[name])
+        importlib.import_module(f"evalkit.cli.{COMMANDS[name].group}.{name}").add_options(commands[name])
     parts = [HEAD]
     for group, title in GROUPS.items():
         parts.append(f"## {title[0].upper()}{title[1:]}\n")

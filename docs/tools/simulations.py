@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evalkit.report import bootstrap, intervals, pairs
-from evalkit.report.bootstrap import Interval
-from evalkit.report.intervals import estimate, student
-from evalkit.report.pairs import change, flips, pair, sign_flips
-from evalkit.report.sequential import betting, capital, filled, sequential_p
 from evalkit.report.sizes import half_width, size
+from evalkit.stats import bootstrap, intervals, pairs
+from evalkit.stats.bootstrap import Interval
+from evalkit.stats.intervals import estimate, student
+from evalkit.stats.pairs import change, flips, pair, sign_flips
+from evalkit.stats.sequential import betting, capital, filled, sequential_p
 
 Draws = np.random.Generator
 Values = np.ndarray

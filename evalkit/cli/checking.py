@@ -56,7 +56,7 @@ class _ProviderLine:
 
 def check(names: Sequence[str], model: str | None) -> int:
     """Check these providers, or all. Raises UsageError for names that there are none of."""
-    from evalkit.report.terminal import console as console_of
+    from evalkit.report.render.terminal import console as console_of
 
     if model and len(names) != 1:
         raise UsageError("providers check: --model goes with the name of one provider.")

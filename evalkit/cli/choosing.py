@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalkit.engine.freeze import Resolved
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.spec.model import Sweep

@@ -1,4 +1,4 @@
-"""Every command: what it does, examples, and which options it takes. `evalkit/cli/NAME.py` holds what it calls."""
+"""Every command: what it does, examples, which options it takes. `evalkit/cli/GROUP/NAME.py` holds what it calls."""
 
 import argparse
 from collections.abc import Callable, Mapping

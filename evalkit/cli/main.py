@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     try:
         args = parse(argv)
-        command = importlib.import_module(f"evalkit.cli.{args.module}")
+        command = importlib.import_module(f"evalkit.cli.{COMMANDS[args.module].group}.{args.module}")
         call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
         code = call(args)
         sys.stdout.flush()  # here, where a reader that has gone is no error
@@ -93,7 +93,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         top.print_help()
         raise UsageError("A command is missing.")
     if word in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{word}").add_options(commands[word])
+        importlib.import_module(f"evalkit.cli.{COMMANDS[word].group}.{word}").add_options(commands[word])
     args, rest = top.parse_known_args(argv)
     if rest and args.module not in TAKES_ANY:
         known = re.findall(r"--[\w-]+", commands[args.module].format_usage())

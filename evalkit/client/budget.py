@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from evalkit.client.budget_state import BudgetState, Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.money import PicoUsd, show_usd
-from evalkit.store.accounts import closing_word
-from evalkit.store.record import LedgerRecord
-from evalkit.store.unmetered import Unmetered
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.reading.accounts import closing_word
+from evalkit.store.reading.unmetered import Unmetered
 from evalkit.waiting import Waiter, WaitQueue
 
 

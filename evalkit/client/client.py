@@ -14,17 +14,17 @@ from typing import NoReturn
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
-from evalkit.client.lane import Lane
-from evalkit.client.pauses import too_long, why_ended
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.pauses import too_long, why_ended
+from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.remedies import with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
-from evalkit.client.ticket import Ticket
 from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
-from evalkit.store.record import ESTIMATED, OK, UNMETERED
+from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens

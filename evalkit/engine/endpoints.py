@@ -12,15 +12,15 @@ from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.keys import read_key, url_of
-from evalkit.client.lane import Lane
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.shared import Pool
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import RequestTemplate, request_template
-from evalkit.client.shared import Pool
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply, Request
 from evalkit.engine.episode import Seat, next_question
-from evalkit.engine.freeze import Endpoint, Resolved, lane_limits, lane_shares
+from evalkit.engine.freezing.freeze import Endpoint, Resolved, lane_limits, lane_shares
 from evalkit.engine.universe import Choice, Episode
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price

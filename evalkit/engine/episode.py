@@ -29,10 +29,10 @@ from evalkit.errors import (
 from evalkit.money import PicoUsd
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive
-from evalkit.store.record import StepRecord
+from evalkit.store.files.record import StepRecord
 
 if TYPE_CHECKING:
-    from evalkit.client.lane import Lane
+    from evalkit.client.lanes.lane import Lane
 
 YIELD_EVERY = 8
 """Steps a free policy plays before other episodes have their turn."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 from evalkit.client.budget import Budget
 from evalkit.client.file_limit import make_room
-from evalkit.client.lane import Lane
-from evalkit.engine.admission import Admission
-from evalkit.engine.admission_queue import AdmissionQueue
-from evalkit.engine.ceilings import Ceilings
+from evalkit.client.lanes.lane import Lane
+from evalkit.engine.admit.admission import Admission
+from evalkit.engine.admit.admission_queue import AdmissionQueue
+from evalkit.engine.admit.ceilings import Ceilings
+from evalkit.engine.admit.lines import Line, Place
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.forecast import forecast_run
-from evalkit.engine.lines import Line, Place
 from evalkit.engine.resume import RunPart, order
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.session import Session

@@ -12,14 +12,14 @@ from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.replies import decode_reply
 from evalkit.store.events import read_events
+from evalkit.store.files.record import LedgerRecord
 from evalkit.store.instances import laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.store.record import LedgerRecord
-from evalkit.store.totals import Cell
-from evalkit.store.unmetered import UnmeteredRows
+from evalkit.store.reading.totals import Cell
+from evalkit.store.reading.unmetered import UnmeteredRows
 
 if TYPE_CHECKING:
-    from evalkit.store.index import RunIndex
+    from evalkit.store.reading.index import RunIndex
 
 
 class Held(Protocol):
@@ -149,8 +149,8 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "
     """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
     as in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
     # Here, since pyarrow comes with it, and `plan` needs none.
-    from evalkit.store.index import read_index
-    from evalkit.store.reader import replay_rows
+    from evalkit.store.reading.index import read_index
+    from evalkit.store.reading.reader import replay_rows
 
     index = read_index(directory) if index is None else index
     return Holdings(
@@ -181,7 +181,7 @@ def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
             raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
         turn = advance(episode.cell.env, position, decode_reply(row.reply), row.reply)
         if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
-            from evalkit.store.segment import REMEDY
+            from evalkit.store.files.segment import REMEDY
 
             raise CorruptLogError(
                 f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "

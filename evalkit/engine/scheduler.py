@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from evalkit.client.ask import Asker
-from evalkit.client.lane import Lane
-from evalkit.engine.admission_queue import AdmissionQueue
+from evalkit.client.lanes.lane import Lane
+from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import LEFT_OWED, LaneContext, Seat, play
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import Episode

@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evalkit.engine.admission_queue import AdmissionQueue
+from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.endpoints import Endpoints, Launch
 from evalkit.engine.episode import Stop
-from evalkit.engine.freeze import Resolved
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import Choice
 from evalkit.money import PicoUsd
-from evalkit.store.accounts import Account, spent
 from evalkit.store.manifest import Manifest
-from evalkit.store.unmetered import Unmetered, together
-from evalkit.store.writer import Store
+from evalkit.store.reading.accounts import Account, spent
+from evalkit.store.reading.unmetered import Unmetered, together
+from evalkit.store.writing.writer import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.table import POLICIES, find_policy, player
 from evalkit.spec.identity import episode_id
+from evalkit.store.files.record import StepRecord
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.store.record import StepRecord
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.engine.forecast import Expected, Forecast, Range, alone, learn_all, make_priors, read_priors
-from evalkit.engine.keeping import reworded
+from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice, cells
-from evalkit.store.accounts import spent
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
-from evalkit.store.sums import read_totals
-from evalkit.store.totals import Cell, Totals, rate
-from evalkit.store.unmetered import Unmetered, together
+from evalkit.store.reading.accounts import spent
+from evalkit.store.reading.sums import read_totals
+from evalkit.store.reading.totals import Cell, Totals, rate
+from evalkit.store.reading.unmetered import Unmetered, together
 
 NOTHING = Range(0.0, 0.0, 0.0)
 

@@ -19,28 +19,28 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, check_keys, open_endpoints
 from evalkit.engine.episode import Stop
-from evalkit.engine.freeze import Resolved, merge
+from evalkit.engine.freezing.freeze import Resolved, merge
+from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.jobs import make_jobs
-from evalkit.engine.keeping import kept, reworded
-from evalkit.engine.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
+from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.envs.compiled import LOADED, load_for, pays
 from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import LaneClosed, RunError
-from evalkit.store.accounts import accounts, unaccounted
-from evalkit.store.journal import new_writer
-from evalkit.store.layout import journals
+from evalkit.store.files.journal import new_writer
+from evalkit.store.files.layout import journals
+from evalkit.store.files.record import LedgerRecord
 from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest, write_manifest
-from evalkit.store.record import LedgerRecord
-from evalkit.store.writer import open_store
+from evalkit.store.reading.accounts import accounts, unaccounted
+from evalkit.store.writing.writer import open_store
 
 SHOW_EVERY_S = 0.25
 PUBLISH_EVERY = 2
@@ -129,7 +129,7 @@ def _existing(directory: Path) -> Manifest | None:
 
 def _repair(options: RunOptions) -> tuple[str, ...]:
     """Mend the log; what was given up, in sentences. Raises RunError if another process writes the run."""
-    from evalkit.store.repair import Repair, repair
+    from evalkit.store.recovery.repair import Repair, repair
 
     def announce(found: Repair) -> None:
         if options.announce is not None:

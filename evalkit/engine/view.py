@@ -10,7 +10,7 @@ from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.scheduler import LaneJob
 from evalkit.spec.model import Sweep
-from evalkit.store.unmetered import Unmetered
+from evalkit.store.reading.unmetered import Unmetered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.nightly.journal import accepted, read_journal
-from evalkit.report.history import NightRecord, Rule, decode, encode, read_night, with_alarms
+from evalkit.report.nights.history import NightRecord, Rule, decode, encode, read_night, with_alarms
 from evalkit.store.disk import read_whole, write_durably
 from evalkit.store.manifests import runs_in
 
@@ -75,8 +75,8 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
 
 def spent_in(run: Path) -> int:
     """Pico-dollars that a run has spent: steps, charges and crash charges."""
-    from evalkit.store.accounts import accounts, spent
-    from evalkit.store.index import read_index
+    from evalkit.store.reading.accounts import accounts, spent
+    from evalkit.store.reading.index import read_index
 
     index = read_index(run)
     return spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())

@@ -11,7 +11,7 @@ import orjson
 
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.nightly.history_files import nights
-from evalkit.report.history import CellNight, NightRecord, earlier
+from evalkit.report.nights.history import CellNight, NightRecord, earlier
 from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0

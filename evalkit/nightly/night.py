@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.engine.endpoints import Launch
-from evalkit.engine.freeze import Resolved, merge
+from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
@@ -20,8 +20,8 @@ from evalkit.nightly.dates import tonight
 from evalkit.nightly.history_files import FOLDER, derive, nights, read_history
 from evalkit.nightly.journal import JournalEntry, last_end, note, read_journal
 from evalkit.nightly.rotation import rotated
-from evalkit.report.cells import planned_cells
-from evalkit.report.history import NightRecord, Rule
+from evalkit.report.nights.history import NightRecord, Rule
+from evalkit.results.cells import planned_cells
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from evalkit.report.history import NightRecord, cell_key
+from evalkit.report.nights.history import NightRecord, cell_key
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from evalkit.money import show_usd
 from evalkit.report import queries
-from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, packs_of, place, where
 from evalkit.report.tables import Column, Table
-from evalkit.report.voided import reasons
+from evalkit.results.cells import Cell
+from evalkit.results.voided import reasons
+from evalkit.store.files.record import ANSWERED, LedgerRecord
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import ANSWERED, LedgerRecord
-from evalkit.store.unmetered import UnmeteredRows, together
+from evalkit.store.reading.unmetered import UnmeteredRows, together
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit.money import Price
-from evalkit.report.cells import Cell
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
 from evalkit.store.manifest import Manifest
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.report.bootstrap import mean_of_instances
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.tables import Column, Table
+from evalkit.results.episodes import EpisodeResult
+from evalkit.stats.bootstrap import mean_of_instances
 from evalkit.store.manifest import Manifest
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import orjson
 from evalkit.envs.errand import errand
 from evalkit.envs.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.report.planning_cells import ENVIRONMENT, is_blocked_line
+from evalkit.report.costbench.planning_cells import ENVIRONMENT, is_blocked_line
 from evalkit.spec.errands import Answer, coverage_line, errand_digest
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
@@ -26,7 +26,7 @@ def first_texts(run: Path) -> dict[str, str]:
     is no run, CorruptLogError for a damaged log.
     """
     from evalkit.replies import decode_reply
-    from evalkit.store.reader import replay_rows
+    from evalkit.store.reading.reader import replay_rows
 
     manifest = read_manifest(run)
     static = {
@@ -51,7 +51,7 @@ def _endings(run: Path) -> list[dict[str, Any]]:
     """The last row of each episode that has ended, in the order of their ids."""
     from pyarrow import compute
 
-    from evalkit.store.reader import scan
+    from evalkit.store.reading.reader import scan
 
     log = scan(run, _KEYS)
     rows: list[dict[str, Any]] = log.filter(compute.not_equal(log.column("ending"), "")).to_pylist()
@@ -64,7 +64,7 @@ def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
     Raises RunError where the run holds no errands, or several kinds, or several answers to one, or is not finished.
     """
     from evalkit.replies import decode_reply
-    from evalkit.store.reader import replay_rows
+    from evalkit.store.reading.reader import replay_rows
 
     manifest = read_manifest(run)
     kind, digests = _kind(run, manifest), _digests(manifest)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from evalkit.report.cells import Cell
-    from evalkit.report.episodes import EpisodeResult
+    from evalkit.results.cells import Cell
+    from evalkit.results.episodes import EpisodeResult
 
     Values = npt.NDArray[np.float64]
 

@@ -8,11 +8,11 @@ stands above it in comment lines, `-- interval: ...`, each with the keys of the 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evalkit.report.bootstrap import RESAMPLES
-from evalkit.report.cells import Cell
+from evalkit.results.cells import Cell
+from evalkit.stats.bootstrap import RESAMPLES
 
 CHOSEN = (
-    "95 % of the mean over instances, chosen by evalkit.report.intervals.estimate (Wilson; of bounded "
+    "95 % of the mean over instances, chosen by evalkit.stats.intervals.estimate (Wilson; of bounded "
     f"values its `bounded`; Student's t, bootstrap-t of {RESAMPLES:,} resamples, seed 0), within strata"
 )
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import orjson
 
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import Environments, EpisodeResult
 from evalkit.report.extras.record import ErrorKind, QuotedPlace, extras_of
-from evalkit.report.moves import Move, moves
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import Environments, EpisodeResult
+from evalkit.results.moves import Move, moves
 from evalkit.store.manifest import Manifest, load_target
 from evalkit.text import bounded
 
@@ -112,7 +112,7 @@ def quotes(
 def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Quote, ...]:
     """The quotes of a run directory, whose cells these are. Raises CorruptLogError."""
     from evalkit.envs.table import ENVIRONMENTS
-    from evalkit.store.reader import replay_rows
+    from evalkit.store.reading.reader import replay_rows
 
     def read(episodes: Sequence[EpisodeResult]) -> Mapping[str, Sequence[Any]]:
         held = replay_rows(run, {one.id for one in episodes})

@@ -5,10 +5,10 @@ The numbers are those of the figures of score against behaviour (`figures/behavi
 
 from collections.abc import Sequence
 
-from evalkit.report.cells import Cell
 from evalkit.report.figures.behaviour import LEAST_RANKED, MEASURES, behaviour_figures, spearman
 from evalkit.report.scores import packs_of
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
 
 
 def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[Cell]) -> Table:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.report.accounts import completeness_table, money_table, speed_table
 from evalkit.report.caching import caching_tables
-from evalkit.report.cells import Cell, cells
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras.record import all_extras
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
+from evalkit.results.cells import Cell, cells
+from evalkit.results.episodes import EpisodeResult
+from evalkit.store.files.record import LedgerRecord
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import LedgerRecord
-from evalkit.store.unmetered import UnmeteredRows
+from evalkit.store.reading.unmetered import UnmeteredRows
 from evalkit.store.void import Void, read_voids
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ def report(
     `half_width`: say what an interval of so much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
-    from evalkit.report.derived import read_run
-    from evalkit.store.reader import read_ledger
-    from evalkit.store.sums import read_totals
+    from evalkit.results.derived import read_run
+    from evalkit.store.reading.reader import read_ledger
+    from evalkit.store.reading.sums import read_totals
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
     sums = read_totals(run)

@@ -10,13 +10,13 @@ from typing import Any
 
 from evalkit.envs.known import one_chat, one_chats, score_range, shares_of, zero_means
 from evalkit.report import queries
-from evalkit.report.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import EpisodeResult
-from evalkit.report.intervals import Method, estimate, unmet_share
-from evalkit.report.sequential import filled, sequence
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
-from evalkit.report.voided import void_notes
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.results.voided import void_notes
+from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
+from evalkit.stats.intervals import Method, estimate, unmet_share
+from evalkit.stats.sequential import filled, sequence
 from evalkit.store.manifest import Manifest
 
 ACCEPTED = "ok"

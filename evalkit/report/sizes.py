@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalkit.report import queries
-from evalkit.report.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
-from evalkit.report.cells import Cell
-from evalkit.report.intervals import known_freedom
 from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
+from evalkit.stats.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
+from evalkit.stats.intervals import known_freedom
 
 ASSURED = 0.9
 """The chance with which the upper end of a plan's range is enough."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalkit.errors import UsageError, nearest
-from evalkit.report.bootstrap import LEAST_INSTANCES
-from evalkit.report.intervals import estimate
 from evalkit.report.tables import Column, Kind, Table, method_of
+from evalkit.stats.bootstrap import LEAST_INSTANCES
+from evalkit.stats.intervals import estimate
 from evalkit.store.manifest import Manifest
 
 UNTAGGED = "(none)"

@@ -15,17 +15,17 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from evalkit.errors import RunError, UsageError
-from evalkit.report.cells import Cell
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
-from evalkit.report.rows import agent_table, cell_table, episode_table, instance_table
+from evalkit.results.cells import Cell
+from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
 from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from evalkit.report.log_rows import LogRows
+    from evalkit.results.log_rows import LogRows
 
 ATTEMPTS = 4
 """How often a query is tried while the run's files move under it."""
@@ -132,7 +132,7 @@ def open_views(run: Path) -> Views:
     """The views of a run directory. Raises RunError if it is none."""
 
     def results() -> Sequence[Cell]:
-        from evalkit.report.derived import read_cells
+        from evalkit.results.derived import read_cells
 
         return read_cells(run)[1]
 
@@ -239,9 +239,9 @@ def _hint(flaw: Exception) -> str:
 
 
 def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows":
-    from evalkit.report.log_rows import LogRows
-    from evalkit.store.reader import step_segments, superseded
-    from evalkit.store.schema import RESERVED
+    from evalkit.results.log_rows import LogRows
+    from evalkit.store.files.schema import RESERVED
+    from evalkit.store.reading.reader import step_segments, superseded
 
     log = LogRows(step_segments(run))
     gone = superseded(run)
@@ -255,7 +255,7 @@ def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows"
 
 
 def _ledger(run: Path) -> "pa.Table":
-    from evalkit.store.reader import read_ledger
-    from evalkit.store.schema import ledger_table
+    from evalkit.store.files.schema import ledger_table
+    from evalkit.store.reading.reader import read_ledger
 
     return ledger_table(read_ledger(run))

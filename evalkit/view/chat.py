@@ -7,9 +7,9 @@ from typing import Any
 
 from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
-from evalkit.report.moves import Move
-from evalkit.report.show import Episode
-from evalkit.report.trajectory import Part, trajectory_parts, usage_words
+from evalkit.results.moves import Move
+from evalkit.results.show import Episode
+from evalkit.results.trajectory import Part, trajectory_parts, usage_words
 from evalkit.text import BOUND, seconds
 
 OPEN = 5

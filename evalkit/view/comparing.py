@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evalkit.errors import UsageError, nearest
-from evalkit.report.compare import Side, compare, narrowed, same_agents
+from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
 from evalkit.view.grid import Grid, grid
 from evalkit.view.reading import Reading
 

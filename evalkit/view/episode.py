@@ -14,10 +14,10 @@ from evalkit.errors import RunError
 from evalkit.money import show_usd
 from evalkit.report.charts.build import episode_figures
 from evalkit.report.charts.drawing import quoted
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras.record import extras_of
-from evalkit.report.moves import Move
-from evalkit.report.show import Episode, open_episode
+from evalkit.results.episodes import EpisodeResult
+from evalkit.results.moves import Move
+from evalkit.results.show import Episode, open_episode
 from evalkit.text import BOUND, seconds
 from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
 from evalkit.view.grid import Plot, plot, sql_command

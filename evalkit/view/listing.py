@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from evalkit.errors import UsageError
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
 from evalkit.view.grid import Grid, grid
 
 PER_PAGE = 100

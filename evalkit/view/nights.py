@@ -9,8 +9,8 @@ from evalkit.money import show_usd
 from evalkit.nightly.history_files import nights, read_history
 from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.figures.trend import trend_figure
-from evalkit.report.history import NightRecord, taken
-from evalkit.report.trends import alarms_table, changes, nights_table, trend_table
+from evalkit.report.nights.history import NightRecord, taken
+from evalkit.report.nights.trends import alarms_table, changes, nights_table, trend_table
 from evalkit.view.grid import Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
 from evalkit.view.render import render

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.quotes import Quote
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
 from evalkit.view.episode import EpisodePage, episode_page
 from evalkit.view.grid import grid
 from evalkit.view.overview import overview, overview_frame

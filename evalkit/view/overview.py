@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from evalkit.money import show_usd
-from evalkit.report.cells import Cell
 from evalkit.report.quotes import quotes_table
 from evalkit.report.tables import Table
+from evalkit.results.cells import Cell
 from evalkit.view.grid import Grid, Href, Plot, grid, plot, sql_command
 from evalkit.view.reading import Reading
 from evalkit.view.render import Frame, PageLink

@@ -118,7 +118,7 @@ def test_a_suite_is_written_as_it_is_made_and_appears_whole(
             assert not (here / "s.jsonl").exists()
 
     env = replace(ENVIRONMENTS["scheduling"], generate=lines)
-    monkeypatch.setattr("evalkit.cli.generate.ENVIRONMENTS", {"scheduling": env})
+    monkeypatch.setattr("evalkit.cli.make.generate.ENVIRONMENTS", {"scheduling": env})
     assert call("generate", "scheduling", "--instances", "4", "--seed", "1", "--out", "s.jsonl").code == 2
     assert tree(here) == {}
     seen.clear()
@@ -133,9 +133,9 @@ def test_progress_is_told_and_what_is_not_proven(call: Call, here: Path, monkeyp
         for place in range(count):
             yield {"id": f"i{place}", "optimum": {"proven": place != 1}}
 
-    monkeypatch.setattr("evalkit.cli.generate.SHOW_EVERY_S", 0.0)
+    monkeypatch.setattr("evalkit.cli.make.generate.SHOW_EVERY_S", 0.0)
     monkeypatch.setattr(
-        "evalkit.cli.generate.ENVIRONMENTS", {"procurement": replace(ENVIRONMENTS["procurement"], generate=lines)}
+        "evalkit.cli.make.generate.ENVIRONMENTS", {"procurement": replace(ENVIRONMENTS["procurement"], generate=lines)}
     )
     said = call("generate", "procurement", "--instances", "3", "--out", "s.jsonl")
     assert said.code == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.client.ramp import CANARY_EPISODES
+from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.serve.launch import simulated
 from tests.cli.calling import Call, await_requests, bill_lines, finish, interrupt, lab, start
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.cli import warmup
 from evalkit.cli.main import main
+from evalkit.cli.make import warmup
 
 
 def test_warmup_says_what_it_compiles_and_where_it_lies(

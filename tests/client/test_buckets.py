@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.buckets import PACE, Bucket, Need, heed, open_buckets, scarcest, wait_s
+from evalkit.client.lanes.buckets import PACE, Bucket, Need, heed, open_buckets, scarcest, wait_s
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 

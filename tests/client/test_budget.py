@@ -9,7 +9,7 @@ from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed, StorageError
 from evalkit.money import PicoUsd
-from evalkit.store.record import LedgerRecord
+from evalkit.store.files.record import LedgerRecord
 from tests.clock import run_virtual
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.client import health
 from evalkit.client.ask import Question
-from evalkit.client.buckets import PACE
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.lane import Lane
+from evalkit.client.lanes import health
+from evalkit.client.lanes.buckets import PACE
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import ATTEMPTS
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
@@ -18,8 +18,8 @@ from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, La
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import Limits
-from evalkit.store.record import LedgerRecord
-from evalkit.store.unmetered import Unmetered
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.reading.unmetered import Unmetered
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT

@@ -1,6 +1,6 @@
 import pytest
 
-from evalkit.client.health import DOWN_AFTER, DOWN_FEW, DOWN_S, FIRST_PROBE_S, GIVE_UP_S, LAST_PROBE_S, Health
+from evalkit.client.lanes.health import DOWN_AFTER, DOWN_FEW, DOWN_S, FIRST_PROBE_S, GIVE_UP_S, LAST_PROBE_S, Health
 
 
 def fallen(now: float = 0.0) -> Health:

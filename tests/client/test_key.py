@@ -10,14 +10,14 @@ from aiohttp import web
 from evalkit.client.ask import Question
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.lane import Lane
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import request_template
 from evalkit.dialogue import Message, Sampling
 from evalkit.errors import EvalkitError
 from evalkit.money import FREE, PicoUsd
 from evalkit.spec.model import Limits, Model, Provider
-from evalkit.store.record import LedgerRecord
+from evalkit.store.files.record import LedgerRecord
 
 KEY = "sk-planted-0123456789"
 

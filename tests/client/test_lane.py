@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.buckets import PACE
-from evalkit.client.health import DOWN_AFTER, GIVE_UP_S, LAST_PROBE_S
-from evalkit.client.lane import Lane
-from evalkit.client.ticket import Ticket
-from evalkit.client.window import FIRST
+from evalkit.client.lanes.buckets import PACE
+from evalkit.client.lanes.health import DOWN_AFTER, GIVE_UP_S, LAST_PROBE_S
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.ticket import Ticket
+from evalkit.client.lanes.window import FIRST
 from evalkit.dialogue import Usage
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed
 from evalkit.spec.model import Limits

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from evalkit.client.buckets import PACE
-from evalkit.client.lane import Lane
-from evalkit.client.shared import LONGEST_PAUSE_S, Pool
+from evalkit.client.lanes.buckets import PACE
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.shared import LONGEST_PAUSE_S, Pool
 from evalkit.dialogue import Usage
 from evalkit.errors import LaneClosed
 from evalkit.spec.model import Limits

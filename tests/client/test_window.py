@@ -1,4 +1,4 @@
-from evalkit.client.window import CUT, FIRST, Window
+from evalkit.client.lanes.window import CUT, FIRST, Window
 
 
 def round_trip(window: Window, *, start: float, latency_s: float, full: bool = True) -> float:

@@ -13,15 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from evalkit.cli.main import main
-from evalkit.report.derived import read_cells
-from evalkit.store.journal import open_journal
-from evalkit.store.layout import MARK
-from evalkit.store.reader import read_ledger, scan_all
-from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import STEPS, conform, ledger_table
-from evalkit.store.segment import compacted_name, object_name
-from evalkit.store.sums import totals_of
-from evalkit.store.totals import text_of
+from evalkit.results.derived import read_cells
+from evalkit.store.files.journal import open_journal
+from evalkit.store.files.layout import MARK
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import STEPS, conform, ledger_table
+from evalkit.store.files.segment import compacted_name, object_name
+from evalkit.store.reading.reader import read_ledger, scan_all
+from evalkit.store.reading.sums import totals_of
+from evalkit.store.reading.totals import text_of
 from tests.firsts import encode_first, encode_first_mark
 from tests.journals import compact, discard
 

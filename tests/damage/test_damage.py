@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from evalkit.report.derived import read_cells
+from evalkit.results.derived import read_cells
 from tests.damage.commands import Said, reading, run, writing
 from tests.damage.making import WRITER, make
 from tests.damage.mutations import changes, kinds

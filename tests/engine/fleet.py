@@ -9,9 +9,9 @@ from typing import Any
 
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.lane import Lane
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.shared import Pool
 from evalkit.client.request import request_template
-from evalkit.client.shared import Pool
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.engine.episode import LaneContext, Seat, Stop
 from evalkit.engine.resume import Holdings
@@ -22,10 +22,10 @@ from evalkit.money import PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
+from evalkit.store.files.record import StepRecord
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
-from evalkit.store.record import StepRecord
-from evalkit.store.writer import Store, open_store
+from evalkit.store.writing.writer import Store, open_store
 from evalkit.wire.http import HttpResponse
 from tests.clock import run_virtual
 from tests.playing import an_agent

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.engine.freeze import Resolved
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.spec.sweep import read_sweep
 
 TWO_POLICIES = """

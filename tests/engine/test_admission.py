@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admission import Admission, Line
+from evalkit.engine.admit.admission import Admission, Line
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
-from evalkit.store.unmetered import Unmetered
+from evalkit.store.reading.unmetered import Unmetered
 
 UNIT = 1_000_000
 """Pico-dollars that one step costs."""

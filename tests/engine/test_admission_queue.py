@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admission import Admission, Line
-from evalkit.engine.admission_queue import AdmissionQueue
+from evalkit.engine.admit.admission import Admission, Line
+from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.forecast import Forecast
-from evalkit.store.unmetered import Unmetered
+from evalkit.store.reading.unmetered import Unmetered
 from tests.clock import run_virtual
 from tests.engine.test_admission import BOUND, UNIT, an_episode, prior
 

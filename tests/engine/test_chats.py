@@ -17,7 +17,7 @@ from evalkit.engine.universe import Choice, Episode, episodes
 from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.policy.table import player
-from evalkit.store.record import StepRecord
+from evalkit.store.files.record import StepRecord
 from tests.engine.sweeps import resolved
 
 SPEC = """

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from evalkit.envs import compiled
-from evalkit.report.verify import verify
-from evalkit.store.reader import scan
+from evalkit.results.verify import verify
+from evalkit.store.reading.reader import scan
 from tests.engine.running import go
 from tests.engine.sweeps import resolved
 

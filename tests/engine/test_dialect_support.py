@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Tool
-from evalkit.engine import dialect_support
+from evalkit.engine.freezing import dialect_support
 from evalkit.envs.environment import Environment
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.errors import UsageError

@@ -16,11 +16,11 @@ from evalkit.client.budget import Budget
 from evalkit.engine.outcome import Outcome
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.store import disk
-from evalkit.store.compactor import Compactor
-from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import ledger_table, steps_table
-from evalkit.store.segment import encode_compacted, encode_object, money_text
-from evalkit.store.writer import Store
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import ledger_table, steps_table
+from evalkit.store.files.segment import encode_compacted, encode_object, money_text
+from evalkit.store.writing.compactor import Compactor
+from evalkit.store.writing.writer import Store
 from tests.engine.running import go_served, served, with_budget
 from tests.engine.snapshot import snapshot_at
 from tests.engine.sweeps import resolved

@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from evalkit.client import client, health, lane, retry
-from evalkit.engine.freeze import resolve
+from evalkit.client import client, retry
+from evalkit.client.lanes import health, lane
+from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.sweep import RunOptions, run_sweep
 from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.index import read_index
+from evalkit.store.reading.index import read_index
 
 KEY = "sk-planted-0123456789"
 EPISODES = 6

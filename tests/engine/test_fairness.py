@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalkit.client.window import FIRST
+from evalkit.client.lanes.window import FIRST
 from evalkit.envs.replay import Position
 from evalkit.spec.model import Limits
 from evalkit.wire.http import HttpResponse

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.client import health, lane, retry
-from evalkit.engine.freeze import resolve
+from evalkit.client import retry
+from evalkit.client.lanes import health, lane
+from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import Outcome
-from evalkit.engine.reconcile import read_books
+from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.sweep import RunOptions, run_sweep
 from evalkit.spec.sweep import read_sweep
 from evalkit.wire.billed import counts_as_billed

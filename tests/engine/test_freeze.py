@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.freeze import merge
+from evalkit.engine.freezing.freeze import merge
 from evalkit.errors import RunError, UsageError
 from evalkit.store.manifests import read_manifest, write_manifest
 from tests.engine.sweeps import TWO_POLICIES, resolved

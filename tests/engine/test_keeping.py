@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.engine.freeze import merge
-from evalkit.engine.keeping import kept, reworded
+from evalkit.engine.freezing.freeze import merge
+from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.status import read_status
 from evalkit.envs.scheduling import scheduling
 from evalkit.errors import RunError
-from evalkit.report.verify import verify
+from evalkit.results.verify import verify
 from evalkit.spec import packs
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest

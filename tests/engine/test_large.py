@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.engine.freeze import Resolved, merge, resolve
-from evalkit.engine.plan import plan_sweep
+from evalkit.engine.freezing.freeze import Resolved, merge, resolve
+from evalkit.engine.planning.plan import plan_sweep
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.universe import Choice, episodes
 from evalkit.envs.table import ENVIRONMENTS
@@ -18,8 +18,8 @@ from evalkit.spec import suites
 from evalkit.spec.sweep import read_sweep
 from evalkit.store import suite_file
 from evalkit.store.events import read_events
-from evalkit.store.index import read_index
 from evalkit.store.manifests import read_manifest, write_manifest
+from evalkit.store.reading.index import read_index
 
 COUNT = 40
 SPEC = """

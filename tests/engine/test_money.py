@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.client.budget_state import BudgetState
-from evalkit.engine.money import WorstCase, open_row, settle_crashes, spent_below
+from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.engine.universe import Choice
 from evalkit.money import PicoUsd
-from evalkit.store.accounts import BUDGETED, UNBUDGETED, Account, accounts, spent
-from evalkit.store.record import LedgerRecord
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.reading.accounts import BUDGETED, UNBUDGETED, Account, accounts, spent
 from tests.engine.running import go_served, with_budget
 from tests.engine.snapshot import snapshot_at
 from tests.engine.sweeps import resolved

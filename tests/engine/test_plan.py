@@ -10,18 +10,18 @@ import pytest
 
 from evalkit.cli.main import main
 from evalkit.engine.forecast import make_priors
-from evalkit.engine.freeze import Resolved, resolve
-from evalkit.engine.nights import proposal_of
-from evalkit.engine.pilot import NOTHING, Figures, basis_of
-from evalkit.engine.plan import ASSUMED_REPLY_S, Known, plan_sweep
-from evalkit.engine.planned import Plan
+from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.planning.nights import proposal_of
+from evalkit.engine.planning.pilot import NOTHING, Figures, basis_of
+from evalkit.engine.planning.plan import ASSUMED_REPLY_S, Known, plan_sweep
+from evalkit.engine.planning.planned import Plan
 from evalkit.engine.universe import Choice, episodes
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.episodes import COLUMNS, episode_results
+from evalkit.results.episodes import COLUMNS, episode_results
 from evalkit.spec.sweep import find_sweep, read_sweep
-from evalkit.store.index import read_index
 from evalkit.store.manifests import read_manifest
-from evalkit.store.reader import scan
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import scan
 from tests.engine.running import go_served, served, with_budget
 from tests.engine.sweeps import resolved
 

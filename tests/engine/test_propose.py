@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from evalkit.engine.propose import Part, Share, half_width, propose, rotate, student, worst
+from evalkit.engine.planning.propose import Part, Share, half_width, propose, rotate, student, worst
 
 
 def part(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.engine.reconcile import Reconciled, read_books, reconcile_total, reconcile_usage
-from evalkit.engine.usage import Billed, read_usage
+from evalkit.engine.spending.reconcile import Reconciled, read_books, reconcile_total, reconcile_usage
+from evalkit.engine.spending.usage import Billed, read_usage
 from evalkit.errors import RunError, UsageError
 from evalkit.store.lock import hold_run
 from tests.engine.running import go_served, served, with_budget

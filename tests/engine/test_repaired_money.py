@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.money import spent_below
-from evalkit.engine.reconcile import read_books, reconcile_usage
-from evalkit.engine.usage import read_usage
+from evalkit.engine.spending.money import spent_below
+from evalkit.engine.spending.reconcile import read_books, reconcile_usage
+from evalkit.engine.spending.usage import read_usage
 from evalkit.envs.replay import advance
 from evalkit.money import PicoUsd
-from evalkit.store.accounts import UNACCOUNTED
-from evalkit.store.index import read_index
-from evalkit.store.layout import lay_out
-from evalkit.store.reader import read_ledger
-from evalkit.store.record import LedgerRecord
-from evalkit.store.repair import GIVEN_UP, repair
-from evalkit.store.schema import ledger_table
-from evalkit.store.segment import object_name, read_segment
+from evalkit.store.files.layout import lay_out
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import ledger_table
+from evalkit.store.files.segment import object_name, read_segment
+from evalkit.store.reading.accounts import UNACCOUNTED
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger
+from evalkit.store.recovery.repair import GIVEN_UP, repair
 from tests.engine.running import go_served, served, with_budget
 from tests.engine.snapshot import snapshot_at
 from tests.engine.sweeps import resolved

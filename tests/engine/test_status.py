@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from evalkit.engine.forecast import FILE
-from evalkit.engine.freeze import Resolved
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.session import RunOptions
 from evalkit.engine.status import read_status, status_of
 from evalkit.engine.sweep import run_sweep
 from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
-from evalkit.store import segment
-from evalkit.store.index import read_index
+from evalkit.store.files import segment
+from evalkit.store.files.schema import STEPS
 from evalkit.store.manifests import read_manifest
-from evalkit.store.reader import read_ledger, scan_all
-from evalkit.store.schema import STEPS
-from evalkit.store.sums import totals_of
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger, scan_all
+from evalkit.store.reading.sums import totals_of
 from tests.engine.running import go, go_served, served
 from tests.engine.sweeps import resolved
 from tests.net.workspace import RUN, RUNS

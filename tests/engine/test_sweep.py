@@ -9,8 +9,8 @@ import pytest
 from evalkit.engine.status import read_status
 from evalkit.engine.universe import Choice
 from evalkit.errors import CorruptLogError, EpisodeUnavailable, RunError
-from evalkit.store.reader import scan
-from evalkit.store.schema import STEPS
+from evalkit.store.files.schema import STEPS
+from evalkit.store.reading.reader import scan
 from tests.engine.running import go, go_served, served, with_budget
 from tests.engine.sweeps import TWO_POLICIES, resolved
 

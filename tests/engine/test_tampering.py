@@ -13,10 +13,10 @@ from evalkit.digests import step_digest
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.session import RunOptions
 from evalkit.errors import CorruptLogError
-from evalkit.report.verify import verify
-from evalkit.store.layout import lay_out
-from evalkit.store.reader import read_ledger
-from evalkit.store.segment import Segment, object_name, read_segment
+from evalkit.results.verify import verify
+from evalkit.store.files.layout import lay_out
+from evalkit.store.files.segment import Segment, object_name, read_segment
+from evalkit.store.reading.reader import read_ledger
 from tests.engine.running import go_served, served
 from tests.engine.snapshot import snapshot_at
 from tests.engine.sweeps import resolved

@@ -5,13 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalkit.engine.freeze import merge
-from evalkit.engine.keeping import kept
+from evalkit.engine.freezing.freeze import merge
+from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.stand_in import admitted
 from evalkit.engine.universe import KEPT, Choice, Episode, cells, episodes, lanes, placed
-from evalkit.report.cells import cells as report_cells
-from evalkit.report.derived import read_run
-from evalkit.report.episodes import EpisodeResult
+from evalkit.results.cells import cells as report_cells
+from evalkit.results.derived import read_run
+from evalkit.results.episodes import EpisodeResult
 from evalkit.store.manifest import Manifest, ManifestOrder
 from tests.engine.running import go
 from tests.engine.sweeps import TWO_POLICIES, resolved

@@ -9,14 +9,14 @@ from rich.console import Console
 
 from evalkit.cli.display import plain, render
 from evalkit.cli.main import main
-from evalkit.engine.freeze import Resolved
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.status import read_status
 from evalkit.engine.view import View
 from evalkit.report.report import report
-from evalkit.store.index import read_index
-from evalkit.store.reader import scan
-from evalkit.store.unmetered import Unmetered
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import scan
+from evalkit.store.reading.unmetered import Unmetered
 from tests.cli.test_display import lane
 from tests.engine.running import go_served, served
 from tests.engine.sweeps import resolved

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.usage import read_usage
+from evalkit.engine.spending.usage import read_usage
 from evalkit.errors import UsageError
 from tests.foreign import BODIES, Maker
 from tests.growth import assert_linear

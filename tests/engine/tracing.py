@@ -20,9 +20,10 @@ import pytest
 
 from evalkit.client.transport import EndpointTransport
 from evalkit.engine import sweep
-from evalkit.store import disk, writer
-from evalkit.store.schema import LEDGER
-from evalkit.store.writer import Store
+from evalkit.store import disk
+from evalkit.store.files.schema import LEDGER
+from evalkit.store.writing import writer
+from evalkit.store.writing.writer import Store
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
 

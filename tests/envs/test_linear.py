@@ -15,7 +15,7 @@ from evalkit.envs.errand.parse import count_in, verdict_in, written
 from evalkit.envs.literals import read_mapping
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.report.exports.inspect_log import _arguments
-from evalkit.report.trajectory import _pretty
+from evalkit.results.trajectory import _pretty
 from evalkit.text import bounded, visible
 from tests.foreign import BODIES
 from tests.growth import assert_linear

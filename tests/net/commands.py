@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from evalkit.cli.commands import OWN_OPTIONS
+from evalkit.cli.commands import COMMANDS, OWN_OPTIONS
 from evalkit.cli.main import parser
 from tests.net.damage import AFTER_A_KILL, RECIPES
 from tests.net.normal import normal
@@ -329,7 +329,7 @@ def of_flags(folder: Path) -> dict[str, str]:
     """Every command's words and flags, with what each takes: they keep their names."""
     made, commands = {}, parser()[1]
     for name in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{name}").add_options(commands[name])
+        importlib.import_module(f"evalkit.cli.{COMMANDS[name].group}.{name}").add_options(commands[name])
     for name, command in commands.items():
         made[f"flags/{name}"] = "\n".join(_flags(command, "")) + "\n"
     return made

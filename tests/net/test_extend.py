@@ -12,7 +12,7 @@ import pytest
 from evalkit.spec import packs
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
-from evalkit.store.reader import scan
+from evalkit.store.reading.reader import scan
 from tests.net.goldens import GOLDENS, read
 from tests.net.wire import digests, in_order, play
 from tests.net.workspace import RUN, call, copy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.reader import scan
+from evalkit.store.reading.reader import scan
 from tests.net.damage import AFTER_A_KILL
 from tests.net.goldens import GOLDENS, ids, read
 from tests.net.wire import Played, by_cell, digests, play

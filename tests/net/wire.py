@@ -13,7 +13,7 @@ import pytest
 
 from evalkit.client.transport import EndpointTransport
 from evalkit.dialogue import Reply, ToolCall
-from evalkit.engine.freeze import resolve
+from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
@@ -29,7 +29,7 @@ from evalkit.spec.packs import read_pack
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
-from evalkit.store.reader import scan
+from evalkit.store.reading.reader import scan
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 from tests.net.workspace import HERE, RUN, RUNS, copy, inside

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.money import parse_usd
 from evalkit.nightly.night import Night, NightOptions, play_night
-from evalkit.report.history import Rule
+from evalkit.report.nights.history import Rule
 from evalkit.serve import provider as served
 from evalkit.serve.options import options_from
 from evalkit.serve.provider import Simulator

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.freeze import resolve
+from evalkit.engine.freezing.freeze import resolve
 from evalkit.errors import UsageError
 from evalkit.money import parse_usd
 from evalkit.nightly.night import Night
-from evalkit.report.history import NightRecord
+from evalkit.report.nights.history import NightRecord
 from evalkit.spec.sweep import read_sweep
 from tests.nightly.playing import House, house
 

@@ -3,9 +3,9 @@
 import pytest
 
 from evalkit.report.report import Report
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import steps_table
 from tests.guessing import calls, guess, say
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from evalkit.report.alarm import HORIZON, Alarm, Night, regression
+from evalkit.stats.alarm import HORIZON, Alarm, Night, regression
 
 INSTANCES, NIGHTS, FALLS_AT = 60, 7, 5
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from evalkit.report import bootstrap
-from evalkit.report.bootstrap import Interval, mean_interval, mean_of_instances
+from evalkit.stats import bootstrap
+from evalkit.stats.bootstrap import Interval, mean_interval, mean_of_instances
 
 PLACE = ("suite", "agent")
 

@@ -4,7 +4,7 @@ from typing import Any
 from evalkit.money import PicoUsd, Price
 from evalkit.report.caching import caching_tables
 from evalkit.report.tables import Table
-from evalkit.store.schema import steps_table
+from evalkit.store.files.schema import steps_table
 from tests.logs import a_step
 from tests.playing import a_manifest, a_suite, an_agent
 

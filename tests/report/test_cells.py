@@ -3,11 +3,11 @@ from collections.abc import Sequence
 import pytest
 
 from evalkit.errors import CorruptLogError
-from evalkit.report.cells import Cell, cells
-from evalkit.report.episodes import INFRASTRUCTURE, EpisodeResult, episode_results
+from evalkit.results.cells import Cell, cells
+from evalkit.results.episodes import INFRASTRUCTURE, EpisodeResult, episode_results
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import steps_table
 from tests.guessing import calls, guess, hint, say
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 

@@ -6,14 +6,14 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.report.cells import cells
-from evalkit.report.compare import Comparison, Side, compare, narrowed
-from evalkit.report.episodes import episode_results
+from evalkit.report.comparing.compare import Comparison, Side, compare, narrowed
 from evalkit.report.report import Report
 from evalkit.report.tables import as_csv, markdown
+from evalkit.results.cells import cells
+from evalkit.results.episodes import episode_results
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import steps_table
 from tests.guessing import guess
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalkit.report.contrasts import CONSTANT, FEW, MANY, NO_DIFFERENCE, flips, paired, signs, welch
+from evalkit.stats.contrasts import CONSTANT, FEW, MANY, NO_DIFFERENCE, flips, paired, signs, welch
 
 # Scores as they are: with few decimals, so that ties occur.
 VALUES = st.integers(-200, 1000).map(lambda i: i / 1000)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs import table
-from evalkit.report import derived
-from evalkit.report.episodes import Referee, Spot
 from evalkit.report.report import Report, report
-from evalkit.report.verify import verify
+from evalkit.results import derived
+from evalkit.results.episodes import Referee, Spot
+from evalkit.results.verify import verify
+from evalkit.store.files.record import StepRecord
 from evalkit.store.manifests import write_manifest
-from evalkit.store.record import StepRecord
 from tests.guessing import guess, hint
 from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search

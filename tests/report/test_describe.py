@@ -5,7 +5,7 @@ import pytest
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.describe import describe_tables, shown_values
-from evalkit.report.latex import latex
+from evalkit.report.render.latex import latex
 from evalkit.report.tables import Table
 from evalkit.spec.packs import read_pack
 from evalkit.spec.suites import find_suite, read_lines

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from evalkit.report.drift import COLUMNS, drift_notes, drift_tables, versions
-from evalkit.report.episodes import episode_results
-from evalkit.store.schema import steps_table
+from evalkit.results.episodes import episode_results
+from evalkit.store.files.schema import steps_table
 from tests.guessing import guess
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, report_of, rows, search
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from scipy import stats
 
-from evalkit.report.cells import Cell
-from evalkit.report.contrasts import CONSTANT, FEW
-from evalkit.report.econ import econ_tables
-from evalkit.report.episodes import EpisodeResult
+from evalkit.report.markets.econ import econ_tables
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.stats.contrasts import CONSTANT, FEW
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from tests.playing import a_manifest, an_agent
 

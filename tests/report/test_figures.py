@@ -25,8 +25,8 @@ from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.theme import DARK, LIGHT, config
 from evalkit.report.report import Report, report
 from evalkit.report.views import open_views
+from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from evalkit.store.schema import steps_table
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 
 SPEC = """\

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalkit.report.econ_cells import LEVELS
 from evalkit.report.figures.behaviour import said, spearman
 from evalkit.report.figures.draw import svg
 from evalkit.report.figures.econ import ladder_figures
@@ -18,6 +17,7 @@ from evalkit.report.figures.marks import reach, told_apart
 from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.varied import varied_figures
+from evalkit.report.markets.econ_cells import LEVELS
 from evalkit.report.tables import Column, Table
 from tests.report.test_figures import layers_of, marks
 

@@ -7,10 +7,10 @@ import pytest
 from evalkit.envs import table
 from evalkit.errors import RunError
 from evalkit.report.report import report
-from evalkit.report.show import show
+from evalkit.results.show import show
+from evalkit.store.files.record import LedgerRecord
 from evalkit.store.manifests import write_manifest
-from evalkit.store.reader import scan
-from evalkit.store.record import LedgerRecord
+from evalkit.store.reading.reader import scan
 from tests.guessing import guess
 from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search

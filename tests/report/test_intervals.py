@@ -6,9 +6,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalkit.report import bootstrap, intervals
-from evalkit.report.bootstrap import Interval
-from evalkit.report.intervals import bootstrap_t, bounded, estimate, student, unmet_share, wilson
+from evalkit.stats import bootstrap, intervals
+from evalkit.stats.bootstrap import Interval
+from evalkit.stats.intervals import bootstrap_t, bounded, estimate, student, unmet_share, wilson
 
 PLACE = ("suite", "agent")
 STUDIES = 1500

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.report.latex import escaped, latex
+from evalkit.report.render.latex import escaped, latex
 from evalkit.report.tables import Column, Table
 from evalkit.text import visible
 

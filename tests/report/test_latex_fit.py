@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.report.latex import PREAMBLE, escaped, latex
-from evalkit.report.latex_fit import SIZES, TEXT_HEIGHT, TEXT_WIDTH, Fit, fit, natural, text_width
+from evalkit.report.render.latex import PREAMBLE, escaped, latex
+from evalkit.report.render.latex_fit import SIZES, TEXT_HEIGHT, TEXT_WIDTH, Fit, fit, natural, text_width
 from evalkit.report.report import Report
 from evalkit.report.tables import Column, Table, method_of
 

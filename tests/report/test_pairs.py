@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalkit.report.contrasts import NO_DIFFERENCE
-from evalkit.report.pairs import LEAST_DRAWS, Pairs, change, holm, least_p, pair, relabelled, sign_flips
+from evalkit.stats.contrasts import NO_DIFFERENCE
+from evalkit.stats.pairs import LEAST_DRAWS, Pairs, change, holm, least_p, pair, relabelled, sign_flips
 
 PLACE = ("suite", "a", "b")
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from evalkit.cli.main import parser
-from evalkit.report.papers import published_papers
+from evalkit.report.published.papers import published_papers
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from evalkit.envs.costbench.score import score
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import EpisodeResult
-from evalkit.report.planning import ALL_AGENTS, planning_tables
-from evalkit.report.planning_cells import REFERENCE_FILES, is_reference
+from evalkit.report.costbench.planning import ALL_AGENTS, planning_tables
+from evalkit.report.costbench.planning_cells import REFERENCE_FILES, is_reference
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.store.files.schema import steps_table
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
-from evalkit.store.schema import steps_table
 from tests.conform.compare.costbench_metrics import as_reference, played
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 

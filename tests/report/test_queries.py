@@ -18,9 +18,9 @@ from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.report.views import Views, open_views
 from evalkit.spec.model import AgentSpec, SuiteUse
-from evalkit.store.reader import scan_all
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import STEPS
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import STEPS
+from evalkit.store.reading.reader import scan_all
 from tests.logs import write_tails
 
 QUICK = tuple(AgentSpec(name=name, policy=name) for name in ("replanner", "greedy", "knuth", "random"))

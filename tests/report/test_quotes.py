@@ -9,11 +9,11 @@ from evalkit.envs.costbench.score import Walk
 from evalkit.envs.environment import outcomes
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras import costbench
-from evalkit.report.moves import Move
 from evalkit.report.quotes import BOUND, Quote, error_kinds, quotes, quotes_table
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.results.moves import Move
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestPack, ManifestSuite
 from tests.play import Episode, kit, play, policy

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from evalkit.report.cells import Cell
 from evalkit.report.ranks import ranks_table
 from evalkit.report.scores import behaviour_table, scores_table
+from evalkit.results.cells import Cell
 from tests.playing import a_manifest, an_agent
 from tests.report.test_econ import a_cell
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.report.replayer import COLUMNS, Flaw, Replayer
+from evalkit.results.replayer import COLUMNS, Flaw, Replayer
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import steps_table
 from tests.guessing import calls, guess, hint, say
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 

@@ -4,12 +4,12 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.report.latex import latex
+from evalkit.report.render.latex import latex
 from evalkit.report.report import Report
 from evalkit.report.tables import as_csv, markdown, method_of
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import steps_table
 from evalkit.view.grid import grid
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
 

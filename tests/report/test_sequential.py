@@ -6,8 +6,8 @@ import pytest
 
 from evalkit.report.report import Report
 from evalkit.report.scores import anytime_interval
-from evalkit.report.sequential import bernstein, betting, filled, rounds, sequence, sequential_p, wealth
 from evalkit.seeds import derive
+from evalkit.stats.sequential import bernstein, betting, filled, rounds, sequence, sequential_p, wealth
 from evalkit.store.manifest import ManifestOrder
 from tests.playing import a_manifest, a_suite, an_agent
 

@@ -7,13 +7,13 @@ from rich.console import Console
 
 from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.report.moves import Move
-from evalkit.report.show import EpisodeKey, find_episode, replayed, trajectory_of
-from evalkit.report.terminal import print_trajectory
-from evalkit.report.trajectory import Trajectory, trajectory_parts
-from evalkit.store.reader import ReplayRow
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import steps_table
+from evalkit.report.render.terminal import print_trajectory
+from evalkit.results.moves import Move
+from evalkit.results.show import EpisodeKey, find_episode, replayed, trajectory_of
+from evalkit.results.trajectory import Trajectory, trajectory_parts
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import steps_table
+from evalkit.store.reading.reader import ReplayRow
 from tests.guessing import calls, guess, hint, say
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.report.intervals import estimate
 from evalkit.report.tables import Column, Table
 from evalkit.report.tags import UNTAGGED, grouped_tables, groups_of
+from evalkit.stats.intervals import estimate
 from evalkit.store.manifest import Manifest
 from tests.playing import a_manifest, an_agent
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from evalkit.report.narrow import broken
+from evalkit.report.render.narrow import broken
+from evalkit.report.render.terminal import print_report, print_table
 from evalkit.report.report import Report
 from evalkit.report.tables import Column, Table, method_of
-from evalkit.report.terminal import print_report, print_table
 
 INTERVAL = Column(key="interval", title="95 %", kind="interval")
 

@@ -8,10 +8,10 @@ import pytest
 from evalkit.digests import step_digest
 from evalkit.envs import table
 from evalkit.errors import RunError
-from evalkit.report.verify import Finding, verify
-from evalkit.store.layout import object_name
+from evalkit.results.verify import Finding, verify
+from evalkit.store.files.layout import object_name
+from evalkit.store.files.record import StepRecord
 from evalkit.store.manifests import write_manifest
-from evalkit.store.record import StepRecord
 from tests.guessing import calls, guess, hint, say
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 from tests.states import new_log, old_log
@@ -145,7 +145,7 @@ def test_a_flipped_byte_is_found_or_changes_nothing_that_is_read(log: Log) -> No
 def test_a_file_that_moves_meanwhile_says_that_the_run_is_being_written(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evalkit.store import check
+    from evalkit.store.recovery import check
 
     def gone(run: Path) -> None:
         raise FileNotFoundError(run / "tail" / "x.parquet")

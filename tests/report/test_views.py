@@ -9,11 +9,11 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.errors import CorruptLogError, RunError, UsageError
-from evalkit.report import log_rows
 from evalkit.report.views import VIEWS, Views, open_views
+from evalkit.results import log_rows
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import RESERVED, STEPS, steps_table
 from evalkit.store.manifests import write_manifest
-from evalkit.store.record import LedgerRecord
-from evalkit.store.schema import RESERVED, STEPS, steps_table
 from tests.guessing import guess
 from tests.logs import write_tails
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search

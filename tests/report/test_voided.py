@@ -8,9 +8,9 @@ import pytest
 from evalkit.envs import table
 from evalkit.errors import RunError, UsageError
 from evalkit.report.report import Report, report
-from evalkit.report.verify import verify
 from evalkit.report.views import open_views
-from evalkit.report.voided import Wanted, choose
+from evalkit.results.verify import verify
+from evalkit.results.voided import Wanted, choose
 from evalkit.store.manifests import write_manifest
 from evalkit.store.void import FILE, Void, add_voids, read_voids
 from tests.guessing import guess, hint

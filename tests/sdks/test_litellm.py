@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.reader import scan
+from evalkit.store.reading.reader import scan
 from tests.engine.running import go
 from tests.engine.sweeps import resolved
 from tests.sdks.holding import WHY

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.reader import scan
+from evalkit.store.reading.reader import scan
 from evalkit.wire.table import DIALECTS
 from tests.engine.running import go_served
 from tests.engine.sweeps import resolved

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.seeds import Stream
-from evalkit.store.accounts import accounts, spent
-from evalkit.store.index import RunIndex, read_index
 from evalkit.store.manifests import is_run
-from evalkit.store.reader import scan
+from evalkit.store.reading.accounts import accounts, spent
+from evalkit.store.reading.index import RunIndex, read_index
+from evalkit.store.reading.reader import scan
 from tests.sim.commands import called, findings, lines_for
 
 if TYPE_CHECKING:

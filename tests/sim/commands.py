@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.store.index import read_index
+from evalkit.store.reading.index import read_index
 
 QUERY = "select agent, count(*) from steps group by agent"
 
@@ -24,7 +24,7 @@ def called(line: Sequence[str], where: Path = Path()) -> tuple[int, str]:
 
 def findings(run: Path) -> str:
     """What `evalkit verify` finds; empty: nothing. Called behind the parser of command lines, which takes longest."""
-    from evalkit.cli.verify import verify
+    from evalkit.cli.read.verify import verify
 
     out = io.StringIO()
     try:

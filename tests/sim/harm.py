@@ -11,8 +11,8 @@ from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
-from evalkit.store.index import read_index
-from evalkit.store.opening import refuse_damage
+from evalkit.store.reading.index import read_index
+from evalkit.store.writing.opening import refuse_damage
 from tests.sim.scenario import Harm
 
 LOG = ("tail", "steps", "ledger", "log", "ends")

@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         name="durable() returns before the commit",
-        file="store/writer.py",
+        file="store/writing/writer.py",
         old=("            self._want(group.began + self._share_s)\n        await waiter\n"),
         new="            self._want(group.began + self._share_s)\n",
     ),
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         name="limits are not waited for",
-        file="client/lane.py",
+        file="client/lanes/lane.py",
         old=(
             "            if wait_s(self._buckets, need, now) > 0 "
             "or not all(pool.quick(need, now) for pool in self._pools):\n"
@@ -182,19 +182,19 @@ MUTANTS = (
     ),
     Mutant(
         name="a window lets one more in",
-        file="client/window.py",
+        file="client/lanes/window.py",
         old="        self.most = float(most)\n",
         new="        self.most = float(most + 1)\n",
     ),
     Mutant(
         name="probes go whatever the limit",
-        file="client/lane.py",
+        file="client/lanes/lane.py",
         old="max(self._health.next_probe - now, wait_s(self._buckets, need, now))\n",
         new="max(0.0, self._health.next_probe - now)\n",
     ),
     Mutant(
         name="who goes home wakes nobody",
-        file="engine/admission_queue.py",
+        file="engine/admit/admission_queue.py",
         old="            self.admission.close(lane)\n        self._tell()\n",
         new="            self.admission.close(lane)\n            self._tell()\n",
     ),
@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a log that cannot be written leaves its waiters waiting",
-        file="store/writer.py",
+        file="store/writing/writer.py",
         old="            if not waiter.done():\n                waiter.set_exception(_again(self._failure))\n",
         new="            pass\n",
     ),
@@ -260,13 +260,13 @@ MUTANTS = (
     ),
     Mutant(
         name="money of a commit is not written",
-        file="store/journal.py",
+        file="store/files/journal.py",
         old=('{"money": money_text(entries)} if entries else {}'),
         new=("{}"),
     ),
     Mutant(
         name="objects are deleted before their rows are compacted",
-        file="store/compact.py",
+        file="store/writing/compact.py",
         old=("        tables = [tail.table for tail in tails if tail.table is not None]\n"),
         new=(
             "        discard(tail.segment for tail in tails)\n"
@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         name="objects are deleted before files that hold them are named",
-        file="store/compactor.py",
+        file="store/writing/compactor.py",
         old=("        self._unnamed += [tail.segment for tail in batch]\n"),
         new=(
             "        discard(tail.segment for tail in batch)\n"
@@ -284,37 +284,37 @@ MUTANTS = (
     ),
     Mutant(
         name="compacted files are named by no object",
-        file="store/compactor.py",
+        file="store/writing/compactor.py",
         old=("        return dict(self._compacted)\n"),
         new=("        return {}\n"),
     ),
     Mutant(
         name="a journal of a dead writer is not sealed",
-        file="store/journal.py",
+        file="store/files/journal.py",
         old=("        seal(run, journal.writer, by=writer)\n"),
         new="",
     ),
     Mutant(
         name="an object does not name the one before it",
-        file="store/journal.py",
+        file="store/files/journal.py",
         old=('                    "before": self.before,\n'),
         new=('                    "before": "",\n'),
     ),
     Mutant(
         name="a journal does not know the journals before it",
-        file="store/journal.py",
+        file="store/files/journal.py",
         old=("        heads[journal.writer] = head_of(run, journal.writer)\n"),
         new=("        head_of(run, journal.writer)\n"),
     ),
     Mutant(
         name="what a killed process has named is not made to last",
-        file="store/opening.py",
+        file="store/writing/opening.py",
         old=("            disk.sync_directory(folder)\n"),
         new=("            pass\n"),
     ),
     Mutant(
         name="a journal's folder is not made to last",
-        file="store/journal.py",
+        file="store/files/journal.py",
         old=("            disk.make_directories(segment.path.parent)\n"),
         new=("            segment.path.parent.mkdir(parents=True, exist_ok=True)\n"),
     ),
@@ -334,7 +334,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a dead writer's journal is not compacted to its end",
-        file="store/adopt.py",
+        file="store/writing/adopt.py",
         old=(
             "    for tails in _batches(_tail(run, writer, number) for number in range(begin, end)):\n"
             "        chain.compact(tails)\n"
@@ -346,61 +346,61 @@ MUTANTS = (
     ),
     Mutant(
         name="adoption forgets where episodes stood",
-        file="store/adopt.py",
+        file="store/writing/adopt.py",
         old=("    states = standings(run, wanted, (writer, begin))\n"),
         new=("    standings(run, wanted, (writer, begin))\n    states: dict[str, Standing] = {}\n"),
     ),
     Mutant(
         name="totals leave out money",
-        file="store/writer.py",
+        file="store/writing/writer.py",
         old=("        self._tally.money(record)\n"),
         new="",
     ),
     Mutant(
         name="totals leave out steps",
-        file="store/writer.py",
+        file="store/writing/writer.py",
         old=("        self._tally.step(record)\n"),
         new="",
     ),
     Mutant(
         name="totals of a commit are those of the one before",
-        file="store/writer.py",
+        file="store/writing/writer.py",
         old=("            totals=self._tally.text(),\n"),
         new=("            totals=self._journal.carried.totals,\n"),
     ),
     Mutant(
         name="compaction leaves out who has ended",
-        file="store/compact.py",
+        file="store/writing/compact.py",
         old=('            "ends": settle(self.standings, touched, self.recall),\n'),
         new=('            "ends": settle(self.standings, [], self.recall),\n'),
     ),
     Mutant(
         name="compaction leaves out money",
-        file="store/compact.py",
+        file="store/writing/compact.py",
         old=('            "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),\n'),
         new=('            "ledger": ledger_table([]),\n'),
     ),
     Mutant(
         name="a changed footer is believed",
-        file="store/segment.py",
+        file="store/files/segment.py",
         old=('    if segment.writer and says.get("check") != check_of(says):\n'),
         new=('    if segment.writer and says.get("check") is None:\n'),
     ),
     Mutant(
         name="digests are not compared",
-        file="store/chain.py",
+        file="store/files/chain.py",
         old=("        changed = by is not None and found not in self.repaired.get(name, ())\n"),
         new=("        changed = False\n"),
     ),
     Mutant(
         name="a file that others name may be missing",
-        file="store/chain.py",
+        file="store/files/chain.py",
         old=("        if name not in there:\n            chain.missing.append(name)\n"),
         new=("        if name not in there and not name:\n            chain.missing.append(name)\n"),
     ),
     Mutant(
         name="a repair forgets what it gave up",
-        file="store/repair.py",
+        file="store/recovery/repair.py",
         old=("    charges = not_yet(charges, money.rows)\n"),
         new=("    charges = []\n"),
     ),

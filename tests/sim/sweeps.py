@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from evalkit.engine.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.spec.sweep import read_sweep
 
 _PROVIDER = """

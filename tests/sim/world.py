@@ -18,14 +18,14 @@ from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
 from evalkit.engine.episode import LaneContext, Seat, play
-from evalkit.engine.freeze import Resolved
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import Outcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.universe import Episode
 from evalkit.errors import EvalkitError
 from evalkit.seeds import Stream
 from evalkit.store.lock import holder
-from evalkit.store.writer import open_store
+from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
 from tests.sim.checks import Broken, Checks, columns
 from tests.sim.disk import SimDisk

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalkit.store.accounts import accounts
-from evalkit.store.index import read_index
 from evalkit.store.manifests import is_run
-from evalkit.store.reader import scan
+from evalkit.store.reading.accounts import accounts
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import scan
 from tests.patience import PATIENCE_S
 from tests.soak.sweeping import simulator
 

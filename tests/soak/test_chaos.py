@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.accounts import accounts, spent
-from evalkit.store.index import read_index
+from evalkit.store.reading.accounts import accounts, spent
+from evalkit.store.reading.index import read_index
 from tests.soak.chaos import FAULTS, LIMITS, Chaos
 
 

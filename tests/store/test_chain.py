@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.chain import check_chain
-from evalkit.store.journal import Appender, carried_of, open_journal, seal
-from evalkit.store.layout import newest_object
-from evalkit.store.schema import steps_table
-from evalkit.store.segment import digest_of, read_claim
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.journal import Appender, carried_of, open_journal, seal
+from evalkit.store.files.layout import newest_object
+from evalkit.store.files.schema import steps_table
+from evalkit.store.files.segment import digest_of, read_claim
 from tests.journals import append, begin, compact, contents, discard
 from tests.rows import a_charge, a_step, rounds
 

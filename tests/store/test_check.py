@@ -4,11 +4,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from evalkit.store.check import check_log
-from evalkit.store.examine import Flaw
-from evalkit.store.layout import journals, lay_out
-from evalkit.store.schema import STEPS, conform
-from evalkit.store.segment import Segment, claim, encode_compacted, encode_object, open_file, read_segment
+from evalkit.store.files.layout import journals, lay_out
+from evalkit.store.files.schema import STEPS, conform
+from evalkit.store.files.segment import Segment, claim, encode_compacted, encode_object, open_file, read_segment
+from evalkit.store.recovery.check import check_log
+from evalkit.store.recovery.examine import Flaw
 from tests.firsts import encode_first, first_run, first_tails
 from tests.journals import contents
 from tests.logs import write_run, write_tails

@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import StorageError
-from evalkit.store import compactor, disk
-from evalkit.store.chain import check_chain
-from evalkit.store.index import read_index
-from evalkit.store.journal import head_of, heads_of
-from evalkit.store.layout import compacted, journals
-from evalkit.store.segment import KINDS, read_claim
-from evalkit.store.writer import open_store
+from evalkit.store import disk
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.journal import head_of, heads_of
+from evalkit.store.files.layout import compacted, journals
+from evalkit.store.files.segment import KINDS, read_claim
+from evalkit.store.reading.index import read_index
+from evalkit.store.writing import compactor
+from evalkit.store.writing.writer import open_store
 from tests.clock import VirtualLoop
 from tests.logs import a_step, rounds, write_run
 from tests.patience import PATIENCE_S

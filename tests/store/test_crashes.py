@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from evalkit.errors import EvalkitError
-from evalkit.store import compactor, disk
-from evalkit.store.chain import check_chain
-from evalkit.store.index import read_index
-from evalkit.store.layout import journals
-from evalkit.store.reader import read_ledger, scan, scan_all
-from evalkit.store.record import StepRecord
-from evalkit.store.segment import KINDS
-from evalkit.store.writer import Store, open_store
+from evalkit.store import disk
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.layout import journals
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.segment import KINDS
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger, scan, scan_all
+from evalkit.store.writing import compactor
+from evalkit.store.writing.writer import Store, open_store
 from tests.journals import contents
 from tests.logs import a_charge, a_step, rounds, write_run, write_tails
 from tests.store.test_ends import check_ends

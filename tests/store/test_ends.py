@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from evalkit.store import ends
-from evalkit.store.ends import SUMS, UNKNOWN, Standing, ends_table, fold, read_standings, settle
-from evalkit.store.index import read_index
-from evalkit.store.layout import lay_out
-from evalkit.store.reader import scan
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import ENDS, conform, steps_table
-from evalkit.store.segment import read_segment
+from evalkit.store.files.layout import lay_out
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import ENDS, conform, steps_table
+from evalkit.store.files.segment import read_segment
+from evalkit.store.reading import ends
+from evalkit.store.reading.ends import SUMS, UNKNOWN, Standing, ends_table, fold, read_standings, settle
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import scan
 from tests.logs import a_step, rounds, write_run, write_tails
 
 

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, EvalkitError, RunError
-from evalkit.store.check import check_log
-from evalkit.store.footer import footer_flaw
-from evalkit.store.layout import lay_out
-from evalkit.store.schema import STEPS, steps_table
-from evalkit.store.segment import Kind, Segment, read_claim, read_segment
+from evalkit.store.files.footer import footer_flaw
+from evalkit.store.files.layout import lay_out
+from evalkit.store.files.schema import STEPS, steps_table
+from evalkit.store.files.segment import Kind, Segment, read_claim, read_segment
+from evalkit.store.recovery.check import check_log
 from tests.firsts import encode_first, first_run, first_tails
 from tests.logs import write_run, write_tails
 from tests.rows import a_charge, rounds
@@ -53,8 +53,8 @@ def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, write:
 TYPES = """
 import re, sys
 from pathlib import Path
-from evalkit.store.check import check_log
-from evalkit.store.layout import lay_out
+from evalkit.store.recovery.check import check_log
+from evalkit.store.files.layout import lay_out
 
 segment = lay_out(Path(sys.argv[1]), "steps").segments[0]
 data = segment.path.read_bytes()

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalkit.errors import CorruptLogError
-from evalkit.store import looking, segment
-from evalkit.store.index import RunIndex, read_index
-from evalkit.store.reader import scan_all
-from evalkit.store.record import StepRecord
-from evalkit.store.schema import ENDS, STEPS
-from evalkit.store.sums import read_totals, totals_of
-from evalkit.store.totals import Totals
+from evalkit.store.files import segment
+from evalkit.store.files.record import StepRecord
+from evalkit.store.files.schema import ENDS, STEPS
+from evalkit.store.reading import looking
+from evalkit.store.reading.index import RunIndex, read_index
+from evalkit.store.reading.reader import scan_all
+from evalkit.store.reading.sums import read_totals, totals_of
+from evalkit.store.reading.totals import Totals
 from tests.journals import append, begin, compact, discard
 from tests.rows import a_charge, a_step, rounds
 from tests.states import ends_of, old_log, state_of

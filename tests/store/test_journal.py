@@ -4,14 +4,15 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError, FencedError, StorageError
-from evalkit.store import disk, journal
-from evalkit.store.chain import check_chain
-from evalkit.store.index import read_index
-from evalkit.store.journal import head_of, heads_of, new_writer, newest_claims, open_journal, seal
-from evalkit.store.layout import journal_object, journals
-from evalkit.store.reader import read_ledger
-from evalkit.store.schema import steps_table
-from evalkit.store.segment import WRITER, digest_of, read_claim
+from evalkit.store import disk
+from evalkit.store.files import journal
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.journal import head_of, heads_of, new_writer, newest_claims, open_journal, seal
+from evalkit.store.files.layout import journal_object, journals
+from evalkit.store.files.schema import steps_table
+from evalkit.store.files.segment import WRITER, digest_of, read_claim
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger
 from tests.logs import a_charge, a_step
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from evalkit.errors import RunError, StorageError
 from evalkit.store.lock import FILE, hold_run, holder
-from evalkit.store.writer import open_store
+from evalkit.store.writing.writer import open_store
 from tests.logs import a_step
 
 HOLD = """

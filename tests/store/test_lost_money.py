@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from evalkit.store.events import FILE
-from evalkit.store.lost_money import Remains, lost_money
+from evalkit.store.recovery.lost_money import Remains, lost_money
 
 
 @pytest.mark.parametrize("spent", [1, 25_854_000_000, 7_793_000_000, 123_456_789_012_345, 2_000 * 10**12 - 1])

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError, RunError, StorageError, UsageError
-from evalkit.store import disk, merge
-from evalkit.store.check import check_log
-from evalkit.store.index import read_index
+from evalkit.store import disk
+from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.lock import hold_run
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
-from evalkit.store.merge import Merged, merge_runs
-from evalkit.store.reader import read_ledger, scan
-from evalkit.store.record import LedgerRecord, StepRecord
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger, scan
+from evalkit.store.recovery import merge
+from evalkit.store.recovery.check import check_log
+from evalkit.store.recovery.merge import Merged, merge_runs
 from evalkit.store.void import Void, add_voids, read_voids
 from tests.cli.calling import tree
 from tests.firsts import first_run, first_tails

@@ -6,11 +6,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evalkit.store.chain import check_chain
-from evalkit.store.index import HeldEpisode, read_index
-from evalkit.store.layout import journals, lay_out
-from evalkit.store.reader import read_ledger, scan_all
-from evalkit.store.segment import read_segment
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.layout import journals, lay_out
+from evalkit.store.files.segment import read_segment
+from evalkit.store.reading.index import HeldEpisode, read_index
+from evalkit.store.reading.reader import read_ledger, scan_all
 from tests.logs import a_charge, a_step, write_run, write_tails
 
 RUNS = Path(__file__).parents[1] / "net" / "runs"

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.store import layout, looking, reader, segment
-from evalkit.store.effect import rows_in_effect
-from evalkit.store.index import read_index
-from evalkit.store.journal import Appender
-from evalkit.store.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
-from evalkit.store.schema import RESERVED, STEPS, ledger_table, steps_table
-from evalkit.store.segment import encode_compacted
+from evalkit.store.files import layout, segment
+from evalkit.store.files.journal import Appender
+from evalkit.store.files.schema import RESERVED, STEPS, ledger_table, steps_table
+from evalkit.store.files.segment import encode_compacted
+from evalkit.store.reading import looking, reader
+from evalkit.store.reading.effect import rows_in_effect
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
 from tests.journals import append, begin, compact, discard
 from tests.rows import a_charge, a_step, rounds
 from tests.states import LOGS, ends_of, new_log, old_log

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError, RunError
-from evalkit.store.accounts import LEASES_LOST, accounts
-from evalkit.store.accounts import spent as spent_by
-from evalkit.store.check import check_log
-from evalkit.store.index import read_index
-from evalkit.store.layout import FOLDERS, MARK, journal_object, journals, lay_out
+from evalkit.store.files.layout import FOLDERS, MARK, journal_object, journals, lay_out
+from evalkit.store.files.segment import KINDS, Kind
 from evalkit.store.lock import hold_run
-from evalkit.store.reader import read_ledger, replay_rows, scan, scan_all
-from evalkit.store.repair import GivenUp, Repair, repair
-from evalkit.store.segment import KINDS, Kind
-from evalkit.store.sums import COLUMNS, read_totals, totals_of
-from evalkit.store.totals import Totals
+from evalkit.store.reading.accounts import LEASES_LOST, accounts
+from evalkit.store.reading.accounts import spent as spent_by
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger, replay_rows, scan, scan_all
+from evalkit.store.reading.sums import COLUMNS, read_totals, totals_of
+from evalkit.store.reading.totals import Totals
+from evalkit.store.recovery.check import check_log
+from evalkit.store.recovery.repair import GivenUp, Repair, repair
 from tests.firsts import encode_first_mark, first_run, first_tails
 from tests.journals import append, begin, compact, contents
 from tests.logs import write_run, write_tails

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.check import check_log
-from evalkit.store.repair import repair
+from evalkit.store.recovery.check import check_log
+from evalkit.store.recovery.repair import repair
 from tests.firsts import first_tails
 from tests.logs import write_run, write_tails
 from tests.rows import a_charge, a_step, rounds

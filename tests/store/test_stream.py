@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from evalkit.errors import CorruptLogError
-from evalkit.store import looking, stream
-from evalkit.store.record import StepRecord
-from evalkit.store.stream import stream_facts
+from evalkit.store.files.record import StepRecord
+from evalkit.store.reading import looking, stream
+from evalkit.store.reading.stream import stream_facts
 from tests.rows import a_step, rounds
 from tests.states import LOGS, new_log, packed_log
 

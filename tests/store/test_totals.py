@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError
-from evalkit.store import totals
-from evalkit.store.accounts import accounts
-from evalkit.store.index import read_index
-from evalkit.store.journal import newest_claims
+from evalkit.store.files.journal import newest_claims
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import steps_table
 from evalkit.store.lock import hold_run
-from evalkit.store.opening import take_over
-from evalkit.store.reader import scan, scan_all
-from evalkit.store.record import LedgerRecord, StepRecord
-from evalkit.store.schema import steps_table
-from evalkit.store.totals import Cell, Tally, Totals, joined, rate, together
+from evalkit.store.reading import totals
+from evalkit.store.reading.accounts import accounts
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import scan, scan_all
+from evalkit.store.reading.totals import Cell, Tally, Totals, joined, rate, together
+from evalkit.store.writing.opening import take_over
 from tests.logs import a_charge, a_step, write_run
 
 ENDINGS = ("done", "refused")

@@ -10,15 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, FencedError, RunError, StorageError
-from evalkit.store import compactor, disk, writer
-from evalkit.store.chain import check_chain
-from evalkit.store.compact import Tail
-from evalkit.store.index import read_index
-from evalkit.store.journal import new_writer, seal
-from evalkit.store.layout import journals
-from evalkit.store.reader import read_ledger, scan
-from evalkit.store.segment import KINDS, WRITER, Segment, read_claim
-from evalkit.store.writer import Store, open_store
+from evalkit.store import disk
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.journal import new_writer, seal
+from evalkit.store.files.layout import journals
+from evalkit.store.files.segment import KINDS, WRITER, Segment, read_claim
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import read_ledger, scan
+from evalkit.store.writing import compactor, writer
+from evalkit.store.writing.compact import Tail
+from evalkit.store.writing.writer import Store, open_store
 from tests.clock import VirtualLoop
 from tests.journals import contents
 from tests.logs import a_charge, a_step, rounds, write_run, write_tails

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.report.charts.build import episode_figures
-from evalkit.report.show import open_episode
 from evalkit.report.views import open_views
+from evalkit.results.show import open_episode
 from evalkit.view import episode as module
 from evalkit.view.episode import episode_page, period_page
 from evalkit.view.reading import Reading

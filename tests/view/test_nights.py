@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalkit.cli.view import _named
+from evalkit.cli.read.view import _named
 from evalkit.errors import RunError
 from evalkit.nightly.history_files import HISTORY, derive
 from evalkit.nightly.journal import note
-from evalkit.report.history import AlarmNote, NightRecord, Rule, encode
+from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, encode
 from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask, client
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from evalkit.report.extras.record import extras_of
 from evalkit.report.figures.figure import Figure
-from evalkit.report.moves import Move
+from evalkit.results.moves import Move
 
 
 def episode_figures(environment: str, target: Any, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:

@@ -28,8 +28,8 @@ from evalkit.report.charts.drawing import (
 )
 from evalkit.report.charts.path import Called, Pair, aligned
 from evalkit.report.figures.figure import Figure
-from evalkit.report.moves import Move
 from evalkit.report.tables import Column
+from evalkit.results.moves import Move
 
 UNITS = "cost units"
 

@@ -29,8 +29,8 @@ from evalkit.report.charts.drawing import (
     values,
 )
 from evalkit.report.figures.figure import Figure
-from evalkit.report.moves import Move
 from evalkit.report.tables import Column
+from evalkit.results.moves import Move
 
 MOST_PRODUCTS = 12
 """Products whose prices are drawn; the query has all."""

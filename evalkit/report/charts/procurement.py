@@ -30,8 +30,8 @@ from evalkit.report.charts.drawing import (
     values,
 )
 from evalkit.report.figures.figure import Figure
-from evalkit.report.moves import Move
 from evalkit.report.tables import Column
+from evalkit.results.moves import Move
 
 MOST_DEALS = 40
 """Deals whose quantities are drawn; all that are bought are in the numbers."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalkit.dialogue import Message, Tool, ToolCall
 from evalkit.report.exports.episodes import Exported
-from evalkit.report.moves import Move
+from evalkit.results.moves import Move
 
 Plain = dict[str, Any]
 TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import orjson
 
 from evalkit import __version__
-from evalkit.report.episodes import Environments
 from evalkit.report.exports.chats import Plain, changes_json, chats, episode_json, message_json, tokens, tools_json
 from evalkit.report.exports.episodes import Chosen, Exported, stream
+from evalkit.results.episodes import Environments
 from evalkit.store.disk import storage_errors
 from evalkit.store.folder import new_folder
 from evalkit.text import visible

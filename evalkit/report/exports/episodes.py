@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from evalkit.errors import CorruptLogError, EvalkitError
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import Environments, EpisodeResult
-from evalkit.report.moves import ROW, Move, moves
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import Environments, EpisodeResult
+from evalkit.results.moves import ROW, Move, moves
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, load_target
 
@@ -75,7 +75,7 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
     Raises RunError if it is no run, CorruptLogError.
     """
-    from evalkit.report.derived import read_cells
+    from evalkit.results.derived import read_cells
 
     manifest, found = read_cells(run)
     mine = tuple(
@@ -88,7 +88,7 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
 def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
     """The episodes of some of the cells, each once. Raises CorruptLogError where one cannot be replayed."""
-    from evalkit.store.stream import stream_rows
+    from evalkit.store.reading.stream import stream_rows
 
     known = {one.id: (cell, one) for cell in cells for one in cell.episodes if one.finished}
     used = {one.id for cell in cells for one in cell.prefix}
@@ -109,8 +109,8 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
 
 def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.int64]]") -> Any:
     """(rows,) the take of each row in effect of these episodes, by episode and step."""
-    from evalkit.store.arrays import coded, integers
-    from evalkit.store.reader import scan
+    from evalkit.store.reading.arrays import coded, integers
+    from evalkit.store.reading.reader import scan
 
     table = scan(run, ("episode", "take", "step"))
     takes = np.zeros(int(start[-1]), np.int64)

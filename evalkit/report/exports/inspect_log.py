@@ -20,12 +20,12 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 
 from evalkit import __version__
-from evalkit.report.bootstrap import mean_of_instances
-from evalkit.report.cells import Cell
-from evalkit.report.episodes import Environments, EpisodeResult
 from evalkit.report.exports.chats import Entry, Plain, chats, episode_json, tokens, tools_json
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.report.scores import by_instance
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import Environments, EpisodeResult
+from evalkit.stats.bootstrap import mean_of_instances
 from evalkit.store.folder import new_folder
 from evalkit.store.manifest import ManifestAgent
 

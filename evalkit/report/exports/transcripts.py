@@ -5,7 +5,6 @@ from pathlib import Path
 
 import orjson
 
-from evalkit.report.episodes import Environments
 from evalkit.report.exports.chats import (
     Chat,
     Plain,
@@ -17,6 +16,7 @@ from evalkit.report.exports.chats import (
     tools_json,
 )
 from evalkit.report.exports.episodes import Chosen, Exported, stream
+from evalkit.results.episodes import Environments
 from evalkit.store.disk import make_directories, write_parts_durably
 from evalkit.store.folder import refuse_existing
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.envs.costbench.score import walked
-from evalkit.report.cells import Cell
 from evalkit.report.charts.costbench import costbench_figures, costbench_lines
-from evalkit.report.episodes import EpisodeResult
+from evalkit.report.comparing.measures import metric
+from evalkit.report.costbench.planning import planning_tables
+from evalkit.report.costbench.planning_cells import counted, reached
 from evalkit.report.extras.record import (
     HIGHER,
     LOWER,
@@ -21,11 +22,10 @@ from evalkit.report.extras.record import (
     QuotedPlace,
 )
 from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
-from evalkit.report.measures import metric
-from evalkit.report.moves import Move
-from evalkit.report.planning import planning_tables
-from evalkit.report.planning_cells import counted, reached
 from evalkit.report.tables import Table
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.results.moves import Move
 from evalkit.store.manifest import Manifest
 
 NAME = "costbench"

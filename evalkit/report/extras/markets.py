@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from evalkit.report.cells import Cell
-from evalkit.report.econ import econ_tables
 from evalkit.report.extras.record import Count, ErrorKind, Find, Judged
 from evalkit.report.figures.econ import ladder_figures
-from evalkit.report.moves import Move
+from evalkit.report.markets.econ import econ_tables
 from evalkit.report.tables import Table
+from evalkit.results.cells import Cell
+from evalkit.results.moves import Move
 from evalkit.store.manifest import Manifest
 
 TABLE_FIGURES = (("econ_scores", ladder_figures),)

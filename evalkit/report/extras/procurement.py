@@ -8,14 +8,14 @@ import numpy as np
 from evalkit.envs.procurement.instance import optimum_of
 from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts.procurement import procurement_figures, procurement_lines
-from evalkit.report.episodes import EpisodeResult
 from evalkit.report.extras import markets
 from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, PeriodStanding, QuotedPlace
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
-from evalkit.report.moves import Move
 from evalkit.report.periods import Action, best_so_far, by_period
 from evalkit.report.scores import ACCEPTED
+from evalkit.results.episodes import EpisodeResult
+from evalkit.results.moves import Move
 
 if TYPE_CHECKING:
     import numpy.typing as npt

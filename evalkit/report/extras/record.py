@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from evalkit.report.cells import Cell
-    from evalkit.report.episodes import EpisodeResult
     from evalkit.report.figures.figure import Figure
-    from evalkit.report.moves import Move
     from evalkit.report.tables import Table
+    from evalkit.results.cells import Cell
+    from evalkit.results.episodes import EpisodeResult
+    from evalkit.results.moves import Move
     from evalkit.store.manifest import Manifest
 
 Judged = Mapping[str, Mapping[str, int]]

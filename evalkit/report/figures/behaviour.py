@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.marks import by_agent, clean, data, dotted, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.figures.varied import place_of
 from evalkit.report.scores import AGENT, packs_of, place
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
 
 if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing

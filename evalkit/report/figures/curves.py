@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.report.cells import Cell
 from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SHORT, by_agent, clean, data, in_order, reach, spec_of, tooltip
@@ -20,6 +19,7 @@ from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.views import open_views
+from evalkit.results.cells import Cell
 
 if TYPE_CHECKING:
     import altair as alt

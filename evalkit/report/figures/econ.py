@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.cells import Cell
-from evalkit.report.econ_cells import ENVIRONMENTS, LEVELS
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import (
     bounds,
@@ -24,8 +22,10 @@ from evalkit.report.figures.marks import (
 )
 from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.theme import WIDTH
+from evalkit.report.markets.econ_cells import ENVIRONMENTS, LEVELS
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
 
 if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.cells import Cell
 from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.marks import (
     bounds,
@@ -25,6 +24,7 @@ from evalkit.report.figures.scores import at_most
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, INTERVAL, packs_of, place
 from evalkit.report.tables import Column, Table, method_of
+from evalkit.results.cells import Cell
 
 if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import Rows, by_agent, data, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
-from evalkit.report.history import CellNight, NightRecord
+from evalkit.report.nights.history import CellNight, NightRecord
+from evalkit.report.nights.trends import changes, trend_table
 from evalkit.report.scores import INTERVAL
 from evalkit.report.tables import Column, Table, method_of
-from evalkit.report.trends import changes, trend_table
 
 if TYPE_CHECKING:
     from evalkit.report.figures.marks import Drawing

@@ -8,7 +8,7 @@ import pytest
 
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.score import score
-from evalkit.report.papers import published_papers
+from evalkit.report.published.papers import published_papers
 from evalkit.spec.queries import read_queries, suite_lines
 from evalkit.spec.sweep import find_sweep, read_sweep
 from tests.acting import Episode, make_instance

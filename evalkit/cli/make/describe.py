@@ -1,0 +1,42 @@
+"""`evalkit describe`: what a suite holds."""
+
+import argparse
+from pathlib import Path
+
+import orjson
+
+from evalkit.cli.files import write_csv
+from evalkit.errors import UsageError
+from evalkit.report.describe import describe_tables
+from evalkit.report.tables import markdown
+
+
+def describe(args: argparse.Namespace) -> int:
+    """Print the suite's tables."""
+    from evalkit.spec.packs import read_pack
+    from evalkit.spec.suites import environment_of, find_suite, read_lines
+
+    path = find_suite(args.suite)
+    lines = list(read_lines(path))
+    if not lines:
+        raise UsageError(f"{path} holds no instance.")
+    env = environment_of(lines[0], str(path))
+    tables = describe_tables(args.suite, env, lines, read_pack(args.prompts, env.name))
+    if args.json:
+        found = {"suite": args.suite, "environment": env.name, "tables": {one.name: one.to_json() for one in tables}}
+        print(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+    elif args.markdown:
+        print("\n\n".join(map(markdown, tables)))
+    elif args.latex:
+        from evalkit.report.render.latex import latex
+
+        print("\n".join(map(latex, tables)), end="")
+    elif args.csv:
+        write_csv(Path(args.csv), tables)
+    else:
+        from evalkit.report.render.terminal import console, print_table
+
+        to = console()
+        for table in tables:
+            print_table(table, to)
+    return 0

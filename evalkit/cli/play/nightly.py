@@ -1,0 +1,203 @@
+"""`evalkit nightly`: play tonight within its budget and deadline, then trends, and an alarm where an agent fell.
+
+Exit codes: those of `run`, but 4 where tonight has an alarm, and 0 where budget or deadline alone left episodes owed:
+the next night plays them.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evalkit.cli.choosing import choice_of, program, sweep_of
+from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, Outcome
+from evalkit.errors import EvalkitError, RunError, UsageError
+from evalkit.money import show_usd
+from evalkit.nightly.dates import parse_date
+from evalkit.nightly.history_files import FOLDER, derive, nights, read_history, rebuild
+from evalkit.nightly.journal import accepted, note, read_journal, told
+from evalkit.report.nights.history import NightRecord, Rule, taken
+from evalkit.store.lock import hold_run
+
+ALARM = 4
+CUT = frozenset({"budget", "deadline"})
+"""Reasons of an outcome that are a night's own bounds."""
+
+
+def nightly(args: argparse.Namespace) -> int:
+    """Play tonight, or only look; exit codes as above."""
+    from evalkit.nightly.hook import split_command
+
+    sweep = sweep_of(args)
+    folder = Path("runs") / sweep.name / FOLDER
+    rule = _rule(args)
+    hook = split_command(args.on_alarm) if args.on_alarm is not None else None
+    if args.date is not None:
+        parse_date(args.date)
+    if args.html is not None and not Path(args.html).parent.is_dir():
+        raise UsageError(f"--html: {args.html} cannot be written: there is no folder {Path(args.html).parent}.")
+    if args.look or args.rebuild or args.accept:
+        return _without_playing(args, resolve(sweep) if args.accept else None, sweep.name, folder, rule)
+    resolved = resolve(sweep)
+    with hold_run(folder):
+        return _play(args, resolved, folder, rule, hook)
+
+
+def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule, hook: Sequence[str] | None) -> int:
+    from evalkit.cli.display import display
+    from evalkit.cli.play.run import announce, launch, loop_run
+    from evalkit.nightly.night import NightOptions, play_night
+
+    options = NightOptions(
+        directory=folder.parent, date=args.date, rule=rule, repair=args.repair, launch=launch, announce=announce
+    )
+    with display(json_lines=args.json) as show:
+        done = loop_run(play_night(resolved, options, show))
+    record, outcome = done.record, done.outcome
+    code = _code(outcome, record)
+    lines = [f"{done.night}: {done.idle}. Nothing to do."] if outcome is None else list(outcome.messages)
+    if outcome is not None and record is not None:
+        lines.insert(0, _summary(record, outcome))
+    if record is None or code in (INTERRUPTED, REFUSED):
+        print("\n".join([*lines, f"{done.night} is cut short. The same command goes on with it."]))
+        return code
+    if record.owed:
+        lines.append(f"{record.owed:,} of {record.planned:,} episodes are owed. The next night begins with them.")
+    raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
+    return ALARM if raised else code
+
+
+def _code(outcome: Outcome | None, record: NightRecord | None) -> int:
+    """Without alarms. A night that its own bounds cut is as it should be, if anything ended in it."""
+    cut = outcome is None or (outcome.exit_code == INCOMPLETE and outcome.reason in CUT)
+    if cut and record is not None:
+        return COMPLETE if record.owed < record.planned else INCOMPLETE
+    return INCOMPLETE if outcome is None else outcome.exit_code
+
+
+def _summary(record: NightRecord, outcome: Outcome) -> str:
+    spent = show_usd(record.spent)
+    money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
+    ended = record.planned - record.owed
+    return f"{record.night}: {ended:,} of {record.planned:,} episodes ended; {outcome.steps:,} steps; {money}."
+
+
+def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:
+    """`--look`, `--rebuild`, `--accept`: nothing is asked of anybody."""
+    if args.look:  # also while a night is being played
+        history = read_history(folder)
+        if not history:
+            _refuse_nothing(args, folder)
+        return ALARM if _tell(args, name, folder, history, (), None) else COMPLETE
+    if not nights(folder):
+        _refuse_nothing(args, folder)
+    lines: list[str] = []
+    with hold_run(folder):
+        if args.rebuild:
+            history, kept = rebuild(folder, rule)
+            lines.append(f"{folder / 'history.jsonl'}: {len(history) - len(kept):,} nights made anew from their logs.")
+            if kept:
+                lines.append(f"Kept as they were, for their logs are gone: {', '.join(kept)}.")
+        else:
+            history = derive(folder, read_history(folder), (), rule)
+        if resolved is not None:
+            lines.append(_accept(args.accept, resolved, folder, history[-1]))
+        return ALARM if _tell(args, name, folder, history, lines, None) else COMPLETE
+
+
+def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
+    if nights(folder):
+        raise RunError(
+            f"{folder} has no history, though it holds nights. Make it anew from their logs: "
+            f"{program()} nightly {shlex.quote(args.sweep)} --rebuild"
+        )
+    raise RunError(
+        f"{folder} holds no night that has been played yet. Play one: {program()} nightly {shlex.quote(args.sweep)}"
+    )
+
+
+def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecord) -> str:
+    choice = choice_of([] if words == ["all"] else words, resolved, "--accept")
+    suites = {suite.name for suite in resolved.manifest.suites.values() if choice.takes_suite(suite)}
+    cells = [
+        cell.cell for cell in last.cells if cell.suite in suites and (not choice.agents or cell.agent in choice.agents)
+    ]
+    if not cells:
+        raise UsageError(f"--accept: the night of {last.night} has no such cell.")
+    note(folder, "accepted", last.night, cells=cells)
+    done = "1 cell is taken as it is" if len(cells) == 1 else f"{len(cells):,} cells are taken as they are"
+    return f"{done}: later nights are held against {last.night} and those after it."
+
+
+def _tell(
+    args: argparse.Namespace,
+    name: str,
+    folder: Path,
+    history: Sequence[NightRecord],
+    lines: Sequence[str],
+    hook: Sequence[str] | None,
+) -> bool:
+    """Print the last night, call the hook, write the page; whether there is an alarm."""
+    from evalkit.nightly.hook import facts, message
+
+    last = taken(history[-1], accepted(read_journal(folder)))
+    history = [*history[:-1], last]
+    about = facts(name, folder / last.night, last.night, last.raised, history)
+    if args.json:
+        _print_json(about, last, lines)
+    else:
+        from evalkit.report.nights.trends import trend_table
+        from evalkit.report.render.terminal import console, print_table
+
+        print_table(trend_table(history), console())
+        print()
+        print("\n".join([*lines, *(message(about) or ["No alarm."])]))
+    if hook is not None:
+        _call(hook, folder, about)
+    if args.html is not None:
+        from evalkit.view.nights import nights_page
+
+        try:
+            Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")
+        except OSError as flaw:
+            # Said, and no more: the exit code is that of the night.
+            print(f"evalkit: --html: {args.html} cannot be written: {flaw.strerror}.", file=sys.stderr)
+    return bool(last.raised)
+
+
+def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> None:
+    """Tell the hook of alarms that are new tonight, once; a failure is said, and tried again by the next call."""
+    from evalkit.nightly.hook import call_hook
+
+    night = str(about["night"])
+    new = [(one["agent"], one["suite"]) for one in about["alarms"] if one["new"]]
+    if not set(new) - told(read_journal(folder), night):
+        return
+    try:
+        call_hook(hook, about)
+    except EvalkitError as error:
+        print(f"evalkit: {error}", file=sys.stderr)
+        return
+    note(folder, "told", night, cells=new)
+
+
+def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) -> None:
+    import msgspec
+
+    cells = [
+        {"agent": cell.agent, "suite": cell.suite, "score": cell.score, "low": cell.low, "high": cell.high}
+        | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": cell.cost / 1e12, "served": cell.served}
+        for cell in last.cells
+    ]
+    more = {"episodes": last.planned, "owed": last.owed, "spent_usd": last.spent / 1e12, "messages": lines}
+    print(msgspec.json.encode({**about, **more, "cells": cells}).decode())
+
+
+def _rule(args: argparse.Namespace) -> Rule:
+    for option, value, most in (("--alpha", args.alpha, 0.5), ("--tolerance", args.tolerance, 100.0)):
+        if not 0 <= value <= most or (option == "--alpha" and value == 0):
+            raise UsageError(f"{option}: must be 0 to {most:g}, not {value:g}.")
+    return Rule(alpha=args.alpha, tolerance=args.tolerance / 100)

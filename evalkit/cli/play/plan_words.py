@@ -1,0 +1,257 @@
+"""A plan and a proposal in words and tables, for a terminal of 80 columns and more."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from evalkit.engine.planning.planned import CellPlan, LanePlan, Plan
+from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
+from evalkit.money import show_usd
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from evalkit.engine.planning.nights import Proposal
+
+WIDE = 110
+"""Columns from which on each cell's range and basis are shown beside it."""
+NAMED = 4
+"""Names of a list that are shown before it is cut."""
+NIGHTS_SHOWN = 10
+
+
+def print_plan(plan: Plan, *, judge: bool = True) -> None:
+    """Print a plan: cells, totals, lanes, warnings, notes. `judge`: say whether the budget will do."""
+    from evalkit.report.render.terminal import console as console_of
+
+    console = console_of()
+    wide = console.width >= WIDE
+    table = _grid(("suite", "agent"), ("episodes", "requests", "tok in", "tok out", "cost"), console.width)
+    if wide:
+        table.add_column("95 % range", justify="right", no_wrap=True)
+    table.add_column("longest", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("basis", overflow="fold")
+    above = ""
+    for cell in plan.cells:
+        table.add_row(*_cell(cell, above, wide=wide))
+        above = cell.suite
+    console.print(table)
+    console.print()
+    for line in _summary(plan, judge=judge):
+        console.print(line, markup=False)
+    for line in _notes(plan, wide=wide):
+        console.print(line, markup=False, style="dim")
+
+
+def _grid(names: Sequence[str], numbers: Sequence[str], width: int) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", padding=(0, 2 if width >= WIDE else 1, 0, 0))
+    for column in names:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _cell(cell: CellPlan, above: str, *, wide: bool) -> Iterator[str]:
+    free, nothing = cell.basis == "this process", not cell.episodes
+    part = "" if nothing or cell.played >= cell.episodes + cell.ended else f" ({cell.played:,})"
+    yield cell.suite if cell.suite != above else ""
+    yield cell.agent
+    yield f"{cell.episodes:,}{part}"
+    if free or nothing:
+        yield from ("-", "", "", "free" if free else "done")
+    else:
+        yield f"{cell.requests:,.0f}"
+        yield _short(cell.tokens_in)
+        yield _short(cell.tokens_out)
+        yield show_usd(round(cell.cost))
+    if wide:
+        yield _range(cell.cost_low, cell.cost_high)
+    yield "" if free or nothing else f"{cell.chain:,}"
+    if wide:
+        yield cell.basis.replace("stand-in", f"stand-in {cell.stand_in}")
+
+
+def _range(low: float, high: float) -> str:
+    shown = show_usd(round(low)), show_usd(round(high))
+    return f"{shown[0]} to {shown[1]}" if shown[0] != shown[1] else ""
+
+
+def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
+    episodes, requests = (round(sum(getattr(cell, key) for cell in plan.cells)) for key in ("episodes", "requests"))
+    tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
+    low, high = (sum(getattr(cell, f"cost_{end}") for cell in plan.cells) for end in ("low", "high"))
+    ended = sum(cell.ended for cell in plan.cells)
+    left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
+    yield f"{episodes:,} episodes{left}, {requests:,} requests, {tokens[0]} tokens in, {tokens[1]} out."
+    spread = _range(low, high)
+    yield f"Cost: {show_usd(round(plan.cost))}{spread and f' ({spread})'}.{_budget_words(plan, high) if judge else ''}"
+    for lane in plan.lanes:
+        if lane.requests:
+            yield _lane_words(plan, lane)
+    if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
+        yield (
+            f"The budget's worst cases allow {plan.in_flight:,} requests in flight at first, in all lanes together "
+            f"({show_usd(plan.dearest)} each)."
+        )
+    for cell in plan.cells:
+        if cell.too_long is not None:
+            over = cell.too_long
+            yield (
+                f"Warning: {cell.agent} on {cell.suite}: period {over.period}, turn {over.turn} needs "
+                f"{_short(over.tokens)} tokens with `max_tokens`; the model takes {_short(cell.context_tokens or 0)}."
+            )
+    yield from (f"{agent}: {mark}." for agent, marks in plan.marks.items() for mark in marks)
+
+
+def _lane_words(plan: Plan, lane: LanePlan) -> str:
+    if lane.members:
+        return (
+            f"{lane.lane}: {len(lane.members)} lanes together at least {show_span(lane.seconds)}; "
+            f"what limits them: {lane.bound}, which they share."
+        )
+    assumed = " (assumed)" if lane.lane in plan.assumed else ""
+    return (
+        f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
+        f"what limits it: {lane.bound}."
+    )
+
+
+def _notes(plan: Plan, *, wide: bool) -> Iterator[str]:
+    if any(cell.basis == "this process" for cell in plan.cells):
+        yield "-: played in this process, without a request"
+    if any(cell.played < cell.episodes + cell.ended for cell in plan.cells):
+        yield "episodes (n): only n of them were played, the rest is estimated from these"
+    yield "longest: requests of the longest episode, which follow one another"
+    stand_ins: dict[str, dict[str, None]] = {}
+    others: dict[str, dict[str, None]] = {}
+    for cell in plan.cells:
+        if cell.basis == "stand-in" and cell.stand_in != cell.agent:
+            stand_ins.setdefault(cell.stand_in, {})[cell.agent] = None
+        elif cell.basis not in ("this process", "stand-in", "the policy itself"):
+            others.setdefault(cell.basis, {})[f"{cell.agent} on {cell.suite}"] = None
+    together: dict[str, list[str]] = {}
+    for stand_in, agents in stand_ins.items():
+        together.setdefault(_listed(agents), []).append(stand_in)
+    for agents_words, names in together.items():
+        policies = f"polic{'ies' if len(names) > 1 else 'y'} {', '.join(names)}"
+        yield f"turns of {agents_words} are those of the {policies}; a model's may differ (`stand_in`, --from)"
+    if not wide:
+        for basis, cells in others.items():
+            yield f"{basis}: {_listed(cells)}"
+    yield "four bytes are counted as a token"
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+    return ", ".join(found[:NAMED]) + more
+
+
+def _budget_words(plan: Plan, high: float) -> str:
+    if plan.budget is None:
+        return " No budget is set."
+    budget = show_usd(plan.budget)
+    if plan.spent + plan.cost > plan.budget:
+        return f" The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
+    if plan.needed > plan.budget:
+        return (
+            f" The budget of {budget} is what it costs, but the last episode will not start without room for doubt and "
+            f"for a request's worst case ({show_usd(plan.dearest)}): {show_usd(round(plan.needed))} will do."
+        )
+    enough = plan.spent + high <= plan.budget
+    return f" The budget of {budget} is {'enough' if enough else 'probably enough'}."
+
+
+def print_proposal(proposal: "Proposal", run: str) -> None:
+    """Print what to play for an amount: the parts, the commands, the nights. `run`: the command that runs the sweep."""
+    from evalkit.report.render.terminal import console as console_of
+
+    console = console_of()
+    amount = show_usd(proposal.amount)
+    console.print(f"\nFor {amount}, with the widest interval as narrow as it can be:", markup=False)
+    table = _grid(("suite", "instances x replicates"), ("episodes", "cost", "95 %"), console.width)
+    for share in proposal.shares:
+        count = f"{share.more:,}" if share.part.cost else "free"
+        table.add_row(share.part.suite, share.words(), count, show_usd(round(share.cost)), _width(share.width))
+    console.print(table)
+    console.print()
+    for line in _proposal_words(proposal, run):
+        console.print(line, markup=False, soft_wrap=line.startswith("  "))
+    if proposal.nights:
+        _print_nights(proposal)
+
+
+def _proposal_words(proposal: "Proposal", run: str) -> Iterator[str]:
+    yield (
+        f"Widest interval: {_width(proposal.worst)} of 100, for {show_usd(round(proposal.cost))} expected; "
+        f"{show_usd(proposal.kept)} is kept for the last request's worst case. Episodes are those of each agent."
+    )
+    if any(not math.isfinite(share.width) for share in proposal.shares):
+        yield f"No interval with fewer than {LEAST_INSTANCES} instances: choose some of the suites with --only."
+    if proposal.guessed:
+        yield "Where no run says how scores scatter, a standard deviation of 0.5 is taken (--from)."
+    if not proposal.commands:
+        yield "Nothing more fits."
+        return
+    ceiling = show_plain(proposal.ceiling)
+    if all(share.whole for share in proposal.shares):
+        yield "It is enough for all of the sweep:"
+        yield f"  {run} --budget {ceiling}"
+        return
+    yield "To play it:"
+    for command in proposal.commands:
+        yield f"  {run} --budget {ceiling} {command.words()}"
+
+
+def show_plain(amount: int) -> str:
+    """Pico-dollars as an option takes them: `12.5`."""
+    text = f"{amount // 10**12}.{amount % 10**12:012d}".rstrip("0")
+    return text.removesuffix(".")
+
+
+def _print_nights(proposal: "Proposal") -> None:
+    from evalkit.report.render.terminal import console as console_of
+
+    console, count = console_of(), len(proposal.nights)
+    console.print(
+        f"\nThe whole sweep takes {count:,} night{'s' if count > 1 else ''} of {show_usd(proposal.amount)}. "
+        "--budget is the whole run's, so it grows:",
+        markup=False,
+    )
+    table = _grid(("night", "--budget", "episodes of each agent, by suite"), ("95 %",), console.width)
+    before = [share.part.done for share in proposal.shares]
+    for number, night in enumerate(proposal.nights):
+        plays = [f"{share.part.suite} {share.episodes - done:,}" for share, done in _grown(night, before)]
+        if number < NIGHTS_SHOWN - 1 or number == count - 1:
+            ceiling = show_plain(proposal.spent + (number + 1) * proposal.amount)
+            table.add_row(f"{number + 1:,}", ceiling, ", ".join(plays), _width(worst(night)))
+        elif number == NIGHTS_SHOWN - 1:
+            table.add_row("...", "", f"{count - NIGHTS_SHOWN:,} more in the same way", "")
+        before = [share.episodes for share in night]
+    console.print(table)
+
+
+def _grown(night: Sequence[Share], before: Sequence[int]) -> list[tuple[Share, int]]:
+    return [(share, done) for share, done in zip(night, before, strict=True) if share.episodes > done]
+
+
+def _width(width: float) -> str:
+    return f"+-{100 * width:.1f}" if width < 1 else "> 100" if math.isfinite(width) else "none"
+
+
+def _short(count: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.0f}"
+
+
+def show_span(seconds: float) -> str:
+    """A time for people: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

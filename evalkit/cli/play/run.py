@@ -1,0 +1,146 @@
+"""`evalkit run`: start, resume or extend; then the scores, where the run lies, and what to do next."""
+
+import argparse
+import asyncio
+import shlex
+import sys
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeVar
+
+from evalkit.cli.choosing import choice_of, program, sweep_of
+from evalkit.engine.freezing.freeze import resolve
+from evalkit.engine.outcome import Outcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
+from evalkit.errors import UsageError
+from evalkit.money import show_usd
+from evalkit.spec.model import Provider
+from evalkit.store.manifests import described
+
+Result = TypeVar("Result")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play what is missing; exit codes are those of `main`."""
+    from evalkit.cli.display import display
+
+    sweep = sweep_of(args)
+    directory = Path(args.dir) if args.dir else Path("runs") / sweep.name
+    resolved = resolve(sweep, described(directory))
+    if args.limit is not None and args.limit < 1:
+        raise UsageError("--limit: must be at least 1.")
+    options = RunOptions(
+        directory=directory,
+        choice=choice_of(args.only, resolved),
+        limit=args.limit,
+        retry=frozenset(word for words in args.retry for word in words.split(",") if word),
+        repair=args.repair,
+        launch=launch,
+        announce=announce,
+    )
+    with display(json_lines=args.json) as show:
+        outcome = loop_run(run_sweep(resolved, options, show))
+    providers = [endpoint.provider for endpoint in resolved.endpoints.values()]
+    _tell(outcome, args, made_up=bool(providers) and all(one.simulate is not None for one in providers))
+    return outcome.exit_code
+
+
+def announce(lines: Sequence[str]) -> None:
+    """Say on standard error what a repair gives up, and what the run keeps of its own."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
+
+
+def loop_run(coroutine: Coroutine[None, None, Result]) -> Result:
+    """Run on uvloop where it is there: it takes a quarter off the cost of a request."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)
+
+
+def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
+    """A provider that evalkit simulates, with its bill in the run's directory; gives its base URL."""
+    from evalkit.serve.launch import simulated
+
+    assert provider.simulate is not None
+    bill = {"bill": str(run_directory / f"bill-{provider.name}.jsonl")}
+    return simulated({**bill, **provider.simulate}, where=f"providers/{provider.name}.toml: simulate")
+
+
+def _tell(outcome: Outcome, args: argparse.Namespace, *, made_up: bool) -> None:
+    if args.json:
+        import orjson
+
+        print(orjson.dumps(outcome.to_json()).decode())
+        return
+    if outcome.steps and outcome.ended:  # what was complete before is not scored again
+        from evalkit.report.render.terminal import print_report
+        from evalkit.report.report import report
+
+        print_report(report(outcome.directory), brief=True)
+        print()
+    print(_summary(outcome, made_up=made_up))
+    for line in outcome.messages:
+        print(line)
+    print(_next(outcome, args))
+
+
+def _summary(outcome: Outcome, *, made_up: bool) -> str:
+    spent = show_usd(outcome.spent)
+    money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
+    if made_up:
+        money += " (simulated money)"
+    if outcome.unconfirmed:
+        money += f", {show_usd(outcome.unconfirmed)} of it unconfirmed crash charges"
+    done = f"{outcome.ended:,} of {outcome.episodes:,} episodes ended"
+    return f"{done}; {outcome.steps:,} steps in {outcome.elapsed_s:,.1f} s; {money}."
+
+
+def _next(outcome: Outcome, args: argparse.Namespace) -> str:
+    where, evalkit = shlex.quote(str(outcome.directory)), program()
+    if outcome.owed:
+        why, more = WHY.get(outcome.reason, ("", ""))
+        if outcome.owed == outcome.broken:
+            why, more = "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
+        owed = f"{outcome.owed:,} episode{'s are' if outcome.owed > 1 else ' is'} owed{why and f': {why}'}."
+        return f"{owed} Everything so far is on disk in {where}. Go on with:\n  {_again(args, more)}"
+    hints = [
+        (f"{evalkit} report {where}", "every table"),
+        (f"{evalkit} show {where} {shlex.quote(outcome.example)}", "one trajectory"),
+        (f"{evalkit} verify {where}", "replay the log"),
+    ]
+    if Path(args.sweep).stem == FIRST_SWEEP:
+        hints.append((f"{evalkit} new runs/mine.toml", "your own sweep"))
+    room = max(len(command) for command, _ in hints) + 2
+    return f"The run lies in {where}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
+
+
+FIRST_SWEEP = "quickstart"
+
+WHY = {
+    "interrupt": ("interrupted", ""),
+    "limit": ("--limit was reached", ""),
+    "budget": ("another episode is predicted not to fit the budget", " --budget MORE"),
+    "deadline": ("the deadline has passed", ""),
+    "storage": ("the disk refused a write", ""),
+    "corrupt": ("the log is not as it was written", " --repair"),
+    "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
+    "lane": ("a provider could not go on", ""),
+    "parked": ("their provider did not answer", ""),
+}
+"""By the reason of an outcome: why episodes are owed, and what the next call needs in addition."""
+
+
+def _again(args: argparse.Namespace, more: str) -> str:
+    """The command that goes on with this very run; `more`: what it needs in addition."""
+    words = ["run", args.sweep]
+    for option in ("name", "dir", "budget", "deadline", "width"):
+        if getattr(args, option) is not None and not more.startswith(f" --{option}"):
+            words += [f"--{option}", str(getattr(args, option))]
+    for choice in args.only:
+        words += ["--only", choice]
+    return f"{program()} {shlex.join(words)}{more}"

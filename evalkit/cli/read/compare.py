@@ -1,0 +1,108 @@
+"""`evalkit compare`: two runs, or two agents, on the instances they share."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from evalkit.cli.choosing import run_directory
+from evalkit.cli.files import write_csv
+from evalkit.errors import UsageError, nearest
+from evalkit.report.comparing.compare import Side, narrowed, same_agents
+from evalkit.report.comparing.compare import compare as build
+from evalkit.report.drift import COLUMNS as DRIFT
+from evalkit.report.drift import drift_notes, versions
+from evalkit.report.tables import markdown
+from evalkit.results.cells import cells
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Print what differs."""
+    if not args.half_width > 0:
+        raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {args.half_width:g}.")
+    first, second, agents = _sides(args)
+    found = build(first, second, agents, wanted=args.half_width)
+    if not found.tables[0].rows:
+        raise UsageError(
+            f"{first.label} and {second.label} share no instance that both have played: nothing can be compared. "
+            "`evalkit report` names the suites of each."
+        )
+    if args.json:
+        print(orjson.dumps(found.to_json(), option=orjson.OPT_INDENT_2).decode())
+    elif args.markdown:
+        print("\n\n".join(markdown(table) for table in found.tables))
+    elif args.csv:
+        write_csv(Path(args.csv), found.tables)
+    else:
+        from evalkit.report.render.terminal import console, print_table
+
+        to = console()
+        for table in found.tables:
+            print_table(table, to)
+    return 0
+
+
+def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]:
+    """(first, second, which agents are compared with which). Raises UsageError."""
+    if args.second is None:
+        side, named = _side(args.first)
+        if args.agents is None or named:
+            raise UsageError(
+                f"compare: say with what: a second run, or --agents X Y.{_listed(side)} Example: "
+                f"evalkit compare {side.label} --agents {' '.join(list(side.manifest.agents)[:2])}"
+            )
+        one, other = (_known(name, side) for name in args.agents)
+        return narrowed(side, one), narrowed(side, other), [(one, other)]
+    if args.agents is not None:
+        raise UsageError("--agents: is for one run. Of two, write RUN:AGENT RUN:AGENT.")
+    (first, one), (second, other) = _side(args.first), _side(args.second)
+    if one or other:
+        one, other = _only(first, one or other), _only(second, other or one)
+        return narrowed(first, one), narrowed(second, other), [(one, other)]
+    return first, second, _pairs(first, second)
+
+
+def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
+    found = same_agents(first, second)
+    if not found:
+        raise UsageError(
+            f"compare: the runs share no agent's name; write RUN:AGENT for each.{_listed(first)}{_listed(second)}"
+        )
+    return found
+
+
+def _side(text: str) -> tuple[Side, str]:
+    """(the run, the agent named with it or nothing): RUN or RUN:AGENT."""
+    from evalkit.results.derived import read_run
+    from evalkit.results.voided import void_notes
+    from evalkit.store.void import read_voids
+
+    name, _, agent = (text, "", "") if Path(text).is_dir() else text.partition(":")
+    directory = run_directory(name)
+    manifest, steps, results = read_run(directory, DRIFT)
+    found = tuple(cells(manifest, results, read_voids(directory)))
+    side = Side(
+        label=name,
+        manifest=manifest,
+        cells=found,
+        notes=tuple(f"{name}: {note}" for note in (*drift_notes(versions(steps)), *void_notes(found))),
+    )
+    return side, _known(agent, side) if agent else ""
+
+
+def _only(side: Side, agent: str) -> str:
+    """The agent meant in a run: its only one, or the one that was named."""
+    names = list(side.manifest.agents)
+    return names[0] if len(names) == 1 else _known(agent, side)
+
+
+def _known(agent: str, side: Side) -> str:
+    names: Sequence[str] = list(side.manifest.agents)
+    if agent not in names:
+        raise UsageError(f"compare: {side.label} has no agent {agent!r}.{nearest(agent, names)}")
+    return agent
+
+
+def _listed(side: Side) -> str:
+    return f" Agents of {side.label}: {', '.join(side.manifest.agents)}."

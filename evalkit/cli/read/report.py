@@ -1,0 +1,118 @@
+"""`evalkit report`: a run's tables on the terminal, as Markdown, LaTeX, CSV or JSON, as figures, as one page."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from evalkit.cli.choosing import run_directory
+from evalkit.cli.files import write_csv
+from evalkit.errors import UsageError
+from evalkit.report.report import Report
+from evalkit.report.report import report as build
+from evalkit.report.tables import Table, markdown
+
+
+def report(args: argparse.Namespace) -> int:
+    """Print the tables."""
+    directory = run_directory(args.run)
+    if args.html:
+        return _write_page(directory, Path(args.html))
+    whole = build(directory, judged=_judged(directory, args.judged), half_width=_half_width(args.half_width))
+    run = _chosen(args, directory, whole)
+    if args.json:
+        print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
+    elif args.markdown:
+        print("\n\n".join(markdown(table) for table in run.tables))
+    elif args.latex:
+        from evalkit.report.render.latex import latex
+
+        print("\n".join(latex(table) for table in run.tables), end="")
+    elif args.csv:
+        write_csv(Path(args.csv), run.tables)
+    elif args.figures:
+        _write_figures(directory, whole, Path(args.figures))
+    else:
+        from evalkit.report.render.terminal import print_report
+
+        print_report(run)
+    return 0
+
+
+def _write_page(directory: Path, file: Path) -> int:
+    from evalkit.view.offline import write_page
+
+    size, held = write_page(directory, file)
+    print(f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {held:,} trajectories. It opens offline.")
+    return 0
+
+
+def _write_figures(directory: Path, run: Report, folder: Path) -> None:
+    from evalkit.report.figures.build import run_figures
+    from evalkit.report.figures.draw import write_figures
+
+    drawn = run_figures(directory, run)
+    if not drawn:
+        print("This run has nothing to draw yet: no episode that a score stands on has ended.")
+        return
+    try:
+        write_figures(folder, run.manifest.name, drawn)
+    except OSError as flaw:
+        raise UsageError(f"--figures: {folder} cannot be written: {flaw}") from flaw
+    print(f"Wrote {len(drawn)} figures to {folder}; {folder / 'index.html'} shows them all.")
+
+
+def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
+    """The report with the tables that were asked for instead of its own; with its own where none were."""
+    tables: list[Table] = []
+    if args.beside:
+        from evalkit.report.published.beside import beside_tables
+
+        beside = beside_tables(run.manifest, run.cells, run.tables)
+        if not beside:
+            raise UsageError("--beside paper: this run has no rows that a published table has counterparts to.")
+        tables += beside
+    if args.by:
+        from evalkit.report.tags import grouped_tables
+
+        tables += grouped_tables(run.manifest, run.tables, args.by)
+    if args.ranks:
+        from evalkit.report.ranks import ranks_table
+
+        tables.append(
+            ranks_table(tuple(run.manifest.agents), run.tables, [cell for cell in run.cells if not cell.exact])
+        )
+    if args.quotes:
+        from evalkit.report.quotes import quotes_table, run_quotes
+
+        found = run_quotes(directory, run.manifest, run.cells)
+        tables.append(quotes_table(found, run.cells, args.run))
+    return replace(run, tables=tuple(tables)) if tables else run
+
+
+def _half_width(wanted: float | None) -> float | None:
+    if wanted is not None and not wanted > 0:
+        raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {wanted:g}.")
+    return wanted
+
+
+def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str, int]]:
+    """What judges' runs counted in this one's texts, by what was counted and by episode.
+
+    Says on standard error what could not be counted. Raises UsageError for two runs that counted the same.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for name in names or ():
+        from evalkit.report.errands import judged_paths
+
+        kind, found, unread = judged_paths(directory, run_directory(name))
+        if kind in counts:
+            raise UsageError(f"--judged: {name} counted what the one before it did ({kind}): give one of them.")
+        counts[kind] = found
+        if unread:
+            texts = f"{unread:,} of {len(found) + unread:,} texts"
+            print(f"judged: {texts} were not judged, or have no count that could be read.", file=sys.stderr)
+    return counts

@@ -1,0 +1,54 @@
+"""`evalkit sql`: a query over a run's views, its answer for people or for programs."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalkit.cli.choosing import run_directory
+from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
+from evalkit.text import visible
+
+
+def sql(args: argparse.Namespace) -> int:
+    """Print what a query gives; without one, the views and their columns."""
+    views = open_views(run_directory(args.run))
+    if args.query is None:
+        for name, words in VIEWS.items():
+            columns = views.sql(f"describe {name}").to_pylist()
+            print(f"{name}: {words}")
+            print("    " + ", ".join(f"{one['column_name']} {one['column_type'].lower()}" for one in columns))
+        return 0
+    answer = views.sql(args.query)
+    if args.json:
+        import orjson
+
+        form = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+        print(orjson.dumps(rows_of(answer), option=form, default=plain).decode())
+    elif args.csv:
+        sys.stdout.buffer.write(answer_csv(answer))
+    else:
+        _print(rows_of(answer), numbers(answer))
+    return 0
+
+
+def _print(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from evalkit.report.render.terminal import console as console_of
+
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for name, number in columns.items():
+        table.add_column(Text(visible(name)), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    console_of().print(table)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.hex()
+    return f"{value:.6g}" if isinstance(value, float) else visible(str(value))

@@ -1,0 +1,73 @@
+"""`evalkit void`: leave episodes out of every result, and say so; or let them count again."""
+
+import argparse
+import getpass
+import socket
+import time
+
+from evalkit.cli.choosing import run_directory
+from evalkit.errors import UsageError
+
+
+def void(args: argparse.Namespace) -> int:
+    """Write down the decision; nothing of the log is changed."""
+    from evalkit.results.voided import Wanted, choose
+    from evalkit.store.lock import hold_run
+    from evalkit.store.manifests import read_manifest
+    from evalkit.store.void import FILE, Void, add_voids, read_voids
+
+    directory = run_directory(args.run)
+    wanted = Wanted(agent=args.agent, suite=args.suite, instance=args.instance, episode=args.episode)
+    if wanted == Wanted():
+        raise UsageError("void: say what: --agent, --suite, --instance or --episode.")
+    reason = _reason(args.reason)
+    read_manifest(directory)
+    with hold_run(directory):
+        void_now = read_voids(directory)
+        found = choose(directory, wanted)
+        ended = [one for one in found if one.ending]
+        changed = [one for one in ended if (one.id in void_now) == args.undo]
+        decisions = [
+            Void(
+                episode=one.id,
+                agent=one.agent,
+                suite=one.suite,
+                instance=one.instance,
+                replicate=one.replicate,
+                undo=args.undo,
+                reason=reason,
+                by=f"{_user()}@{socket.gethostname()}",
+                at=time.time(),
+            )
+            for one in changed
+        ]
+        if decisions:
+            add_voids(directory, decisions)
+    done = "count again" if args.undo else "are void: kept in the log, left out of every result"
+    print(f"{directory}: {len(changed):,} of {len(found):,} episodes {done}.")
+    if len(found) > len(ended):
+        print(f"{len(found) - len(ended):,} have not ended, so no result uses them yet: void them when they have.")
+    if len(ended) > len(changed):
+        print(f"{len(ended) - len(changed):,} {'were not' if args.undo else 'were'} void already.")
+    if decisions:
+        print(f"Written to {directory / FILE}.")
+    return 0
+
+
+def _reason(text: str) -> str:
+    from evalkit.store.void import MOST_REASON
+
+    reason = text.encode("utf-8", "replace").decode().strip()
+    if not reason or len(reason) > MOST_REASON:
+        raise UsageError(f"--reason: say why, in 1 to {MOST_REASON:,} characters.")
+    return reason
+
+
+def _user() -> str:
+    """The name of whoever calls; a number in a container that knows no names."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        import os
+
+        return str(os.getuid())

@@ -1,0 +1,369 @@
+"""The line in front of one (provider, model). What may go is decided by pure parts: buckets, window, health, pause.
+
+One line, first come, first served, and one timer. The head is decided anew at every wake, so that a later `Retry-After`
+is obeyed, a window that was cut holds, and a waiter that was cancelled leaves no booking behind. When nobody waits and
+everything allows it, admission costs no await and no future.
+
+Episodes are let in as the window opens (`join`): one that is begun while the window is still narrow would only stand in
+line with all others, each of its first steps a round trip late. A lane may begin as a canary: a few episodes play, and
+all the others once one of those has made a valid action (`acted`), so that a model whose tool calls never arrive is not
+paid for by the hundred.
+"""
+
+import asyncio
+import copy
+import math
+import time
+from collections.abc import Mapping, Sequence
+
+from evalkit.client.lanes.buckets import Need, book, correct, heed, open_buckets, scarcest, told_wait_s, unbook, wait_s
+from evalkit.client.lanes.estimate import TokenEstimate
+from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
+from evalkit.client.lanes.pauses import NOTICED_S, used_up, why_paced
+from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
+from evalkit.client.lanes.shared import Pool
+from evalkit.client.lanes.stats import LaneStats, RateMeter
+from evalkit.client.lanes.ticket import QueuedRequest, Ticket
+from evalkit.client.lanes.window import Window
+from evalkit.dialogue import Usage
+from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
+from evalkit.spec.model import Limits
+from evalkit.waiting import WaitQueue
+from evalkit.wire.allowance import Allowance
+from evalkit.wire.verdicts import UNREADABLE
+
+CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
+
+_FREE = Need(input=0.0, output=0.0)
+
+
+class Lane:
+    """Admission to one (provider, model) within one event loop."""
+
+    def __init__(
+        self, name: str, *, limits: Limits, width: int, shared: Sequence[Pool] = (), canary: bool = False
+    ) -> None:
+        """`width`: the most that may be in flight where `limits.in_flight` says nothing lower. `shared`: limits that
+        hold for other lanes too, narrow ones first. `canary`: few episodes at first."""
+        self.name = name
+        self.unread = 0
+        """Answers in a row that held no reply."""
+        self.notice = ""
+        """What a user should know of it, in a sentence; empty: nothing."""
+        self.deadline = math.inf
+        """Loop time at which the run ends in any case: no pause is worth waiting for beyond it."""
+        self._loop = asyncio.get_running_loop()
+        self._window = Window(min(width, limits.in_flight or width))
+        self._buckets = open_buckets(limits, self._loop.time())
+        self._pools = tuple(shared)
+        self._health = Health()
+        self._meter = RateMeter()
+        self._in_flight = 0
+        self._probes = 0
+        self._line = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
+        self._ramp = EpisodeRamp(self._window, canary=canary)
+        self._resting = WaitQueue[None, None]()
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused_until = 0.0
+        self._shut = False
+        """Whether the fast path must look closer: paused, down or ended."""
+        self._end: EvalkitError | None = None
+        self._estimate = TokenEstimate()
+
+    async def join(self) -> None:
+        """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
+        lane lets everybody in, to hear of it when they ask."""
+        await self._ramp.join()
+
+    def part(self) -> None:
+        """An episode has left the lane."""
+        self._ramp.part()
+
+    def acted(self) -> None:
+        """A valid action was made in one of its episodes: whatever may play may begin."""
+        self._ramp.acted()
+
+    def ended_idle(self) -> bool:
+        """An episode ended without a valid action. Returns whether it is time to say so: `notice` does."""
+        if not self._ramp.ended_idle():
+            return False
+        self.notice = (
+            f"{self.name}: its first {BARREN_EPISODES} episodes ended without one valid action, so it goes on with "
+            f"{CANARY_EPISODES} at a time; their scores count. Look at one with `evalkit show`: if the model meant to "
+            "call tools, correct the server (chat template, tool parser) or the agent's `tool_choice`."
+        )
+        return True
+
+    def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
+        """A ticket if one is to be had at once and nobody waits."""
+        if self._line or self._shut or self._in_flight + 1 > self._window.size:
+            return None
+        now = self._loop.time()
+        need = _FREE
+        if self._buckets or self._pools:
+            need = self._estimate.need(body_bytes, max_tokens)
+            if wait_s(self._buckets, need, now) > 0 or not all(pool.quick(need, now) for pool in self._pools):
+                return None
+        return self._admit(need, now, body_bytes)
+
+    async def enter(self, body_bytes: int, max_tokens: int) -> Ticket:
+        """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
+        if self._end is not None:
+            raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
+        with self._line.hold(QueuedRequest(body_bytes, max_tokens)) as waiter:
+            if self._line.head() is waiter:
+                self.serve()
+            return await waiter.turn()
+
+    def decide(self, need: Need, now: float) -> float:
+        """Seconds until a request of that size may go: 0 now, `inf` not before something comes back."""
+        if now < self._paused_until:
+            return self._paused_until - now
+        if self._health.down:
+            return math.inf if self._probes else max(self._health.next_probe - now, wait_s(self._buckets, need, now))
+        if self._in_flight + 1 > self._window.size:
+            return math.inf
+        return wait_s(self._buckets, need, now)
+
+    def succeeded(self, ticket: Ticket, usage: Usage) -> float:
+        """A reply came. Returns the seconds it took. `usage` of one that its provider did not count has no input."""
+        now = self._loop.time()
+        self.unread = 0
+        if self._health.answered():
+            self._recover(now)
+        # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
+        full = self._in_flight >= int(self._window.size) or (
+            bool(self._ramp) and not self._line and not self._ramp.canary
+        )
+        self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
+        if self._ramp:
+            self._ramp.usher()
+        self._meter.count(now, usage.input, usage.output)
+        if self._buckets or self._pools:
+            used = self._estimate.learn(ticket.body_bytes, ticket.need, usage)
+            correct(self._buckets, ticket.need, used)
+            for pool in self._pools:
+                pool.correct(ticket.need, used)
+        self._leave(ticket)
+        return now - ticket.sent_at
+
+    def failed(self, ticket: Ticket, kind: str, *, wait_s: float | None = None, message: str = "") -> None:
+        """An attempt brought no reply. `wait_s`: the server's own word on when to come back; all of the lane obeys."""
+        now = self._loop.time()
+        self._meter.fail(kind)
+        self.unread += kind in UNREADABLE
+        if kind in CONGESTION:
+            self._window.refused(sent_at=ticket.sent_at, now=now, timed_out=kind == "timeout")
+        if kind in OUTAGE or kind == REFUSAL:
+            self._health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL)
+            self._shut = self._shut or self._health.down
+        elif self._health.answered():
+            self._recover(now)
+        if wait_s is not None:
+            self.pause(now + wait_s)
+        if kind == REFUSAL:
+            for pool in self._pools:
+                pool.refused(wait_s, now)
+        if kind in (REFUSAL, "connect"):
+            self._unbook(ticket.need, sent=True)  # it was turned away before it could use any
+        if self._health.given_up(now):
+            self._give_up()
+        self._leave(ticket)
+
+    def renew(self, ticket: Ticket) -> bool:
+        """Whether a request that was admitted a while ago may still go; it then counts as sent now."""
+        now = self._loop.time()
+        if self._end is not None or now < self._paused_until or (self._health.down and not ticket.probe):
+            return False
+        ticket.sent_at = now
+        return True
+
+    def abandon(self, ticket: Ticket, *, sent: bool = True) -> None:
+        """The attempt was cancelled. What was not even sent gives its whole booking back."""
+        if not sent:
+            self._unbook(ticket.need, sent=False)
+        self._leave(ticket)
+
+    def heed(self, requests: Allowance | None, tokens: Allowance | None) -> None:
+        """What the provider's headers say is left."""
+        now = self._loop.time()
+        for name, said in (("requests", requests), ("tokens", tokens)):
+            if said is not None and not self._heeded(name, said, now):
+                heed(self._buckets, name, said, now)
+
+    def pause(self, until: float) -> None:
+        """Admit nobody before `until` (loop time). A later moment holds against an earlier one."""
+        if until > self._paused_until:
+            self._paused_until = until
+            self._shut = True
+            self.serve()
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep before a retry; raises at once what ends the lane."""
+        if self._end is not None:
+            raise copy.copy(self._end)
+        with self._resting.hold(None) as waiter:
+            timer = self._loop.call_later(seconds, waiter.nudge)
+            try:
+                await waiter.woken()
+            finally:
+                timer.cancel()
+        if self._end is not None:
+            raise copy.copy(self._end)
+
+    def end(self, error: EvalkitError) -> None:
+        """Admit nobody any more: all who wait or rest raise `error`. What is in flight may come back."""
+        if self._end is None:
+            self._end, self._shut = error, True
+        self._send_away(error)
+
+    def late(self, seconds: float) -> None:
+        """How late this process comes to what is due: so much of what replies take is no provider's doing."""
+        self._window.late_s = seconds
+
+    def stats(self) -> LaneStats:
+        """The lane at this moment."""
+        now = self._loop.time()
+        requests, read, written = self._meter.rates_per_min(now)
+        failures: Mapping[str, int] = dict(self._meter.failures)
+        return LaneStats(
+            lane=self.name,
+            in_flight=self._in_flight,
+            window=int(self._window.size),
+            waiting=len(self._line),
+            waits_for=self._waits_for(now),
+            paused_s=max(0.0, self._paused_until - now),
+            down=self._health.down,
+            ended=str(self._end) if self._end is not None else "",
+            requests=self._meter.requests,
+            input_tokens=self._meter.input,
+            output_tokens=self._meter.output,
+            requests_per_min=requests,
+            input_tokens_per_min=read,
+            output_tokens_per_min=written,
+            median_latency_s=self._window.median_s,
+            failures=failures,
+        )
+
+    def _heeded(self, name: str, said: Allowance, now: float) -> bool:
+        """Whether a header speaks of limits that are shared; all of those are told."""
+        return sum(pool.heed(name, said, now) for pool in self._pools) > 0
+
+    def _waits_for(self, now: float) -> str:
+        """What keeps it from having more in flight, in words."""
+        if self._end is not None or not (self._line or self._ramp):
+            return ""
+        if now < self._paused_until:
+            return "pause that its provider asked for"
+        if self._health.down:
+            return "provider that does not answer"
+        head = self._line.head()
+        if head is None:
+            return "first valid action" if self._ramp.canary else "window"
+        if self._in_flight + 1 > self._window.size:
+            return "requests in flight" if self._window.size >= self._window.most else "window"
+        need = self._estimate.need(head.item.body_bytes, head.item.max_tokens)
+        said = scarcest(self._buckets, need, now)
+        return said or next(filter(None, (pool.waits_for(need, now) for pool in self._pools)), "")
+
+    def _admit(self, need: Need, now: float, body_bytes: int) -> Ticket:
+        book(self._buckets, need, now)
+        for pool in self._pools:
+            pool.take(self, need, now)
+        self._in_flight += 1
+        probe = self._health.down
+        if probe:
+            self._probes += 1
+        return Ticket(need, now, probe, body_bytes)
+
+    def serve(self) -> None:
+        """Admit from the head of the line while it may go; set the timer for when it may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._loop.time()
+        self._reopen(now)
+        while (head := self._line.head()) is not None:
+            request = head.item
+            metered = self._buckets or self._pools
+            need = self._estimate.need(request.body_bytes, request.max_tokens) if metered else _FREE
+            wait = self.decide(need, now)
+            if wait > 0:
+                if wait >= NOTICED_S and self._is_told_too_long(need, now):
+                    return
+                if wait < math.inf:
+                    self._timer = self._loop.call_at(now + wait, self.serve)
+                break
+            if not self._have_room(need, now):
+                return
+            self._line.grant(head, self._admit(need, now, request.body_bytes))
+        for pool in self._pools:
+            pool.withdraw(self)
+
+    def _take_back(self, _: QueuedRequest, ticket: Ticket) -> None:
+        """A request was admitted and cancelled in the same breath."""
+        self.abandon(ticket, sent=False)
+
+    def _left_line(self, _: QueuedRequest) -> None:
+        """A request was cancelled while it waited: another may be the first now."""
+        self.serve()
+
+    def _is_told_too_long(self, need: Need, now: float) -> bool:
+        """Whether the head waits for a limit that the provider's headers told of: longer than one provider is waited
+        for, and the lane has ended; or long enough to be said."""
+        told_s, what = told_wait_s(self._buckets, need, now)
+        why = used_up(self.name, told_s, time.time(), what)
+        if why:
+            self.end(LaneClosed(why))
+        elif told_s >= NOTICED_S and not self.notice:
+            self.notice = why_paced(self.name, told_s, what)
+        return bool(why)
+
+    def _have_room(self, need: Need, now: float) -> bool:
+        """Whether the shared limits let the head go; where one does not, the lane stands there and in none behind."""
+        for place, pool in enumerate(self._pools):
+            if not pool.admits(self, need, now):
+                for later in self._pools[place + 1 :]:
+                    later.withdraw(self)
+                return False
+        return True
+
+    def _reopen(self, now: float) -> None:
+        self._shut = self._end is not None or self._health.down or now < self._paused_until
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._in_flight -= 1
+        if ticket.probe:
+            self._probes -= 1
+        for pool in self._pools:
+            pool.leave()
+        if self._line:
+            self.serve()
+        elif self._shut:
+            self._reopen(self._loop.time())
+
+    def _unbook(self, need: Need, *, sent: bool) -> None:
+        unbook(self._buckets, need, sent=sent)
+        for pool in self._pools:
+            pool.unbook(need, sent=sent)
+
+    def _recover(self, now: float) -> None:
+        """An outage is over: whoever rests because of it need rest no longer."""
+        self._window.restart(now, paced=bool(self._buckets or self._pools))
+        self._reopen(now)
+        self._resting.nudge_all()
+
+    def _give_up(self) -> None:
+        why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
+        if not self._meter.requests:
+            why += " It has not answered once: check the url in the provider's file, and the network here."
+        why += " Run again when the provider is back."
+        self._end, self._shut = LaneClosed(why), True
+        self._send_away(EpisodeUnavailable(why))
+
+    def _send_away(self, error: EvalkitError) -> None:
+        self._line.dismiss_all(error)
+        self._resting.nudge_all()
+        self._ramp.open = self._end is not None
+        self._ramp.usher()
+        self.serve()  # with nobody in line: it leaves the shared limits' lines too

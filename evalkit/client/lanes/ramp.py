@@ -1,0 +1,74 @@
+"""Who may begin an episode in a lane: as many as its window lets, and few while nothing shows that they can act.
+
+A lane that begins as a canary plays `CANARY_EPISODES` at once until one of its episodes has made a valid action: a
+model whose tool calls never arrive is not paid for by the hundred.
+"""
+
+from evalkit.client.lanes.window import Window
+from evalkit.waiting import WaitQueue
+
+CANARY_EPISODES = 4
+BARREN_EPISODES = 8
+"""Ended without a valid action: it is said, once."""
+
+
+class EpisodeRamp:
+    """The players of one lane: those with an episode, and those who wait for one."""
+
+    __slots__ = ("_barren", "_waiting", "_window", "canary", "open", "players")
+
+    def __init__(self, window: Window, *, canary: bool) -> None:
+        self._window = window
+        self.canary = canary
+        """Whether nothing has shown yet that the lane's episodes can act."""
+        self.open = False
+        """Whether everybody is let in: the lane has ended, and they are to hear of it."""
+        self.players = 0
+        self._barren = 0
+        self._waiting = WaitQueue[None, None](left=self._never_let_in)
+
+    def __len__(self) -> int:
+        """Players that have no episode yet."""
+        return len(self._waiting)
+
+    async def join(self) -> None:
+        """Wait until there is room for one more episode; `part` follows in any case."""
+        if self._waiting or not self._room():
+            await self._waiting.wait(None)
+        else:
+            self.players += 1
+
+    def part(self) -> None:
+        """An episode has left."""
+        self.players -= 1
+        self.usher()
+
+    def usher(self) -> None:
+        """Let in whoever finds room."""
+        while self._room() and (first := self._waiting.head()) is not None:
+            self.players += 1
+            self._waiting.grant(first, None)
+
+    def acted(self) -> None:
+        """A valid action was made: whatever may play may begin."""
+        if self.canary:
+            self.canary = False
+            self.usher()
+
+    def ended_idle(self) -> bool:
+        """An episode ended without a valid action. Returns whether it is time to say so."""
+        self._barren += self.canary
+        return self.canary and self._barren == BARREN_EPISODES
+
+    def _never_let_in(self, _: None) -> None:
+        """A player was cancelled while it waited: what `part` takes off is put on first."""
+        self.players += 1
+
+    def _room(self) -> bool:
+        """Whether one more episode may begin. A window at its bound can be kept full only by those who wait."""
+        window = self._window
+        if self.open:
+            return True
+        if self.canary:
+            return self.players < CANARY_EPISODES
+        return self.players < int(window.size) or window.size >= window.most

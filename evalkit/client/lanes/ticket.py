@@ -1,0 +1,25 @@
+"""Who is in a lane: a request that was admitted, and one that stands in line."""
+
+from typing import NamedTuple
+
+from evalkit.client.lanes.buckets import Need
+
+
+class Ticket:
+    """One admitted request; every ticket goes back through `succeeded`, `failed` or `abandon` of its lane."""
+
+    __slots__ = ("body_bytes", "need", "probe", "sent_at")
+
+    def __init__(self, need: Need, sent_at: float, probe: bool, body_bytes: int) -> None:
+        self.need = need
+        self.sent_at = sent_at
+        self.probe = probe
+        """Whether it asks if a provider that was down is back."""
+        self.body_bytes = body_bytes
+
+
+class QueuedRequest(NamedTuple):
+    """One request in line."""
+
+    body_bytes: int
+    max_tokens: int

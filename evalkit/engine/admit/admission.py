@@ -1,0 +1,326 @@
+"""Which episodes may start: decided by what they are predicted to take. A cut run holds whole, balanced episodes.
+
+Under a budget an episode starts only if what is spent, the predicted cost to finish all that have started, its own, and
+what the other lanes need to come as far as this one, fit. Under a deadline likewise: its predicted requests at the
+time that the lane's requests take. The order is fixed before: whoever may not start yet is waited for, never passed
+over. Outcomes enter through costs alone, and an ended episode is learned from only when all that its cell admitted
+before it have ended: short ones end first, and would make the others look cheaper than they are.
+
+Chosen: predictions are doubted (`doubt`, `SURE`), since an episode that money does not finish is worse than one that
+does not start; the doubt shrinks as episodes end, so that little is left over. Costs of failed attempts are taken to go
+on in the proportion that was seen. All of it is O(1) an episode, and nothing a step: of the episodes in flight, `LOOKS`
+are predicted anew at each decision, in turn.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from evalkit.client.budget import BudgetStats
+from evalkit.engine.admit.ceilings import Ceilings
+from evalkit.engine.admit.lines import Came, Flight, Learning, Line, Place
+from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.forecast import Expected
+from evalkit.engine.universe import Episode
+
+SURE = 2.0
+"""Standard deviations that are kept back for what the started episodes may take beyond their prediction."""
+SPREAD = 0.5
+"""The standard deviation of an episode's cost, over its mean, as far as admission is concerned."""
+LOOKS = 8
+
+
+class Predicts(Protocol):
+    """What admission needs of a forecast."""
+
+    def whole(self, agent: str, suite: str) -> Expected:
+        """What a whole episode is expected to take."""
+
+    def rest(self, agent: str, suite: str, *, cost: int, requests: int) -> float:
+        """Pico-dollars to finish an episode that has come so far."""
+
+    def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
+        """An episode has ended."""
+
+    def ended(self, agent: str, suite: str) -> int:
+        """How many it has learned of."""
+
+
+class Admission:
+    """Decides who starts next. Knows no loop; `admission_queue.py` waits."""
+
+    def __init__(
+        self,
+        forecast: Predicts,
+        lines: Sequence[Line],
+        *,
+        stats: Callable[[], BudgetStats],
+        clock: Callable[[], float],
+        deadline: float | None = None,
+        first_bound: Callable[[Episode], int] = lambda _: 0,
+        ceilings: Ceilings | None = None,
+    ) -> None:
+        """`deadline` in the clock's time; `first_bound`: the most that an episode's next request can cost."""
+        self.ceilings = ceilings if ceilings is not None else Ceilings({})
+        self.forecast = forecast
+        self.lines: Mapping[str, Line] = {line.name: line for line in lines}
+        self._stats, self._clock, self._deadline, self._first_bound = stats, clock, deadline, first_bound
+        self._bounds: dict[tuple[str, str, str], int] = {}
+        self._flights: dict[str, Flight] = {}
+        self._round: deque[str] = deque()
+        self._cells: dict[Place, Learning] = {}
+        self._need = self._squares = 0
+        """Sums over the episodes in flight: of `need`, and of `rest` squared."""
+        self._parked = 0
+        """Predicted pico-dollars to finish those that this call had to leave."""
+        self._news = 0
+        """Episodes learned of since the lanes were last predicted."""
+        self.unfinished = 0
+        """Episodes that had started and for which the money did not last."""
+        self._predict_lanes()
+
+    @property
+    def in_flight(self) -> int:
+        """Episodes that have started and neither ended nor been left."""
+        return len(self._flights)
+
+    def next(self, name: str) -> Episode | None:
+        """The lane's next episode, which thereby starts; None where it has to wait (`why`) or has none left."""
+        self._look()
+        line = self.lines[name]
+        if not self.free(line):
+            return None
+        episode, line.head = line.head, None
+        assert episode is not None
+        self._start(line, episode)
+        return episode
+
+    def free(self, line: Line) -> bool:
+        """Whether the lane's next episode may start now. Closes a lane that has none left."""
+        if line.head is None and line.open:
+            self._draw(line)
+            line.open = line.head is not None or bool(line.deferred)
+        if not line.open:
+            line.why = ""
+        elif line.head is None:
+            line.why = "budget"
+        else:
+            why = self._why_not(line, line.head)
+            line.why = why if line.open else ""
+        return line.open and not line.why
+
+    def _draw(self, line: Line) -> None:
+        """Find the next episode in order; an agent whose own budget has no room for its next one holds nobody up."""
+        for agent in list(line.deferred):
+            waiting = line.deferred[agent]
+            if self._affords(line, waiting[0]):
+                line.head = waiting.popleft()
+                if not waiting:
+                    del line.deferred[agent]
+                return
+            if self.ceilings.over(("agent", agent)):
+                self._strike(line, agent)
+        while any(count > 0 and agent not in line.deferred for agent, count in line.undrawn.items()):
+            episode = next(line.todo, None)
+            if episode is None:
+                line.undrawn.clear()
+                return
+            agent = episode.cell.agent.name
+            line.undrawn[agent] -= 1
+            if ("agent", agent) in self.ceilings.used_up:
+                continue
+            if agent not in line.deferred and self._affords(line, episode):
+                line.head = episode
+                return
+            if agent not in line.deferred and self.ceilings.over(("agent", agent)):
+                self._strike(line, agent, 1)
+            else:
+                line.deferred.setdefault(agent, deque()).append(episode)
+
+    def _strike(self, line: Line, agent: str, more: int = 0) -> None:
+        """An agent's own budget is used up: its episodes will not start."""
+        gone = len(line.deferred.pop(agent, ())) + line.undrawn[agent] + more
+        line.left -= gone
+        line.planned -= gone
+        self._predict_lanes()
+
+    def _affords(self, line: Line, episode: Episode) -> bool:
+        """Whether an agent's own budget has room for its next episode."""
+        scope = "agent", episode.cell.agent.name
+        return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(line, episode))
+
+    def _alone(self, line: Line, episode: Episode) -> float:
+        """What an episode may need at most, as far as can be predicted, with room for one more request."""
+        own = self._whole((episode.cell.agent.name, episode.suite.name), line.begun.get(episode.id))
+        doubt = self.doubt((episode.cell.agent.name, episode.suite.name)) + SURE * SPREAD
+        return own * (1 + doubt) + self._request(line, episode)
+
+    def close(self, name: str) -> None:
+        """Nobody of this lane will start any more: what it owes is kept for nobody."""
+        self.lines[name].open = False
+
+    def came(self, episode: str) -> tuple[int, int]:
+        """How far an admitted episode has come: (pico-dollars, requests)."""
+        return self._flights[episode].came()
+
+    def seated(self, episode: str, came: Came) -> None:
+        """An admitted episode can be watched."""
+        self._flights[episode].came = came
+
+    def left(self, episode: str, how: str) -> None:
+        """An episode has ended, or was left (`LEFT_OWED`)."""
+        flight = self._flights.pop(episode)
+        self._need -= flight.need
+        self._squares -= flight.rest**2
+        self.ceilings.need(flight.line.name, flight.place[0], -flight.need)
+        self.ceilings.end(flight.line.name, flight.place[0])
+        cost, requests = flight.came()
+        line, cell = flight.line, self._cells[flight.place]
+        line.flights -= 1
+        if how not in LEFT_OWED:
+            line.seconds += self._clock() - flight.since
+            line.requests += max(1, requests - flight.before)
+        elif how == "unavailable":
+            self._parked += round(self.forecast.rest(*flight.place, cost=cost, requests=requests))
+        cell.ended[flight.number] = None if how in LEFT_OWED else (cost, requests)
+        while cell.learned in cell.ended:
+            seen = cell.ended.pop(cell.learned)
+            cell.learned += 1
+            if seen is not None:
+                self.forecast.learn(*flight.place, cost=seen[0], requests=seen[1])
+                self._news += 1
+
+    def stuck(self) -> bool:
+        """Whether nothing is in flight and nothing may start, so that nothing will ever change."""
+        return not self._flights and not any(self.free(line) for line in self.lines.values())
+
+    def why(self) -> str:
+        """What holds the lanes back: `budget` before `deadline`; empty if nothing does."""
+        words = {line.why for line in self.lines.values()} | ({"budget"} if self.ceilings.used_up else set())
+        return next((word for word in ("budget", "deadline") if word in words), "")
+
+    def owed(self) -> int:
+        """Predicted pico-dollars to end everything that has not ended."""
+        self._predict_lanes()
+        flying = sum(self._rest(flight) for flight in self._flights.values())
+        return round(sum(line.owing for line in self.lines.values())) + flying + self._parked
+
+    def doubt(self, place: Place) -> float:
+        """How far a cell's prediction may be off, relatively: as far as itself before anything has ended."""
+        return 1 / math.sqrt(1 + self.forecast.ended(*place))
+
+    def _why_not(self, line: Line, episode: Episode) -> str:
+        place = (episode.cell.agent.name, episode.suite.name)
+        begun = line.begun.get(episode.id)
+        if self._deadline is not None:
+            requests = max(1.0, self.forecast.whole(*place).requests - (0 if begun is None else begun[2]))
+            if self._clock() + requests * (1 + SURE * SPREAD) * line.step_s > self._deadline:
+                return "deadline"
+        stats, scope = self._stats(), ("lane", line.name)
+        if self.ceilings.bound(scope) and not self.ceilings.fits(scope, self._alone(line, episode)):
+            line.open = not self.ceilings.over(scope)
+            return "budget"
+        if stats.budget is None:
+            return ""
+        own = self._whole(place, begun)
+        sure = SURE * SPREAD * math.sqrt(self._squares + own**2)
+        need = (self._need + own * (1 + self.doubt(place)) + sure) * _with_failures(stats)
+        others = self._others(line, fresh=begun is None)
+        return "budget" if stats.spent + need + others + self._request(line, episode) > stats.budget else ""
+
+    def _others(self, line: Line, *, fresh: bool) -> float:
+        """Predicted cost of bringing every other lane as far as this one will be, and of what they have begun."""
+        reach = (line.done + 1) / line.planned
+        found = float(self._parked)
+        for other in self.lines.values():
+            if other is line or not other.open or not other.left:
+                continue
+            due = reach * other.planned - other.done
+            share = other.doubted * min(1.0, max(0.0, due / other.left))
+            found += max(share, other.owing_begun) if fresh else share
+        return found
+
+    def _request(self, line: Line, episode: Episode) -> int:
+        """Room for one more request of any lane that is playing: it is bounded far above what it will cost."""
+        cell = episode.cell
+        kind = line.name, cell.agent.name, cell.env.name
+        if kind not in self._bounds:
+            self._bounds[kind] = self._first_bound(episode)
+        playing = (one.bound() for one in self.lines.values() if one.flights or one is line)
+        return max(self._bounds[kind], *playing)
+
+    def _start(self, line: Line, episode: Episode) -> None:
+        place = (episode.cell.agent.name, episode.suite.name)
+        begun = line.begun.pop(episode.id, None)
+        own = self._whole(place, begun)
+        cost, requests = (0, 0) if begun is None else begun[1:]
+        cell = self._cells.setdefault(place, Learning())
+        flight = Flight(
+            line=line,
+            place=place,
+            came=lambda: (cost, requests),
+            since=self._clock(),
+            before=requests,
+            number=cell.admitted,
+        )
+        cell.admitted += 1
+        self._flights[episode.id] = flight
+        self.ceilings.start(line.name, place[0])
+        self._round.append(episode.id)
+        self._take(flight, own)
+        line.flights += 1
+        line.taken += 1
+        line.left -= 1
+        line.owing = max(0.0, line.owing - own)
+        line.doubted = max(0.0, line.doubted - flight.need)
+        if begun is None:
+            line.fresh[place] -= 1
+        else:
+            line.owing_begun = max(0, line.owing_begun - own)
+
+    def _whole(self, place: Place, begun: tuple[Place, int, int] | None) -> int:
+        if begun is None or not begun[2]:
+            return round(self.forecast.whole(*place).cost)
+        return round(self.forecast.rest(*place, cost=begun[1], requests=begun[2]))
+
+    def _rest(self, flight: Flight) -> int:
+        cost, requests = flight.came()
+        return self._whole(flight.place, (flight.place, cost, requests))
+
+    def _take(self, flight: Flight, rest: int) -> None:
+        """Predict one flight anew."""
+        need = round(rest * (1 + self.doubt(flight.place)))
+        self._need += need - flight.need
+        self._squares += rest**2 - flight.rest**2
+        self.ceilings.need(flight.line.name, flight.place[0], need - flight.need)
+        flight.rest, flight.need = rest, need
+
+    def _look(self) -> None:
+        """Predict some flights anew, in turn; and the lanes, once as many episodes were learned as there are cells."""
+        for _ in range(min(LOOKS, len(self._round))):
+            name = self._round.popleft()
+            flight = self._flights.get(name)
+            if flight is not None:
+                self._take(flight, self._rest(flight))
+                self._round.append(name)
+        if self._news >= sum(len(line.fresh) for line in self.lines.values()) > 0:
+            self._predict_lanes()
+
+    def _predict_lanes(self) -> None:
+        self._news = 0
+        for line in self.lines.values():
+            owing = {place: count * self.forecast.whole(*place).cost for place, count in line.fresh.items()}
+            line.owing_begun = sum(self._whole(one[0], one) for one in line.begun.values())
+            line.owing = sum(owing.values()) + line.owing_begun
+            line.doubted = line.owing_begun + sum(
+                cost * (1 + self.doubt(place))
+                for place, cost in owing.items()
+                if ("agent", place[0]) not in self.ceilings.used_up
+            )
+
+
+def _with_failures(stats: BudgetStats) -> float:
+    """What is spent in all on a dollar of replies, charges for failed attempts included."""
+    settled = stats.session - stats.charged
+    return stats.session / settled if settled > 0 else 1.0

@@ -1,0 +1,90 @@
+"""Where players wait until their lane's next episode may start: `admission.py` decides, this wakes them.
+
+One player of a lane is woken when its lane's next episode may start, and wakes the next one when it has taken it; so a
+decision costs the same however many wait. When nothing is in flight and nothing may start, all are sent home.
+"""
+
+from collections.abc import Callable
+
+from evalkit.engine.admit.admission import Admission
+from evalkit.engine.episode import Seat
+from evalkit.engine.universe import Episode
+from evalkit.waiting import WaitQueue
+
+
+class AdmissionQueue:
+    """The door that all lanes of a run share."""
+
+    def __init__(self, admission: Admission, *, over: Callable[[str], None]) -> None:
+        """`over` is told once, with `budget` or `deadline`, that no episode may start any more though some are owed."""
+        self.admission = admission
+        self._over = over
+        self._waiting = {name: WaitQueue[None, None]() for name in admission.lines}
+        self._players = dict.fromkeys(admission.lines, 0)
+        self._shut = False
+
+    def next(self, lane: str) -> Episode | None:
+        """The lane's next episode if it may start now."""
+        episode = None if self._shut else self.admission.next(lane)
+        if episode is not None and self._waiting[lane] and self.admission.free(self.admission.lines[lane]):
+            _wake_first(self._waiting[lane])
+        return episode
+
+    def over(self, lane: str) -> bool:
+        """Whether none of the lane's episodes will start any more."""
+        return self._shut or not self.admission.lines[lane].open
+
+    async def wait(self, lane: str) -> None:
+        """Wait until the lane's next episode may start, or none will."""
+        with self._waiting[lane].hold(None) as waiter:
+            self._tell()
+            await waiter.turn()
+
+    def sit(self, episode: Episode, seat: Seat) -> None:
+        """An admitted episode has been put where the log left it."""
+        seat.cost = self.admission.came(episode.id)[0]
+        self.admission.seated(episode.id, lambda: (seat.cost, seat.position.step))
+
+    def left(self, episode: Episode, how: str) -> None:
+        """An episode has ended, or was left."""
+        self.admission.left(episode.id, how)
+        self._tell()
+
+    def enter(self, lane: str) -> None:
+        """A player begins."""
+        self._players[lane] += 1
+
+    def leave(self, lane: str) -> None:
+        """A player has gone home; with the last one the lane's claims go. He may have been woken for an episode that he
+        has not taken, since the lane was closed meanwhile: then it is another's turn."""
+        self._players[lane] -= 1
+        if not self._players[lane]:
+            self.admission.close(lane)
+        self._tell()
+
+    def end(self) -> None:
+        """The run stops: everybody goes home."""
+        self._shut = True
+        for waiting in self._waiting.values():
+            waiting.grant_all(None)
+
+    def _tell(self) -> None:
+        """Something has changed: whose turn is it?"""
+        if self._shut:
+            return
+        if self.admission.stuck():
+            why = self.admission.why()
+            self.end()
+            if why:
+                self._over(why)
+            return
+        for lane, waiting in self._waiting.items():
+            line = self.admission.lines[lane]
+            if waiting and (self.admission.free(line) or not line.open):
+                _wake_first(waiting)
+
+
+def _wake_first(waiting: WaitQueue[None, None]) -> None:
+    first = waiting.head()
+    if first is not None:
+        waiting.grant(first, None)

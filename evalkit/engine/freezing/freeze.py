@@ -1,0 +1,367 @@
+"""A sweep as a manifest: every file it names is read and checked, and what replay needs is frozen.
+
+A spec extends a run by agents, suites and replicates. A conflict is one agent or suite name with other content; it is
+refused before anything is written.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from evalkit import __version__
+from evalkit.dialogue import Sampling
+from evalkit.engine.freezing.bulk import Sourced
+from evalkit.engine.freezing.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
+from evalkit.engine.freezing.distinct import shared
+from evalkit.engine.freezing.keeping import extended_order, kept, same_instances
+from evalkit.envs.environment import Environment, Pack
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import RunError, UsageError
+from evalkit.money import FREE, Price
+from evalkit.policy.table import POLICIES
+from evalkit.seeds import derive
+from evalkit.spec.bulk import Bulk, Recognised
+from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
+from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, SuiteInstance, Sweep
+from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
+from evalkit.spec.suites import expand
+from evalkit.store.instances import ManifestInstance, laid
+from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
+
+MOST_SHARED = 3
+"""Names that stand for the same: how many of them an error tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where an agent's requests go: what may change between resumes and is no part of the manifest's identity."""
+
+    provider: Provider
+    model: Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A sweep whose every name has been found and checked."""
+
+    sweep: Sweep
+    manifest: Manifest
+    endpoints: Mapping[str, Endpoint]
+    """By agent; agents that are policies have none."""
+
+
+def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
+    """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing.
+
+    `frozen`: what the run that it goes on with holds, so that large suites need not be looked into again.
+    """
+    offers: list[OfferedTools] = []
+    suites = {suite.name: suite for suite in _suites(sweep, offers, frozen)}
+    environments = sorted({suite.environment for suite in suites.values()})
+    endpoints: dict[str, Endpoint] = {}
+    agents: dict[str, ManifestAgent] = {}
+    packs: dict[str, ManifestPack] = {}
+    for spec in sweep.agents:
+        endpoint = _endpoint(spec, sweep)
+        if endpoint:
+            endpoints[spec.name] = endpoint
+        agents[spec.name] = _agent(spec, endpoint, environments, packs, offers)
+    manifest = Manifest(
+        format=FORMAT,
+        evalkit=__version__,
+        name=sweep.name,
+        created_at=time.time(),
+        replicates=sweep.replicates,
+        agents=agents,
+        suites=suites,
+        packs=packs,
+        order=ManifestOrder(key=derive("admission order", sweep.name)),
+    )
+    twice = list(islice(shared(manifest), MOST_SHARED))
+    if twice:
+        raise UsageError(f"{sweep.source}: {'; '.join(twice)}.")
+    return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
+
+
+def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -> Iterator[ManifestSuite]:
+    """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
+    from msgspec import structs
+
+    seen: set[str] = set()
+    held = {} if frozen is None else frozen.suites
+    for use in sweep.suites:
+        for name, axes, found in expand(use, {name: suite.digest for name, suite in held.items() if suite.source}):
+            if name in seen:
+                raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
+            seen.add(name)
+            looked_at = _samples(held[name]) if isinstance(found, Recognised) else found
+            looked_at = looked_at.samples if isinstance(looked_at, Bulk) else looked_at
+            env: Environment[Any, Any] = ENVIRONMENTS[looked_at[0].environment]
+            if any(one.environment != env.name for one in looked_at):
+                raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
+            offers.append(offer_of(name, looked_at))
+            if isinstance(found, Recognised):
+                yield structs.replace(held[name], environment_version=env.version)
+                continue
+            yield ManifestSuite(
+                name=name,
+                base=use.name,
+                axes=axes,
+                environment=env.name,
+                environment_version=env.version,
+                digest=found.digest if isinstance(found, Bulk) else suite_digest((one.id, one.digest) for one in found),
+                instances=Sourced(found) if isinstance(found, Bulk) else tuple(map(_listed, found)),
+                source=found.source if isinstance(found, Bulk) else "",
+            )
+
+
+SAMPLES = 64
+"""Instances of a large suite that a run has already which stand for its others: of each stratum the first, and these
+many."""
+
+
+def _samples(suite: ManifestSuite) -> list[SuiteInstance]:
+    """Instances that stand for the others of a suite."""
+    import numpy as np
+
+    firsts = np.unique(laid(suite.instances).codes(), return_index=True)[1].tolist()
+    spread = np.linspace(0, len(suite.instances) - 1, SAMPLES, dtype=int).tolist()
+    env: Environment[Any, Any] = ENVIRONMENTS[suite.environment]
+    return [
+        SuiteInstance(
+            suite=suite.name,
+            id=one.id,
+            environment=suite.environment,
+            digest=one.digest,
+            instance=env.load(one.line),
+            stratum=one.stratum,
+            axes=suite.axes,
+        )
+        for one in (suite.instances[place] for place in sorted({*firsts, *spread}))
+        if not one.flaw
+    ]
+
+
+def _listed(one: SuiteInstance) -> ManifestInstance:
+    env: Environment[Any, Any] = ENVIRONMENTS[one.environment]
+    return ManifestInstance(id=one.id, digest=one.digest, stratum=one.stratum, line=dict(env.describe(one.instance)))
+
+
+def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
+    if spec.policy:
+        return None
+    provider = read_provider(spec.provider)
+    model = find_model(provider, spec.model)
+    if model.price is None and not sweep.unpriced:
+        raise UsageError(
+            f"{sweep.source}: agent {spec.name!r}: no price is known for {spec.lane}, so no budget could hold. Add its "
+            f"price to providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or set "
+            "`unpriced = true` to count it as free."
+        )
+    return Endpoint(provider=provider, model=model)
+
+
+def _agent(
+    spec: AgentSpec,
+    endpoint: Endpoint | None,
+    environments: list[str],
+    packs: dict[str, ManifestPack],
+    offers: list[OfferedTools],
+) -> ManifestAgent:
+    sampling: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, str] = {}
+    marks: list[str] = []
+    pack_name = spec.prompts
+    for name in environments:
+        if not _plays(spec, endpoint, name):
+            continue
+        env: Environment[Any, Any] = ENVIRONMENTS[name]
+        pack = read_pack(spec.prompts, name, variant(spec.tags))
+        packs.setdefault(pack.digest, _frozen(pack, spec, name))
+        chosen[name] = pack.digest
+        if pack.name != STANDARD or len(chosen) == 1:  # of a pack that says something of some environments only
+            pack_name = pack.name
+        in_force = env.defaults.with_overrides(spec.overrides)
+        if endpoint:
+            own = [offer for offer in offers if offer.environment == name]
+            marks += [mark for mark in _check(spec, endpoint, in_force, pack, own) if mark not in marks]
+        sampling[name] = sampling_fields(in_force)
+    if len(chosen) < len(environments):
+        marks.append(f"plays only {', '.join(chosen)}")
+    if not chosen:
+        raise UsageError(f"agent {spec.name!r}: the policy {spec.policy or spec.model!r} plays none of the suites.")
+    price = FREE if endpoint is None else endpoint.model.price
+    return ManifestAgent(
+        name=spec.name,
+        identity=agent_identity(spec),
+        lane=spec.lane,
+        provider=spec.provider,
+        model=spec.model,
+        policy=spec.policy,
+        script=spec.script,
+        stand_in=spec.stand_in,
+        overrides=dict(spec.overrides),
+        sampling=sampling,
+        packs=chosen,
+        pack=pack_name,
+        notes=spec.notes,
+        tags=spec.tags,
+        marks=tuple(marks) + (("no price known",) if price is None else ()),
+        price=None if price is None else price_fields(price),
+        price_source="" if endpoint is None else endpoint.model.price_source,
+    )
+
+
+def _frozen(pack: Pack, spec: AgentSpec, environment: str) -> ManifestPack:
+    own = frozenset[str]()
+    if pack.name != STANDARD:
+        keys = keys_of(spec.prompts, environment)
+        own = keys[""] | keys.get(variant(spec.tags), frozenset())
+    return ManifestPack(
+        name=pack.name,
+        digest=pack.digest,
+        texts=dict(pack.texts),
+        own=tuple(sorted(own)),
+        file=pack.name != STANDARD and is_file(spec.prompts),
+    )
+
+
+def _plays(spec: AgentSpec, endpoint: Endpoint | None, environment: str) -> bool:
+    """Whether an agent plays an environment: models play all, a policy, also one that is served, only its own."""
+    served = endpoint is not None and endpoint.provider.simulate is not None
+    policy = spec.policy or (spec.model if served else "")
+    return policy not in POLICIES or POLICIES[policy].plays(environment)
+
+
+def _check(
+    spec: AgentSpec, endpoint: Endpoint, sampling: Sampling, pack: Pack, offers: list[OfferedTools]
+) -> list[str]:
+    """Marks for what of an environment's defaults is not sent; UsageError for what cannot be asked or offered."""
+    provider, model = endpoint.provider, endpoint.model
+    marks = marks_of(spec, provider, model, sampling)
+    for offer in offers:
+        check_offer(spec, provider, offer)
+        check_words(spec, provider, model, sampling, pack, offer)
+    return marks
+
+
+def lane_limits(resolved: Resolved, lane: str) -> Limits:
+    """A lane's limits: the sweep's where it sets them, else the catalogue's."""
+    if lane in resolved.sweep.limits:
+        return resolved.sweep.limits[lane]
+    for agent in resolved.manifest.agents.values():
+        if agent.lane == lane and agent.name in resolved.endpoints:
+            return resolved.endpoints[agent.name].model.limits
+    return Limits()
+
+
+def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
+    """The limits that a model shares with others, narrow ones first. The sweep's word on the whole provider stands
+    instead of the catalogue's; groups stay."""
+    provider, model = endpoint.provider, endpoint.model.name
+    shared = [one for one in provider.shared if one.covers(model)]
+    said = resolved.sweep.limits.get(provider.name)
+    if said is not None:
+        shared = [one for one in shared if one.models is not None]
+        shared.append(SharedLimits(name=provider.name, limits=said))
+    return tuple(shared)
+
+
+def price_fields(price: Price) -> dict[str, int]:
+    """A price as plain values; without the rates of long prompts where it has none."""
+    fields = asdict(price)
+    return {name: value for name, value in fields.items() if price.over or not name.startswith("over")}
+
+
+def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
+    """The run's manifest extended by what the spec now asks for. Raises RunError naming each conflict.
+
+    Prices, texts and order stay as they were frozen; agents and suites that the spec no longer names stay in the run.
+    """
+    new = kept(old, new)
+    differing = conflicts(old, new)
+    if differing:
+        raise RunError(
+            f"The spec conflicts with the run in {run}: {'; '.join(differing)}. Nothing was changed. Give the changed "
+            f"agent or suite another name, or start another run with `--name {new.name}-2`."
+        )
+    merged = united(old, new)
+    twice = list(islice(shared(merged), MOST_SHARED))
+    if twice:
+        raise RunError(
+            f"The spec asks again, under another name, for what the run in {run} has already: {'; '.join(twice)}. "
+            "Nothing was changed."
+        )
+    return merged
+
+
+def conflicts(old: Manifest, new: Manifest) -> list[str]:
+    """Agents and suites that the two have by the same name with other content, in words."""
+    return [*_agent_conflicts(old, new), *_suite_conflicts(old, new)]
+
+
+def united(old: Manifest, new: Manifest) -> Manifest:
+    """The two, which do not conflict, as one; where both say something of an agent, the old one's price stays."""
+    agents = dict(old.agents)
+    for name, agent in new.agents.items():
+        was = old.agents.get(name)
+        agents[name] = agent if was is None else _extended(was, agent)
+    return Manifest(
+        format=old.format,
+        evalkit=old.evalkit,
+        name=old.name,
+        created_at=old.created_at,
+        replicates=max(old.replicates, new.replicates),
+        agents=agents,
+        suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
+        packs={**new.packs, **old.packs},
+        order=extended_order(old, new),
+    )
+
+
+def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:
+    from msgspec import structs
+
+    return structs.replace(
+        now,
+        sampling={**now.sampling, **was.sampling},
+        packs={**now.packs, **was.packs},
+        price=was.price,
+        price_source=was.price_source,
+    )
+
+
+def _agent_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
+    for name, agent in new.agents.items():
+        was = old.agents.get(name)
+        if was is None:
+            continue
+        if was.identity != agent.identity:
+            yield f"agent {name!r} is now {_differs(was, agent)}"
+            continue
+        for env in was.packs.keys() & agent.packs.keys():
+            if was.packs[env] != agent.packs[env]:
+                yield f"agent {name!r} reads other {env} prompts (pack {agent.pack!r})"
+            if dict(was.sampling[env]) != dict(agent.sampling[env]):
+                yield f"agent {name!r} samples {env} differently"
+
+
+def _differs(was: ManifestAgent, now: ManifestAgent) -> str:
+    for field in ("provider", "model", "policy", "overrides", "notes", "script"):
+        if getattr(was, field) != getattr(now, field):
+            return f"another: {field} was {getattr(was, field)!r}, now {getattr(now, field)!r}"
+    return "another: it was, or is now, tagged as a reasoning model"
+
+
+def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
+    for name, suite in new.suites.items():
+        was = old.suites.get(name)
+        if was is None:
+            continue
+        if not same_instances(was, suite):
+            yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
+        elif was.environment_version != suite.environment_version:
+            yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"

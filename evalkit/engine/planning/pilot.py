@@ -1,0 +1,228 @@
+"""What a run that has ended episodes says of what episodes take: tokens, requests, reply time, and how scores scatter.
+
+A cell that the run has is taken from it. For others its agents are compared with their stand-ins: how they came out
+against them scales the stand-in's play of the agent itself elsewhere, else of its model's family, else of all agents on
+the same suite, else of all.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from evalkit.dialogue import Usage
+from evalkit.engine.forecast import SPREAD, Prior
+from evalkit.engine.stand_in import price_of
+from evalkit.store.manifest import Manifest, ManifestAgent
+
+BETWEEN, WITHIN = 0.4, 0.3
+"""Standard deviations of scores where nothing is known: of instances' means, and of replicates of an instance. Chosen:
+together 0.5, the most that a share can scatter."""
+
+
+class Result(Protocol):
+    """What is asked of an episode's record; `results/episodes.py` makes them."""
+
+    @property
+    def agent(self) -> str: ...
+    @property
+    def suite(self) -> str: ...
+    @property
+    def instance(self) -> str: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def cost(self) -> int: ...
+    @property
+    def tokens_in(self) -> int: ...
+    @property
+    def tokens_out(self) -> int: ...
+    @property
+    def latency_s(self) -> float: ...
+
+
+class Figures(NamedTuple):
+    """One episode."""
+
+    requests: float
+    tokens_in: float
+    tokens_out: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenCell:
+    """One agent on one suite, over the episodes that have ended."""
+
+    episodes: int
+    mean: Figures
+    cost: float
+    """Pico-dollars of an episode at the prices of that run."""
+    spread: float
+    """Standard deviation of an episode's cost over its mean."""
+    chain: int
+    """Requests of the longest episode."""
+    reply_s: float
+    """Seconds a reply took on average."""
+    between: float
+    """Standard deviation of the scores' instance means, replicates' noise taken off."""
+    within: float
+    """Standard deviation of a score around its instance's mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """A run as a guide to others. Empty where there is none."""
+
+    name: str = ""
+    cells: Mapping[tuple[str, str], SeenCell]
+    agents: Mapping[str, ManifestAgent]
+    against: Mapping[tuple[str, str], Figures]
+    """By cell: real figures over the stand-in's."""
+
+    def twin(self, agent: ManifestAgent) -> str:
+        """The run's agent that this one is: by name, else by what it is and reads, else by its model; empty if none."""
+        if agent.name in self.agents:
+            return agent.name
+        models = [(name, one) for name, one in self.agents.items() if one.provider]
+        same = [name for name, one in models if one.identity == agent.identity]
+        same += [name for name, one in models if (one.provider, one.model) == (agent.provider, agent.model)]
+        return same[0] if same else ""
+
+    def cell(self, agent: ManifestAgent, suite: str) -> SeenCell | None:
+        """What the run has of that agent on that suite."""
+        return self.cells.get((self.twin(agent), suite))
+
+    def scale(self, agent: ManifestAgent, suite: str) -> tuple[Figures, str] | None:
+        """How much more than its stand-in an agent takes on a suite the run lacks, and where that is from, in words."""
+        twin = self.twin(agent)
+        kin = {name for name, one in self.agents.items() if _kin(one, agent)}
+        looks = (
+            (f"its other suites in {self.name}", [one for (who, _), one in self.against.items() if who == twin]),
+            (f"models like it in {self.name}", [one for (who, _), one in self.against.items() if who in kin]),
+            (f"others on the suite in {self.name}", [one for (_, at), one in self.against.items() if at == suite]),
+            (f"the agents of {self.name}", list(self.against.values())),
+        )
+        for words, found in looks:
+            if found:
+                # Geometric: twice as much here and half as much there are as much.
+                means = (math.exp(math.fsum(map(math.log, column)) / len(found)) for column in zip(*found, strict=True))
+                return Figures(*means), words
+        return None
+
+    def cost(self, agent: ManifestAgent, mean: Figures, seen: SeenCell | None) -> float:
+        """Pico-dollars of an episode of such figures at the agent's price; with the run's share of cached prompts."""
+        price = price_of(agent)
+        list_cost = _list_cost(agent, mean)
+        if seen is None or not list_cost:
+            return list_cost
+        then = self.agents[self.twin(agent)]
+        known = _list_cost(then, seen.mean)
+        same = price == price_of(then)
+        return seen.cost if same else list_cost * (seen.cost / known if known and seen.cost else 1.0)
+
+    def reply_s(self, agent: ManifestAgent) -> float | None:
+        """Seconds a reply took: of the agent, else of its model's family; None if nobody knows."""
+        twin = self.twin(agent)
+        for names in ({twin}, {name for name, one in self.agents.items() if _kin(one, agent)}):
+            found = [cell for (who, _), cell in self.cells.items() if who in names]
+            replies = sum(cell.episodes * cell.mean.requests for cell in found)
+            seconds = sum(cell.reply_s * cell.episodes * cell.mean.requests for cell in found)
+            if replies and seconds:
+                return seconds / replies
+        return None
+
+    def scatter(self, agent: ManifestAgent, suite: str) -> tuple[float, float] | None:
+        """(between, within) of the scores of a cell, as far as it is believed; None where none is known."""
+        seen = self.cell(agent, suite)
+        if seen is None:
+            return None
+        share = SCATTER_WEIGHT / (SCATTER_WEIGHT + seen.episodes)
+        return (
+            math.sqrt(share * BETWEEN**2 + (1 - share) * seen.between**2),
+            math.sqrt(share * WITHIN**2 + (1 - share) * seen.within**2),
+        )
+
+
+SCATTER_WEIGHT = 3.0
+"""Episodes that the default scatter counts as: a few that all reached the optimum do not say that all will."""
+
+NOTHING = Basis(cells={}, agents={}, against={})
+
+
+def family(model: str) -> str:
+    """The family of a model's name: `gpt` of `gpt-5-mini`, `claude` of `anthropic/claude-sonnet-5-5`."""
+    found = re.match(r"[A-Za-z]+", model.rpartition("/")[2])
+    return found.group().lower() if found else model
+
+
+def basis_of(name: str, manifest: Manifest, results: Iterable[Result], priors: Iterable[Prior]) -> Basis:
+    """A run's ended episodes as a basis; `priors`: the stand-ins' play of its cells."""
+    by_cell: dict[tuple[str, str], list[Result]] = {}
+    for one in results:
+        if one.finished:
+            by_cell.setdefault((one.agent, one.suite), []).append(one)
+    cells = {place: _seen(episodes) for place, episodes in by_cell.items()}
+    against = {}
+    for prior in priors:
+        seen = cells.get((prior.agent, prior.suite))
+        if seen is not None and min(seen.mean) > 0 and min(prior.requests, prior.tokens_in, prior.tokens_out) > 0:
+            against[prior.agent, prior.suite] = Figures(
+                seen.mean.requests / prior.requests,
+                seen.mean.tokens_in / prior.tokens_in,
+                seen.mean.tokens_out / prior.tokens_out,
+            )
+    return Basis(name=name, cells=cells, agents=manifest.agents, against=against)
+
+
+def _seen(episodes: Sequence[Result]) -> SeenCell:
+    count, replies = len(episodes), sum(one.steps for one in episodes)
+    cost = sum(one.cost for one in episodes) / count
+    variance = sum((one.cost - cost) ** 2 for one in episodes) / (count - 1) if count > 1 else (SPREAD * cost) ** 2
+    between, within = scatter_of(episodes)
+    return SeenCell(
+        episodes=count,
+        mean=Figures(
+            replies / count,
+            sum(one.tokens_in for one in episodes) / count,
+            sum(one.tokens_out for one in episodes) / count,
+        ),
+        cost=cost,
+        spread=math.sqrt(variance) / cost if cost else 0.0,
+        chain=max(one.steps for one in episodes),
+        reply_s=sum(one.latency_s for one in episodes) / max(1, replies),
+        between=between,
+        within=within,
+    )
+
+
+def scatter_of(episodes: Iterable[Result]) -> tuple[float, float]:
+    """(between instances, within them): standard deviations of scores, from the analysis of variance of one factor."""
+    scores: dict[str, list[float]] = {}
+    for one in episodes:
+        if one.score is not None:
+            scores.setdefault(one.instance, []).append(one.score)
+    means = [sum(values) / len(values) for values in scores.values()]
+    free = sum(len(values) - 1 for values in scores.values())
+    if len(means) < 2:
+        return BETWEEN, WITHIN
+    off = sum((value - mean) ** 2 for mean, values in zip(means, scores.values(), strict=True) for value in values)
+    within = off / free if free else 0.0
+    centre = sum(means) / len(means)
+    spread = sum((mean - centre) ** 2 for mean in means) / (len(means) - 1)
+    noise = within * sum(1 / len(values) for values in scores.values()) / len(means)
+    return math.sqrt(max(0.0, spread - noise)), math.sqrt(within)
+
+
+def _list_cost(agent: ManifestAgent, mean: Figures) -> float:
+    """At list prices, without a cache; the prompts taken to be of one length."""
+    one = Usage(input=round(mean.tokens_in / mean.requests), output=round(mean.tokens_out / mean.requests))
+    return price_of(agent).of(one) * mean.requests
+
+
+def _kin(one: ManifestAgent, agent: ManifestAgent) -> bool:
+    return bool(one.provider) and family(one.model) == family(agent.model)

@@ -1,0 +1,289 @@
+"""What a sweep will cost and how long it will take, without a request.
+
+Each cell (agent x suite) is played in this process by a policy that stands in for the agent (`stand_in.py`). Real
+models differ; so where a run has ended episodes its figures count instead, and scale the stand-ins of cells that it
+lacks (`pilot.py`). A cell says which basis it has.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from evalkit.client.budget_state import in_flight_bound
+from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
+from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
+from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
+from evalkit.engine.planning.planned import CellPlan, LanePlan, Plan
+from evalkit.engine.resume import Held, RunPart
+from evalkit.engine.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
+from evalkit.engine.universe import Cell, Choice, cells
+from evalkit.spec.model import Limits
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.wire.table import DIALECTS
+
+ASSUMED_REPLY_S = 2.0
+"""Seconds a reply takes where nothing better is known; `plan` says that it assumed so."""
+SCALED_DOUBT = 0.3
+"""Relative standard deviation of a cell's mean where other cells of a run speak for it. Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beside the sweep itself."""
+
+    basis: Basis = NOTHING
+    """A run whose figures count."""
+    held: Mapping[str, Held] = field(default_factory=dict)
+    """Episodes of the run that the spec would go on with."""
+    spent: int = 0
+    """Pico-dollars that it has spent."""
+    reply_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds a reply is taken to last, by lane."""
+
+
+class _Owed(NamedTuple):
+    """What of a cell is still to be played."""
+
+    ended: int
+    fresh: int
+    begun: tuple[Held, ...]
+
+
+class _Estimate(NamedTuple):
+    """One whole episode of a cell: figures, pico-dollars; relative standard deviations of an episode and the mean."""
+
+    mean: Figures
+    cost: float
+    spread: float
+    doubt: float
+    basis: str
+
+
+async def plan_sweep(resolved: Resolved, choice: Choice, *, seconds: float, known: Known | None = None) -> Plan:
+    """Play samples of every cell for about `seconds` of CPU time in all, and estimate the rest. Writes nothing."""
+    known = known or Known()
+    manifest, cell_of = resolved.manifest, cells(resolved.manifest)
+    suites = [suite for suite in manifest.suites.values() if choice.takes_suite(suite)]
+    agents = [agent for agent in manifest.agents.values() if not choice.agents or agent.name in choice.agents]
+    pairs = [(agent, suite) for suite in suites for agent in agents if suite.environment in agent.packs]
+    plans = []
+    for number, (agent, suite) in enumerate(pairs):
+        share = seconds / (len(pairs) - number)
+        began = time.process_time()
+        cell = cell_of[agent.name, suite.environment]
+        owed = _owed(manifest, cell, suite, known.held)
+        samples = await _play(manifest, cell, suite, _till(resolved, agent), share)
+        plans.append(_plan_cell(agent, suite, owed, samples, known.basis, _context(resolved, agent)))
+        seconds = max(0.0, seconds - (time.process_time() - began))
+    named = {agent.lane: known.basis.reply_s(agent) for agent in agents}
+    reply_s = {cell.lane: known.reply_s.get(cell.lane) or named[cell.lane] or ASSUMED_REPLY_S for cell in plans}
+    lanes = [_plan_lane(resolved, lane, plans, reply_s[lane], known.spent) for lane in sorted(reply_s)]
+    return Plan(
+        name=resolved.sweep.name,
+        cells=tuple(plans),
+        lanes=(*lanes, *_shared(resolved, lanes)),
+        reply_s=reply_s,
+        assumed=frozenset(lane for lane in reply_s if not known.reply_s.get(lane) and not named[lane]),
+        budget=resolved.sweep.budget,
+        spent=known.spent,
+        in_flight=_in_flight(resolved, plans, known.spent),
+        marks={agent.name: agent.marks for agent in agents},
+    )
+
+
+def _owed(manifest: Manifest, cell: Cell, suite: ManifestSuite, held: Mapping[str, Held]) -> _Owed:
+    total = len(suite.instances) * manifest.replicates
+    if not held:
+        return _Owed(0, total, ())
+    mine = RunPart(manifest=manifest, agents=[cell.agent], choice=Choice(suites=frozenset({suite.name})))
+    known = [one for one in held.values() if mine.holds(one)]
+    begun = tuple(one for one in known if not one.ending)
+    return _Owed(len(known) - len(begun), total - len(known), begun)
+
+
+async def _play(manifest: Manifest, cell: Cell, suite: ManifestSuite, till: Till, seconds: float) -> list[Sample]:
+    stand_in = stand_in_of(cell.agent, suite.environment)
+    until, found = time.process_time() + seconds, list[Sample]()
+    for episode in admitted(manifest, cell, suite):
+        found.append(await play_sample(episode, stand_in, till))
+        if time.process_time() >= until:
+            break
+    return found
+
+
+def _till(resolved: Resolved, agent: ManifestAgent) -> Till:
+    endpoint = resolved.endpoints.get(agent.name)
+    if endpoint is None:
+        return Till(dialect=DIALECTS["openai_chat"])
+    return Till(
+        dialect=DIALECTS[endpoint.provider.dialect],
+        quirks=endpoint.model.quirks,
+        price=price_of(agent),
+        context_tokens=endpoint.model.context_tokens,
+    )
+
+
+def _context(resolved: Resolved, agent: ManifestAgent) -> int | None:
+    endpoint = resolved.endpoints.get(agent.name)
+    return None if endpoint is None else endpoint.model.context_tokens
+
+
+def _plan_cell(
+    agent: ManifestAgent,
+    suite: ManifestSuite,
+    owed: _Owed,
+    samples: Sequence[Sample],
+    basis: Basis,
+    context: int | None,
+) -> CellPlan:
+    free, total = not agent.provider, owed.ended + owed.fresh + len(owed.begun)
+    stand_in = stand_in_of(agent, suite.environment)
+    itself = agent.provider == "simulated" and agent.model == stand_in
+    seen = None if free else basis.cell(agent, suite.name)
+    estimate = _estimate(agent, suite.name, samples, basis, itself=itself)
+    parts = [_rest(estimate, one) for one in owed.begun]
+    left = owed.fresh + sum(parts)
+    cost = left * estimate.cost
+    seen_all = itself and len(samples) == total and not owed.ended and not owed.begun and seen is None
+    deviation = 0.0 if seen_all else math.sqrt(left * estimate.spread**2 + (left * estimate.doubt) ** 2) * estimate.cost
+    low, _, high = around(cost, deviation)
+    return CellPlan(
+        agent=agent.name,
+        suite=suite.name,
+        lane=agent.lane,
+        stand_in=stand_in,
+        basis=estimate.basis,
+        episodes=owed.fresh + len(owed.begun),
+        ended=owed.ended,
+        played=len(samples),
+        requests=0.0 if free else left * estimate.mean.requests,
+        tokens_in=0.0 if free else left * estimate.mean.tokens_in,
+        tokens_out=0.0 if free else left * estimate.mean.tokens_out,
+        cost_low=low,
+        cost=cost,
+        cost_high=high,
+        one=estimate.cost,
+        chain=0 if free else seen.chain if seen is not None else max(one.requests for one in samples),
+        longest_prompt=0 if free else max(one.longest_prompt for one in samples),
+        dearest=max(one.dearest for one in samples),
+        context_tokens=context,
+        too_long=min((one.too_long for one in samples if one.too_long is not None), default=None),
+    )
+
+
+def _estimate(agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis: Basis, *, itself: bool) -> _Estimate:
+    """What one episode takes: of the run if it has the cell, else of the stand-in, scaled if the run knows how."""
+    count = len(samples)
+    sampled = Figures(
+        sum(one.requests for one in samples) / count,
+        sum(one.tokens_in for one in samples) / count,
+        sum(one.tokens_out for one in samples) / count,
+    )
+    cost = sum(one.cost for one in samples) / count
+    spread = _spread([one.cost for one in samples])
+    if not agent.provider:
+        return _Estimate(sampled, 0.0, 0.0, 0.0, "this process")
+    seen = basis.cell(agent, suite)
+    if seen is not None:
+        paid, doubt = basis.cost(agent, seen.mean, seen), seen.spread / math.sqrt(seen.episodes)
+        return _Estimate(seen.mean, paid, seen.spread, doubt, _count_words(seen.episodes, basis.name))
+    doubt = spread / math.sqrt(count)
+    if itself:
+        return _Estimate(sampled, cost, spread, doubt, "the policy itself")
+    scale = basis.scale(agent, suite)
+    if scale is None:
+        return _Estimate(sampled, cost, spread, math.hypot(doubt, DOUBT), "stand-in")
+    factors, words = scale
+    mean = Figures(*(one * factor for one, factor in zip(sampled, factors, strict=True)))
+    before = basis.cost(agent, sampled, None)
+    paid = cost * basis.cost(agent, mean, None) / before if before else 0.0
+    return _Estimate(
+        mean, paid, spread, math.hypot(doubt, SCALED_DOUBT), f"stand-in x {factors.tokens_in:.2g}: {words}"
+    )
+
+
+def _count_words(count: int, run: str) -> str:
+    return f"{count:,} episode{'s' if count != 1 else ''} of {run}"
+
+
+def _spread(costs: Sequence[int]) -> float:
+    """Standard deviation over mean, of a sample."""
+    mean, count = sum(costs) / len(costs), len(costs)
+    if not mean:
+        return 0.0
+    return math.sqrt(sum((cost - mean) ** 2 for cost in costs) / (count - 1)) / mean if count > 1 else SPREAD
+
+
+def _rest(estimate: _Estimate, held: Held) -> float:
+    """What is left of a begun episode, in whole ones."""
+    if estimate.mean.requests <= 0:
+        return 1.0
+    return beyond(
+        1.0, max(LEAST_SPREAD, math.hypot(estimate.spread, estimate.doubt)), held.steps / estimate.mean.requests
+    )
+
+
+def _plan_lane(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float, spent: int) -> LanePlan:
+    mine = [cell for cell in plans if cell.lane == lane]
+    limits = lane_limits(resolved, lane)
+    requests = sum(cell.requests for cell in mine)
+    bounds = _bounds(limits, mine)
+    width = min(resolved.sweep.width, sum(cell.episodes for cell in mine), limits.in_flight or math.inf)
+    in_flight = _in_flight(resolved, plans, spent)
+    narrow = "width" if in_flight is None or in_flight >= width else "budget (requests in flight)"
+    bounds[narrow] = requests * reply_s / max(1, width if in_flight is None else min(width, in_flight))
+    bounds["longest episode"] = (
+        max((cell.chain for cell in mine if cell.episodes), default=0) * reply_s if requests else 0.0
+    )
+    return _lane(lane, mine, bounds)
+
+
+def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int | None:
+    """Requests that the budget lets be in flight at once, in all lanes together; None: as many as one likes."""
+    dearest = max((cell.dearest for cell in plans if cell.episodes), default=0)
+    if resolved.sweep.budget is None or not dearest:
+        return None
+    return in_flight_bound(max(0, resolved.sweep.budget - spent), dearest)
+
+
+def _shared(resolved: Resolved, lanes: Sequence[LanePlan]) -> list[LanePlan]:
+    """Limits that lanes share, each as a lane of its own."""
+    members: dict[str, tuple[Limits, dict[str, LanePlan]]] = {}
+    of_lane = {lane.lane: lane for lane in lanes}
+    for name, endpoint in resolved.endpoints.items():
+        lane = of_lane.get(resolved.manifest.agents[name].lane)
+        for share in lane_shares(resolved, endpoint) if lane is not None else ():
+            assert lane is not None
+            members.setdefault(share.name, (share.limits, {}))[1][lane.lane] = lane
+    found = []
+    for name, (limits, own) in members.items():
+        bounds = _bounds(limits, list(own.values()))
+        if len(own) > 1 and max(bounds.values()) > 0:
+            found.append(_lane(name, list(own.values()), bounds, tuple(own)))
+    return found
+
+
+def _bounds(limits: Limits, parts: Sequence[CellPlan | LanePlan]) -> dict[str, float]:
+    """Seconds that the limits a minute make it last."""
+    return {
+        "requests/min": 60 * sum(one.requests for one in parts) / (limits.requests_per_minute or math.inf),
+        "input tokens/min": 60 * sum(one.tokens_in for one in parts) / (limits.input_tokens_per_minute or math.inf),
+        "output tokens/min": 60 * sum(one.tokens_out for one in parts) / (limits.output_tokens_per_minute or math.inf),
+    }
+
+
+def _lane(
+    name: str, parts: Sequence[CellPlan | LanePlan], bounds: Mapping[str, float], members: tuple[str, ...] = ()
+) -> LanePlan:
+    requests, bound = sum(one.requests for one in parts), max(bounds, key=lambda one: bounds[one])
+    return LanePlan(
+        lane=name,
+        requests=requests,
+        tokens_in=sum(one.tokens_in for one in parts),
+        tokens_out=sum(one.tokens_out for one in parts),
+        seconds=bounds[bound],
+        bound=bound if requests else "this process",
+        members=members,
+    )

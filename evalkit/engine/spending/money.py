@@ -1,0 +1,126 @@
+"""What a run's crashed sessions may have left in flight, and what its agents and lanes have spent.
+
+The money of a crashed session's leases that no step and no charge accounts for (`store/reading/accounts.py`) may have
+been spent on requests whose replies nobody wrote down.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from evalkit.client.budget_state import crash_charge
+from evalkit.money import PicoUsd
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.reading.accounts import APART, BUDGETED, PARTLY, UNBUDGETED, Account, closing_row
+
+
+class WorstCase(NamedTuple):
+    """The most that an episode's next request can cost, in pico-dollars, and whose it is."""
+
+    amount: int
+    lane: str
+    agent: str
+
+
+def open_row(session: str, width: int, *, budgeted: bool, apart: bool = False, partial: bool = False) -> LedgerRecord:
+    """The row that begins a session; `attempt` holds the episodes it may have in flight."""
+    reason = (BUDGETED if budgeted else UNBUDGETED) + (APART if apart else "") + (PARTLY if partial else "")
+    return LedgerRecord(kind="open", session=session, amount=PicoUsd(0), attempt=width, reason=reason, at=time.time())
+
+
+def settle_crashes(
+    ledger: Mapping[str, Account], worst_cases: Iterable[WorstCase], *, all_known: bool = True
+) -> Iterator[LedgerRecord]:
+    """The rows that charge and close every session that has crashed.
+
+    `worst_cases`: of the next request of each episode that was or may have been begun, read only as far as needed.
+    `all_known`: whether none of them is missing. Where one may be (a session that played a part may have begun other
+    episodes than those next in order), all that is left of the leases is charged.
+    """
+    known, more = list[WorstCase](), iter(worst_cases)
+    for account in ledger.values():
+        if account.closed:
+            continue
+        left = account.unspent if _is_bounded(account) else None
+        if left is not None and (account.partial or not all_known):
+            parts = {("", ""): left}
+        else:
+            _read_until(left, known, more)
+            parts = _parts(account, known)
+        account.crashed, account.closed, account.crashed_close = sum(parts.values()), True, True
+        yield from (
+            crash_row(account.session, amount, lane=lane, agent=agent) for (lane, agent), amount in parts.items()
+        )
+        yield closing_row(account.session)
+
+
+def _is_bounded(account: Account) -> bool:
+    """Whether its leases bound what a session spent."""
+    return account.had_budget and not account.leases_lost
+
+
+def _parts(account: Account, known: Sequence[WorstCase]) -> dict[tuple[str, str], int]:
+    """A crash's charge by lane and agent; by nobody where it is less than all that may have been in flight, since then
+    nobody knows whose requests were."""
+    charge = crash_charge(
+        leased=account.leased if _is_bounded(account) else None,
+        settled=account.settled,
+        charged=account.charged,
+        worst_cases=(one.amount for one in known),
+    )
+    by_agent = Counter[tuple[str, str]]()
+    for one in known:
+        by_agent[one.lane, one.agent] += one.amount
+    return dict(by_agent) if by_agent.total() == charge else {("", ""): charge}
+
+
+def crash_row(session: str, amount: int, *, lane: str = "", agent: str = "") -> LedgerRecord:
+    """The row that charges what a crashed session may have left in flight."""
+    return LedgerRecord(
+        kind="crash",
+        session=session,
+        amount=PicoUsd(amount),
+        lane=lane,
+        agent=agent,
+        reason="unconfirmed: what may have been in flight when the session died",
+        at=time.time(),
+    )
+
+
+def _read_until(enough: int | None, known: list[WorstCase], more: Iterator[WorstCase]) -> None:
+    """Add to the known ones until they are more than `enough`; all there are if None."""
+    total = sum(one.amount for one in known)
+    while enough is None or total <= enough:
+        one = next(more, None)
+        if one is None:
+            return
+        known.append(one)
+        total += one.amount
+
+
+def spent_below(
+    ledger: Iterable[LedgerRecord], cost_by_agent: Mapping[str, int], lane_of: Mapping[str, str]
+) -> Counter[tuple[str, str]]:
+    """What each agent and each lane has spent, by (`agent` or `lane`, name): an upper bound, as the run's is.
+
+    Charges that nobody knows whose they are count for everybody. `lane_of`: by agent.
+    """
+    found, anybodys = Counter[tuple[str, str]](), 0
+    for agent, cost in cost_by_agent.items():
+        found["agent", agent] += cost
+        found["lane", lane_of[agent]] += cost
+    for row in ledger:
+        if row.kind not in ("charge", "crash", "release"):
+            continue
+        amount = -row.amount if row.kind == "release" else row.amount
+        if row.agent:
+            found["agent", row.agent] += amount
+            found["lane", row.lane or lane_of.get(row.agent, "")] += amount
+        else:
+            anybodys += amount
+    for agent in lane_of:
+        found["agent", agent] += anybodys
+    for lane in set(lane_of.values()):
+        found["lane", lane] += anybodys
+    return found

@@ -1,0 +1,127 @@
+"""The assignments of a scheduling episode as matrices, one shown at a time, with the pairs that block it."""
+
+from collections.abc import Iterable, Sequence
+
+from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
+from evalkit.envs.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching
+from evalkit.report.charts.drawing import ACTED, PERIOD, WIDTH, Spec, figure, steps_query, tips, values
+from evalkit.report.charts.scheduling.assignments import Assigned
+from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.tables import Column
+
+MOST_NAMED = 20
+"""Workers up to which each row is named."""
+
+HELD, BLOCKS, TOLD = "assigned", "blocks", "blocks, told to the agent"
+
+
+def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assigned]) -> Figure:
+    """The matrices as a figure in which a period can be chosen; the best assignment is shown first."""
+    market, _ = market_of(target)
+    stable = stable_matching(market)
+    rows: list[dict[str, object]] = []
+    kept: set[int] = set()
+    for one in _by_interest(found):
+        cells = [
+            {"period": one.period, "worker": market.workers[w], "task": market.tasks[t], "is": how}
+            for w, t, how in _cells(market, one)
+        ]
+        if kept and len(rows) + len(cells) > MOST_MARKS:
+            break
+        rows += cells
+        kept.add(one.period)
+    rows.sort(key=lambda row: (row["period"], row["is"]))
+    options = sorted(kept)
+    named = market.n <= MOST_NAMED
+    axis = {"labels": named, "ticks": named, "domain": False, "labelFontSize": 9}
+    where = [
+        ("y", "worker", "workers", list(market.workers), {}),
+        (
+            "x",
+            "task",
+            "tasks, each in the row of its stable partner",
+            [market.tasks[t] for t in stable],
+            {"labelAngle": -90},
+        ),
+    ]
+    spec: Spec = {
+        "data": values(rows),
+        "width": WIDTH,
+        "height": WIDTH,
+        "params": [
+            {
+                "name": "chosen",
+                "value": _by_interest(found)[0].period,
+                "bind": {"input": "select", "options": options, "name": "period "},
+            }
+        ],
+        "transform": [{"filter": "datum.period == chosen"}],
+        "mark": {
+            "type": "point",
+            "filled": True,
+            "size": max(8, min(90, (0.75 * WIDTH / market.n) ** 2)),
+            "opacity": 1,
+        },
+        "encoding": {
+            **{
+                channel: {
+                    "field": field,
+                    "type": "ordinal",
+                    "title": title,
+                    "scale": {"domain": domain},
+                    "axis": {**axis, **more},
+                }
+                for channel, field, title, domain, more in where
+            },
+            "color": {
+                "field": "is",
+                "type": "nominal",
+                "scale": {"domain": [HELD, BLOCKS, TOLD]},
+                "legend": {"title": None},
+            },
+            "shape": {
+                "field": "is",
+                "type": "nominal",
+                "scale": {"domain": [HELD, BLOCKS, TOLD], "range": ["square", "circle", "diamond"]},
+            },
+            "tooltip": tips(worker="Worker", task="Task", **{"is": "Is"}),
+        },
+    }
+    left = len(found) - len(kept)
+    notes = [
+        "An assignment as a matrix, of the period that is chosen; first shown: the best one.",
+        "tasks stand in the order of the stable assignment that is best for workers: on the diagonal, it is that one",
+        *((f"{left:,} of {len(found):,} assignments can not be chosen here, to bound the page",) if left else ()),
+    ]
+    return figure(
+        name="matrix",
+        title="Assignments and the pairs that block them",
+        spec=spec,
+        columns=[
+            PERIOD,
+            Column(key="worker", title="Worker"),
+            Column(key="task", title="Task"),
+            Column(key="is", title="Is"),
+        ],
+        rows=[row for row in rows if row["period"] == _by_interest(found)[0].period],
+        query=steps_query(
+            episode,
+            ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
+            ACTED,
+            "blocking pairs of an assignment: evalkit.envs.scheduling.market.blocking_pairs",
+        ),
+        notes=notes,
+    )
+
+
+def _by_interest(found: Sequence[Assigned]) -> list[Assigned]:
+    """The best first, then the last, the first, records from the end, and the others."""
+    best = min(found, key=lambda one: (one.blocking, one.period))
+    order = [best, found[-1], found[0], *(one for one in reversed(found) if one.record), *reversed(found)]
+    return list({one.period: one for one in order}.values())
+
+
+def _cells(market: SchedulingMarket, one: Assigned) -> Iterable[tuple[int, int, str]]:
+    told = set(one.told)
+    yield from ((w, t, HELD) for w, t in enumerate(one.matching))
+    yield from ((w, t, TOLD if (w, t) in told else BLOCKS) for w, t in blocking_pairs(market, one.matching))

@@ -1,0 +1,169 @@
+"""A scheduling episode drawn: how stable its assignments are, each as a matrix, and what they brought to light."""
+
+from collections.abc import Sequence
+
+from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of
+from evalkit.report.charts.drawing import (
+    ACTED,
+    PERIOD,
+    PLAYED,
+    beyond,
+    clamped,
+    compared,
+    edge_note,
+    figure,
+    periods_axis,
+    plot,
+    quantity,
+    rule,
+    span,
+    steps_query,
+    tips,
+    values,
+)
+from evalkit.report.charts.scheduling.assignments import Assigned, assigned
+from evalkit.report.charts.scheduling.matrix import matrix_figure
+from evalkit.report.figures.figure import Figure
+from evalkit.report.tables import Column
+from evalkit.results.moves import Move
+
+MOST_DRAWN = 120
+"""Workers up to which matrices are drawn at all."""
+
+
+def scheduling_figures(target: SchedulingInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+    """Stability over periods, the assignments as matrices, and the comparisons that came to light."""
+    found = assigned(target, moves)
+    if not found:
+        return ()
+    last = moves[-1].period
+    quality = _quality(target, episode, found, last)
+    if target.n > MOST_DRAWN:
+        return (quality, _known(target, episode, found, last))
+    return (quality, matrix_figure(target, episode, found), _known(target, episode, found, last))
+
+
+def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[int, str]:
+    """A line a period: how stable its assignment is."""
+    lines = {}
+    for one in assigned(target, moves):
+        pairs = "stable" if not one.blocking else f"{one.blocking:,} blocking pair{'s' if one.blocking > 1 else ''}"
+        marks = ", fewest so far" if one.record else ", submitted before" if one.repeat else ""
+        lines[one.period] = f"{pairs}, score {100 * one.score:.1f}{marks}"
+    return lines
+
+
+_EXPECTED = "score: 1 - blocking / E, E of a random assignment: evalkit.envs.scheduling.instance.expected_of"
+
+
+def _quality(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
+    numerator, denominator = expected_of(target)
+    rows = [
+        {
+            "period": one.period,
+            "blocking": one.blocking,
+            "score": 100 * one.score,
+            "repeat": "yes" if one.repeat else "no",
+            "record": "yes" if one.record else "no",
+        }
+        for one in found
+    ]
+    ends = span([100 * one.score for one in found], 0.0, 100.0, most=1.0)
+    x = periods_axis(last)
+    y = quantity("score", "score (0 = random, 100 = stable)", scale=clamped(ends))
+    shown = tips(
+        period="Period|d", blocking="Blocking pairs|d", score="Score|.2f", record="Fewest so far", repeat="Repeated"
+    )
+    spec = plot(
+        layer=[
+            *rule(0.0, ""),
+            *rule(100.0, "stable"),
+            {
+                "data": values([{**row, "who": PLAYED} for row in rows]),
+                "layer": [
+                    {
+                        "mark": {"type": "line", "strokeWidth": 1.3},
+                        "encoding": {"x": x, "y": y, "color": compared(legend=False)},
+                    },
+                    {
+                        "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
+                        "transform": [{"filter": "datum.record == 'yes'"}],
+                        "encoding": {"x": x, "y": y, "color": compared(legend=False), "tooltip": shown},
+                    },
+                    {
+                        "mark": {"type": "point", "size": 14, "opacity": 0.8},
+                        "encoding": {"x": x, "y": y, "color": compared(legend=False), "tooltip": shown},
+                    },
+                ],
+            },
+        ],
+    )
+    notes = [
+        "How near each assignment is to a stable one, by the pairs that would rather have each other.",
+        f"0: as many blocking pairs as a random assignment has, {numerator / denominator:,.1f}; filled: fewest so far",
+        f"the last assignment makes the score: {100 * found[-1].score:.2f} with {found[-1].blocking:,} blocking pairs",
+        *edge_note(beyond([100 * one.score for one in found], ends), "scores"),
+    ]
+    return figure(
+        name="quality",
+        title="Stability of each assignment",
+        spec=spec,
+        columns=[
+            PERIOD,
+            Column(key="blocking", title="Blocking pairs", kind="count"),
+            Column(key="score", title="Score", kind="score"),
+            Column(key="record", title="Fewest so far"),
+            Column(key="repeat", title="Repeated"),
+        ],
+        rows=rows,
+        query=steps_query(
+            episode,
+            ["(facts->>'$.action.blocking')::int as blocking", "(facts->>'$.action.repeat')::boolean as repeat"],
+            ACTED,
+            _EXPECTED,
+        ),
+        notes=notes,
+    )
+
+
+def _known(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
+    whole = target.n * target.n * (target.n - 1) or 1
+    rows = [
+        {"period": one.period, "told": len(one.told), "known": one.known, "share": 100 * one.known / whole}
+        for one in found
+    ]
+    spec = plot(
+        data=values([{**row, "who": PLAYED} for row in rows]),
+        mark={"type": "line", "point": {"size": 14}, "strokeWidth": 1.3},
+        encoding={
+            "x": periods_axis(last),
+            "y": quantity("share", "% of all comparisons", scale={"zero": True}),
+            "color": compared(legend=False),
+            "tooltip": tips(
+                period="Period|d", told="Pairs told|d", known="Comparisons known|,d", share="Of all, %|.2f"
+            ),
+        },
+    )
+    notes = [
+        "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
+        f"with what follows from it by transitivity, at the end {found[-1].known:,} of {whole:,} comparisons",
+    ]
+    return figure(
+        name="preferences",
+        title="Preferences discovered",
+        spec=spec,
+        columns=[
+            PERIOD,
+            Column(key="told", title="Pairs told", kind="count"),
+            Column(key="known", title="Comparisons known", kind="count"),
+            Column(key="share", title="Of all, %", kind="fine"),
+        ],
+        rows=rows,
+        query=steps_query(
+            episode,
+            ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
+            ACTED,
+            "known: the transitive closure of w: t > its own task, t: w > its own worker, over all pairs told so far",
+        ),
+        notes=notes,
+    )

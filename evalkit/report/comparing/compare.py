@@ -1,0 +1,356 @@
+"""`evalkit compare`: two agents, or two runs, on the instances they share: what differs, by how much, and how surely.
+
+Each difference is between values of the same instances (`pairs.py`); both sides stand on their cells' longest ended
+prefixes, and where one is partial interval and test hold at every look (`looks.py`). Every p-value is corrected for the
+tests that are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalkit.report.comparing.looks import BY, at_every_look
+from evalkit.report.comparing.measures import measures
+from evalkit.report.comparing.settings import settings_table
+from evalkit.report.comparing.verdicts import (
+    PRIMARY,
+    SURE,
+    Overall,
+    Tested,
+    Verdict,
+    binding_notes,
+    corrected,
+    least_corrected,
+    overall,
+    verdict,
+)
+from evalkit.report.extras.record import Measure
+from evalkit.report.scores import kind_notes, packs_of, where
+from evalkit.report.sizes import size
+from evalkit.report.tables import Column, Table, method_of
+from evalkit.results.cells import Cell
+from evalkit.stats.pairs import Change, Pairs, change, pair
+from evalkit.store.manifest import Manifest
+
+SCHEMA = "evalkit.compare"
+VERSION = 1
+
+QUERY = """\
+select agent, suite, instance, 100 * avg(score) as score, 100 * avg(solved::int) as solved, count(*) as episodes
+from episodes where used group by all order by suite, agent, instance
+-- asked of each run; other measures are metrics of the view scores, averaged in the same way
+-- B - A: the mean, over instances that both sides have, of the differences; interval, p and more: `change` of
+-- evalkit/stats/pairs.py (`at_every_look` of looks.py where a side is partial), `size` of sizes.py, `corrected` and
+-- `verdict` of verdicts.py"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One run, as far as it is compared."""
+
+    label: str
+    manifest: Manifest
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader must know of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two sides, compared."""
+
+    first: Side
+    second: Side
+    agents: tuple[tuple[str, str], ...]
+    """Who was compared with whom."""
+    tables: tuple[Table, ...]
+    """`compare`, `compare_details`, and `compare_settings` where settings differ."""
+    overall: tuple[Overall, ...] = ()
+    """Of each two agents, over all suites."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain values, for `--json`: schema, version, first, second, agents, overall (by two agents:
+        suites, verdicts by count, difference, interval, kind, p), and tables as of `Report.to_json`. Within a version
+        fields, tables and columns are only added."""
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "first": self.first.label,
+            "second": self.second.label,
+            "agents": [list(names) for names in self.agents],
+            "overall": [one.to_json() for one in self.overall],
+            "tables": {table.name: table.to_json() for table in self.tables},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    """One cell of each side, with a measure both have values of."""
+
+    first: Cell
+    second: Cell
+    measure: Measure
+    pairs: Pairs
+
+    @property
+    def partial(self) -> bool:
+        """Whether a side still owes episodes."""
+        return not (self.first.complete and self.second.complete)
+
+
+def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wanted: float = 0.05) -> Comparison:
+    """Each pair of agents (of the first side, of the second) on every suite that both play.
+
+    `wanted`: the half width of which the tables say what it would take; 0.05 is 5 points.
+    """
+    places = [
+        (one, other)
+        for one in first.cells
+        for other in second.cells
+        if (one.agent, other.agent) in agents and one.suite.name == other.suite.name
+    ]
+    matches = [_match(one, other, measure) for one, other in places for measure in measures(one, other)]
+    found = [match for match in matches if match.pairs.names]
+    changes = [_change(match, len(found)) for match in found]
+    rows = [_tested(match, one) for match, one in zip(found, changes, strict=True)]
+    settings = settings_table(first.manifest, second.manifest, places)
+    ps = corrected(rows)
+    said = [_verdict(rows, row, p) for row, p in zip(rows, ps, strict=True)]
+    together = overall(rows, said)
+    notes = (
+        *(one.words for one in together if one.suites > 1),
+        *binding_notes(rows),
+        *settings.notes,
+        *dict.fromkeys((*first.notes, *second.notes)),
+        *_replicate_notes(found),
+        *_partial_notes(places),
+    )
+    return Comparison(
+        first=first,
+        second=second,
+        agents=tuple(agents),
+        tables=(
+            _main_table((first, second), places, found, [*zip(changes, ps, said, strict=True)], notes),
+            _details_table(places, found, changes, wanted),
+            *([settings] if settings.rows else []),
+        ),
+        overall=tuple(together),
+    )
+
+
+def _match(first: Cell, second: Cell, measure: Measure) -> _Match:
+    return _Match(
+        first=first, second=second, measure=measure, pairs=pair(_values(first, measure), _values(second, measure))
+    )
+
+
+def _values(cell: Cell, measure: Measure) -> dict[str, list[float]]:
+    """By instance, named by its content: instances that changed between two runs do not pair."""
+    digests = {one.id: one.digest for one in cell.suite.instances}
+    found: dict[str, list[float]] = {}
+    for episode in cell.prefix:
+        value = measure.value(episode)
+        if value is not None:
+            found.setdefault(digests[episode.instance], []).append(value)
+    return found
+
+
+def _change(match: _Match, tests: int) -> Change:
+    strata = {one.digest: one.stratum for one in match.first.suite.instances}
+    found = change(
+        match.pairs,
+        place=(match.first.suite.name, match.first.agent, match.second.agent, match.measure.key),
+        strata={name: strata[name] for name in match.pairs.names},
+        width=match.measure.width,
+        unmet=match.measure.unmet,
+        tests=tests,
+    )
+    if not match.partial:
+        return found
+    return at_every_look(found, match.first, match.second, match.measure.value, match.measure.width)
+
+
+def _tested(match: _Match, one: Change) -> Tested:
+    return Tested(
+        suite=match.first.suite.name,
+        agents=_agents(match),
+        measure=match.measure.key,
+        partial=match.partial,
+        pairs=match.pairs,
+        change=one,
+    )
+
+
+def _verdict(rows: Sequence[Tested], row: Tested, p: float | None) -> Verdict | None:
+    return verdict(row, p, least_corrected(rows, row)) if row.measure == PRIMARY else None
+
+
+def _agents(match: _Match) -> str:
+    return " → ".join(dict.fromkeys((match.first.agent, match.second.agent)))
+
+
+def _place(match: _Match) -> dict[str, Any]:
+    suite = match.first.suite
+    axes = {f"axis:{axis}": value for axis, value in suite.axes.items()}
+    return {"suite": suite.base if axes else suite.name, **axes, "agents": _agents(match)}
+
+
+def _columns(places: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
+    return (
+        *where([one for one, _ in places]),
+        Column(key="agents", title="Agents", group=True),
+        Column(key="measure", title="Measure"),
+    )
+
+
+def _main_table(
+    sides: tuple[Side, Side],
+    places: Sequence[tuple[Cell, Cell]],
+    found: Sequence[_Match],
+    judged: Sequence[tuple[Change, float | None, Verdict | None]],
+    notes: Sequence[str],
+) -> Table:
+    tests = sum(p is not None for _, p, _ in judged)
+    sure = sum(p is not None and p <= SURE for _, p, _ in judged)
+    interval = Column(key="interval", title="95 % interval", kind="interval", unit="points")
+    rows = [
+        {**_place(match), "measure": match.measure.title, **_figures(match, one), "p_holm": p, "verdict": said}
+        for match, (one, p, said) in zip(found, judged, strict=True)
+    ]
+    return Table(
+        name="compare",
+        title=f"A: {sides[0].label}   B: {sides[1].label}",
+        columns=(
+            *_columns(places),
+            Column(key="better", title="Better"),
+            Column(key="first", title="A", kind="score", unit="%"),
+            Column(key="second", title="B", kind="score", unit="%"),
+            Column(key="difference", title="B - A", kind="score", unit="points"),
+            interval,
+            method_of(interval),
+            Column(key="p", title="p", kind="p"),
+            Column(key="p_holm", title="p Holm", kind="p"),
+            Column(key="pairs", title="Pairs", kind="count", unit="instances"),
+            Column(key="unpaired", title="Unpaired", kind="count", unit="instances"),
+            Column(key="verdict", title="Verdict"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cell for both in places for cell in both),
+        notes=(
+            f"{sure:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over the scores and, "
+            "apart, over the other measures",
+            "over instances that both sides have, replicates averaged; p: two-sided permutation test, of whether A and "
+            "B are alike; interval of the difference, not corrected",
+            *notes,
+            *kind_notes(rows, [cell for both in places for cell in both]),
+        ),
+        query=QUERY,
+    )
+
+
+def _figures(match: _Match, one: Change) -> dict[str, Any]:
+    interval = one.difference.interval
+    return {
+        "first": 100 * one.first,
+        "second": 100 * one.second,
+        "better": match.measure.better or None,
+        "difference": 100 * one.difference.mean,
+        "interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        "kind": one.difference.method if interval else None,
+        "p": one.test.p,
+        "pairs": len(match.pairs.names),
+        "unpaired": match.pairs.only_first + match.pairs.only_second,
+    }
+
+
+def _details_table(
+    places: Sequence[tuple[Cell, Cell]], found: Sequence[_Match], changes: Sequence[Change], wanted: float
+) -> Table:
+    return Table(
+        name="compare_details",
+        title="How sure",
+        columns=(
+            *_columns(places),
+            Column(key="method", title="Interval by"),
+            Column(key="test", title="p by"),
+            Column(key="least_p", title="Least p", kind="p"),
+            Column(key="mcnemar_p", title="p McNemar", kind="p"),
+            Column(key="only_first", title="A alone", kind="count", unit="instances with yes"),
+            Column(key="only_second", title="B alone", kind="count", unit="instances with yes"),
+            Column(key="missing_first", title="Not in B", kind="count", unit="instances"),
+            Column(key="missing_second", title="Not in A", kind="count", unit="instances"),
+            Column(key="more_pairs", title=f"More for ± {100 * wanted:g}", kind="count", unit="instances"),
+            Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
+            Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
+        ),
+        rows=tuple(
+            {**_place(match), "measure": match.measure.title, **_details(match, one, wanted)}
+            for match, one in zip(found, changes, strict=True)
+        ),
+        packs=packs_of(cell for both in places for cell in both),
+        notes=(
+            "least p: the smallest that so many pairs that differ can have, not corrected",
+            "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by "
+            "one side only",
+            f"more: further instances, played by both, for a half width of {100 * wanted:g} points, "
+            "which is reached in about half of the cases; from, to: the 10th and 90th percentile",
+        ),
+        query=QUERY,
+    )
+
+
+def _details(match: _Match, one: Change, wanted: float) -> dict[str, Any]:
+    strata = {each.digest: each.stratum for each in match.first.suite.instances}
+    mine = {name: strata[name] for name in match.pairs.names}
+    more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, mine)
+    return {
+        "method": one.difference.why or one.difference.method + (", strata" if one.difference.stratified else ""),
+        "test": one.test_by,
+        "least_p": one.least_p,
+        "mcnemar_p": one.mcnemar.p,
+        "only_first": one.only_first_solved,
+        "only_second": one.only_second_solved,
+        "missing_first": match.pairs.only_first,
+        "missing_second": match.pairs.only_second,
+        "more_pairs": None if more is None else more.more_instances,
+        "more_low": None if more is None else more.more_range[0],
+        "more_high": None if more is None else more.more_range[1],
+    }
+
+
+def _replicate_notes(found: Sequence[_Match]) -> list[str]:
+    uneven = dict.fromkeys(match.first.suite.name for match in found if not match.pairs.even and not match.partial)
+    return [
+        f"{name}: one side has more replicates: p deals them to the sides anew; the interval is as wide as with as "
+        "many on both sides"
+        for name in uneven
+    ]
+
+
+def _partial_notes(places: Sequence[tuple[Cell, Cell]]) -> list[str]:
+    partial = dict.fromkeys(
+        f"partial: {cell.agent} on {cell.suite.name}: {len(cell.prefix):,} of {cell.planned:,} episodes"
+        for both in places
+        for cell in both
+        if not cell.complete
+    )
+    if not partial:
+        return []
+    return [
+        *partial,
+        f"where a side is partial p and interval are by {BY}: they hold at every look, over first replicates that both "
+        "have begun, whatever those that have not ended will bring; where both are complete they are of one look",
+    ]
+
+
+def same_agents(first: Side, second: Side) -> list[tuple[str, str]]:
+    """The agents of the same name; failing these, the only ones of each; failing these, none."""
+    mine, others = list(first.manifest.agents), list(second.manifest.agents)
+    same = [(name, name) for name in mine if name in others]
+    return same or ([(mine[0], others[0])] if len(mine) == len(others) == 1 else [])
+
+
+def narrowed(side: Side, agent: str) -> Side:
+    """The side with one agent's cells alone, named after both."""
+    mine = tuple(cell for cell in side.cells if cell.agent == agent)
+    return replace(side, label=f"{side.label}:{agent}", cells=mine)

@@ -1,0 +1,158 @@
+"""What a comparison says, in words: suite by suite, and of all suites together.
+
+The score is the primary measure: it alone decides. Its tests are one family for Holm's correction, those of the other
+measures another, so that what an agent did on its way does not cost the score its power.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalkit.stats.intervals import Estimate, estimate
+from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
+
+PRIMARY = "score"
+SURE = 0.05
+
+Verdict = Literal["B better", "A better", "no difference shown", "no difference met", "too few pairs", "undecided"]
+"""`no difference met`: all pairs were alike; `too few pairs`: not even the clearest result could be sure; `undecided`:
+a side is partial, and more may come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """One row of a comparison, as far as a verdict asks."""
+
+    suite: str
+    agents: str
+    measure: str
+    """Its key."""
+    partial: bool
+    pairs: Pairs
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overall:
+    """Two agents over all suites that both play, each suite with the same weight."""
+
+    agents: str
+    suites: int
+    counts: dict[str, int]
+    """By verdict: suites."""
+    difference: Estimate | None
+    """Of the scores; None where a side is partial or there is one suite only."""
+    p: float | None
+    """One test, not corrected."""
+
+    @property
+    def words(self) -> str:
+        """One sentence."""
+        said = ", ".join(f"{verdict} on {count:,}" for verdict, count in self.counts.items())
+        text = f"{self.agents}: of {self.suites:,} suites {said}"
+        if self.difference is None or self.p is None or self.difference.interval is None:
+            return text
+        low, high = (100 * end for end in (self.difference.interval.low, self.difference.interval.high))
+        mean = f"{100 * self.difference.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        return f"{text}; mean over suites B - A {mean}, p = {self.p:.2g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, differences in points."""
+        found = self.difference
+        ends = None if found is None or found.interval is None else (found.interval.low, found.interval.high)
+        return {
+            "agents": self.agents,
+            "suites": self.suites,
+            "verdicts": self.counts,
+            "difference": None if found is None else 100 * found.mean,
+            "interval": None if ends is None else [100 * end for end in ends],
+            "kind": None if found is None else found.method,
+            "p": self.p,
+        }
+
+
+def corrected(rows: Sequence[Tested]) -> list[float | None]:
+    """Holm's p-values: the scores' among themselves, the other measures' among themselves."""
+    adjusted: list[float | None] = [None] * len(rows)
+    for primary in (True, False):
+        places = [place for place, row in enumerate(rows) if (row.measure == PRIMARY) == primary]
+        for place, value in zip(places, holm([rows[place].change.test.p for place in places]), strict=True):
+            adjusted[place] = value
+    return adjusted
+
+
+def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
+    """The smallest corrected p-value that a row's pairs could have had beside the other tests, these being as they are.
+
+    None where the row has no test of one look.
+    """
+    if row.change.least_p is None:
+        return None
+    ps = [one.change.least_p if one is row else one.change.test.p for one in _family(rows, row)]
+    place = next(i for i, one in enumerate(_family(rows, row)) if one is row)
+    return holm(ps)[place]
+
+
+def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
+    """The rows whose tests are corrected together with this one's."""
+    return [one for one in rows if (one.measure == PRIMARY) == (row.measure == PRIMARY)]
+
+
+def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
+    """What the test of a score says. `p`: corrected; `least`: the smallest that it could have been."""
+    if p is not None and p <= SURE:
+        return "B better" if row.change.difference.mean > 0 else "A better"
+    if row.partial:
+        return "undecided"
+    if p is None:
+        return "no difference met" if row.change.test.why == "no difference" else "too few pairs"
+    return "no difference shown" if least is None or least <= SURE else "too few pairs"
+
+
+def binding_notes(rows: Sequence[Tested]) -> list[str]:
+    """Where a p-value cannot become small enough, and how small it can."""
+    found: dict[str, None] = {}
+    for row in rows:
+        least, alone = least_corrected(rows, row), row.change.least_p
+        if row.measure != PRIMARY or least is None or alone is None or least <= SURE:
+            continue
+        tests = sum(one.change.test.p is not None for one in _family(rows, row))
+        corrected_too = f", nor below {least:.3g} after correction for {tests:,} tests" * (least > alone)
+        found[
+            f"{row.suite}, {row.agents}: p cannot go below {alone:.3g}{corrected_too}: "
+            f"{len(row.pairs.names):,} pairs are too few to be sure of any difference"
+        ] = None
+    return list(found)
+
+
+def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[Overall]:
+    """For each two agents: all suites together. `verdicts`: by row; None of other measures than the score."""
+    found = []
+    for agents in dict.fromkeys(row.agents for row in rows):
+        mine = [
+            (row, said) for row, said in zip(rows, verdicts, strict=True) if row.agents == agents and said is not None
+        ]
+        counts: dict[str, int] = {}
+        for _, said in mine:
+            counts[said] = counts.get(said, 0) + 1
+        scored = [row for row, _ in mine]
+        difference, p = (None, None) if len(scored) < 2 or any(row.partial for row in scored) else _pooled(scored)
+        found.append(Overall(agents=agents, suites=len(scored), counts=counts, difference=difference, p=p))
+    return [one for one in found if one.suites]
+
+
+def _pooled(rows: Sequence[Tested]) -> tuple[Estimate, float | None]:
+    """(the mean over suites of the scores' differences, the test by signs that it is 0)."""
+    total = sum(len(row.pairs.names) for row in rows)
+    values: dict[str, float] = {}
+    strata: dict[str, str] = {}
+    for place, row in enumerate(rows):
+        # So that the mean over all pairs is the mean over suites.
+        weight = total / (len(rows) * len(row.pairs.names))
+        for name, value in row.pairs.thinned.items():
+            values[f"{place} {name}"] = weight * value
+            strata[f"{place} {name}"] = str(place)
+    where = ("overall", rows[0].agents, *(row.suite for row in rows))
+    found = estimate({name: [value] for name, value in values.items()}, place=where, strata=strata)
+    test, _ = sign_flips(list(values.values()), place=where)
+    return found, test.p

@@ -1,0 +1,136 @@
+"""How much of what can be planned a model writes out in its first text (environment costbench).
+
+Paths are counted by the built-in counter (`envs/costbench/coverage.py`) and, where there is one, by a judge; the paper
+has a judge alone. Source: section 5.1 of the paper; specification, section 7.5.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.envs.errand import errand
+from evalkit.report import queries
+from evalkit.report.costbench.planning_cells import counted, digest_notes, is_blocked, share_interval
+from evalkit.report.costbench.planning_queries import COUNTED
+from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, place, where
+from evalkit.report.tables import Column, Table, method_of
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.stats.bootstrap import mean_of_instances
+
+_Shares = dict[str, list[float]]
+"""Shares by instance."""
+
+
+SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}
+"""How columns begin, by what a judge counted."""
+
+THERE = "% of the paths there are"
+
+_LISTED = "as listed: in the paper's sense, whatever a plan lists as a path counts, whether it is valid or not"
+
+
+def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> tuple[Table, ...]:
+    """Suites without blocks by agent; none where there is no such suite. `judged`: by what judges counted and
+    by episode id, how much; they counted complete paths (`coverage`) or all that is listed as one (`enumeration`)."""
+    static = [cell for cell in cells if not is_blocked(cell)]
+    if not static:
+        return ()
+    senses = [sense for kind, sense in SENSES.items() if kind in judged]
+    counts = ("planned", "silent", *senses)
+    titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs", "listed": "Judged runs, as listed"}
+    share = [column for sense in senses for column in _judged_columns(sense)]
+    rows = [_coverage_row(cell, judged) for cell in static]
+    table = Table(
+        name="coverage",
+        title="Coverage of the visible plan",
+        columns=(
+            *where(static),
+            AGENT,
+            Column(key="coverage", title="Coverage", kind="percent", unit="% of 2^(N-1)"),
+            interval := Column(key="coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)"),
+            method_of(interval),
+            Column(key="coverage_possible", title="of possible", kind="percent", unit=THERE, over_agents=True),
+            Column(key="coverage_valid", title="valid", kind="percent", unit=THERE, over_agents=True),
+            *share,
+            *(Column(key=f"{name}_runs", title=titles[name], kind="count") for name in counts),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(static),
+        notes=(
+            "distinct complete paths in the first text of a run, by the built-in counter, over 2^(N-1) as in the paper "
+            "and over what tools are offered for (one less, without the tool for the whole)",
+            *([_LISTED] if "listed" in senses else []),
+            "of runs with a text and a call; runs without any text have no visible plan and are counted apart",
+            *kind_notes(rows, static, ("coverage_interval", *(f"{sense}_coverage_interval" for sense in senses))),
+            *digest_notes(static),
+        ),
+        query=_query(static, judged),
+    )
+    return (table,)
+
+
+def _judged_columns(sense: str) -> tuple[Column, ...]:
+    title = "Judged" if sense == "judged" else "Judged, as listed"
+    interval = Column(key=f"{sense}_coverage_interval", title="95 %", kind="interval", unit="% of 2^(N-1)")
+    share = Column(key=f"{sense}_coverage", title=title, kind="percent", unit="% of 2^(N-1)")
+    return share, interval, method_of(interval)
+
+
+def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> str:
+    talked = f"{COUNTED} and metrics['paths_whole'] is not null"
+    planned = f"{talked} and metrics['plan_paths'] is not null"
+    methods = {"coverage_interval, coverage_kind": queries.CHOSEN}
+    for kind, sense in SENSES.items():
+        if kind in judged:
+            methods[f"{sense}_coverage, {sense}_coverage_interval, {sense}_coverage_kind, {sense}_runs"] = (
+                "a judge's counts, of the run that --judged names"
+            )
+    return queries.by_instances(
+        queries.place(cells),
+        (
+            queries.mean("coverage", "metrics['plan_paths'] / metrics['paths_whole']", scale=100, keep=planned),
+            queries.mean(
+                "coverage_possible", "metrics['plan_paths'] / metrics['paths_possible']", scale=100, keep=planned
+            ),
+            queries.mean(
+                "coverage_valid", "metrics['plan_valid'] / metrics['paths_possible']", scale=100, keep=planned
+            ),
+            queries.count("planned_runs", planned),
+            queries.count("silent_runs", f"{talked} and metrics['plan_paths'] is null"),
+        ),
+        where=[queries.suites(cells)],
+        methods=methods,
+    )
+
+
+def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
+    planned = [one for one in talked if "plan_paths" in one.metrics]
+
+    def shares(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> _Shares:
+        return by_instance((one, above(one) / one.metrics[below]) for one in episodes)
+
+    def mean(values: _Shares) -> float | None:
+        return 100 * mean_of_instances(values) if values else None
+
+    whole = shares(planned, lambda one: one.metrics["plan_paths"], "paths_whole")
+    interval, kind = share_interval(cell, "coverage", whole)
+    by_judges: dict[str, Any] = {}
+    for what, counts in judged.items():
+        sense = SENSES[what]
+        read = [one for one in talked if one.id in counts]
+        values = by_instance((one, counts[one.id] / one.metrics["paths_whole"]) for one in read)
+        judged_interval, judged_kind = share_interval(cell, f"{sense}_coverage", values)
+        by_judges |= {f"{sense}_coverage": mean(values), f"{sense}_runs": len(read)}
+        by_judges |= {f"{sense}_coverage_interval": judged_interval, f"{sense}_coverage_kind": judged_kind}
+    return {
+        **place(cell),
+        "coverage": mean(whole),
+        "coverage_interval": interval,
+        "coverage_kind": kind,
+        "coverage_possible": mean(shares(planned, lambda one: one.metrics["plan_paths"], "paths_possible")),
+        "coverage_valid": mean(shares(planned, lambda one: one.metrics["plan_valid"], "paths_possible")),
+        "planned_runs": len(planned),
+        "silent_runs": len(talked) - len(planned),
+        **by_judges,
+    }

@@ -1,0 +1,103 @@
+"""What the tables about planning (environment costbench) ask of cells and episodes: which count, means over them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from evalkit.report.costbench.planning_queries import SHORT_TALK
+from evalkit.report.scores import EXACT, by_instance, strata_of
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.stats.bootstrap import mean_of_instances
+from evalkit.stats.intervals import estimate
+
+ENVIRONMENT = "costbench"
+
+REFERENCE_FILES: Mapping[str, str] = {
+    "2d15f439a22d55077d58b3d211129d403a8dcba55cbf4f7971f9de17b27253bb": "test",
+    "ecae5294bd0b116d58a9731eb6aef29edeb9cc9dc860aecd17649a3a264bac9e": "train",
+}
+"""SHA-256 of the query files the reference publishes, and their split: the paper's figures are over the test file's 381
+queries, so only runs on the same queries may bear its names."""
+
+DIGEST_SHOWN = 12
+
+Keep = Callable[[EpisodeResult], bool]
+
+
+def is_reference(cell: Cell) -> bool:
+    """Whether all instances of the cell's suite come from the reference's query files, with costs drawn as it does."""
+    return all(_as_published(one.line) for one in cell.suite.instances)
+
+
+def _as_published(line: Mapping[str, Any]) -> bool:
+    known = (line.get("source") or {}).get("sha256") in REFERENCE_FILES
+    return known and line.get("generator") == "reference" and not line.get("costs")
+
+
+def is_blocked(cell: Cell) -> bool:
+    """Whether anything happens on the way in some instance of the cell's suite."""
+    return any(is_blocked_line(one.line) for one in cell.suite.instances)
+
+
+def is_blocked_line(line: Mapping[str, Any]) -> bool:
+    """Whether an instance has events: planned ones, scheduled ones, or calls that fail."""
+    planned = line.get("block", "none") != "none" and line.get("blocks") != 0
+    return bool(planned or line.get("schedule") or line.get("failures"))
+
+
+def counted(episode: EpisodeResult) -> bool:
+    """The reference's population of path and intent figures: blocks met, truth complete, and more than a word said."""
+    return bool(episode.metrics["eligible"]) and episode.metrics["messages"] > SHORT_TALK
+
+
+def reached(episode: EpisodeResult) -> bool:
+    """The paper's: as the reference's, and the goal was reached."""
+    return counted(episode) and bool(episode.metrics["goal"])
+
+
+def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
+    """The mean over instances of a metric over the episodes that `keep` holds on to; None if there are none."""
+    values = _values(cell, name, keep)
+    return scale * mean_of_instances(values) if values else None
+
+
+Spread = tuple[tuple[float, float] | None, str | None]
+"""(a 95 % interval, None where there is none; its method, None where nothing was measured)."""
+
+
+def interval(cell: Cell, name: str, keep: Keep) -> Spread:
+    """The 95 % interval of such a mean of a share, in percent, and its method."""
+    values = _values(cell, name, keep)
+    if cell.exact and len({value for one in values.values() for value in one}) == 1:
+        return None, EXACT
+    return share_interval(cell, name, values)
+
+
+def share_interval(cell: Cell, name: str, values: Mapping[str, list[float]], scale: float = 100.0) -> Spread:
+    """`scale` times the 95 % interval of the mean of shares by instance, and its method; `name`: what they are, for the
+    draws."""
+    if not values:
+        return None, None
+    drawn_at = (cell.suite.name, cell.agent, name)
+    found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0)
+    if found.interval is None:
+        return None, None
+    return (scale * found.interval.low, scale * found.interval.high), found.method
+
+
+def size(cell: Cell, keep: Keep) -> int:
+    """How many episodes `keep` holds on to."""
+    return sum(keep(episode) for episode in cell.prefix)
+
+
+def digest_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Which suites figures are of that cannot stand beside the paper's."""
+    digests = {cell.suite.name: cell.suite.digest[:DIGEST_SHOWN] for cell in cells if not is_reference(cell)}
+    return tuple(
+        f"not comparable with published figures: {name} is a suite of its own, digest {digest}"
+        for name, digest in digests.items()
+    )
+
+
+def _values(cell: Cell, name: str, keep: Keep) -> dict[str, list[float]]:
+    return by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix if keep(episode))

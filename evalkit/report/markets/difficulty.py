@@ -1,0 +1,100 @@
+"""Whether difficulty works: each agent's scores on basic instances against those on hard ones, as the paper tests it.
+
+Suites belong together that share all of their name but its end: `mine/basic` and `mine/hard`.
+
+Source: section 4.1 of the paper; specification of the reference, section D.4.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evalkit.report.markets.econ_cells import (
+    ENVIRONMENT,
+    ENVIRONMENTS,
+    LEVELS,
+    axes_columns,
+    axes_of,
+    level_of,
+    means,
+    owed_notes,
+    percent,
+    score_of,
+)
+from evalkit.report.markets.econ_queries import difficulty_query
+from evalkit.report.scores import AGENT, packs_of
+from evalkit.report.tables import Column, Table
+from evalkit.results.cells import Cell
+from evalkit.stats.contrasts import welch
+
+INDEPENDENT = (
+    "tests are over n instances, replicates averaged first, since runs on one instance are not independent; p-values "
+    "are not corrected for how many there are"
+)
+
+_ENDS = frozenset({LEVELS[0], LEVELS[-1]})
+
+
+def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Basic against hard, by environment and agent; none where no agent has played both."""
+    families: dict[tuple[Any, ...], dict[str, Cell]] = {}
+    for cell in cells:
+        axes = tuple(sorted((axis, repr(value)) for axis, value in cell.suite.axes.items()))
+        key = (list(ENVIRONMENTS).index(cell.suite.environment), _family(cell), axes, cell.agent)
+        families.setdefault(key, {})[level_of(cell)] = cell
+    order = sorted(families, key=lambda key: key[0])
+    pairs = [(families[key][LEVELS[0]], families[key][LEVELS[-1]]) for key in order if families[key].keys() >= _ENDS]
+    if not pairs:
+        return ()
+    both = [cell for pair in pairs for cell in pair]
+    own = any(_family(cell) != cell.suite.environment for cell in both)
+    table = Table(
+        name="econ_difficulty",
+        title="Basic against hard",
+        columns=(
+            ENVIRONMENT,
+            *([Column(key="suites", title="Suites", group=True)] if own else []),
+            *axes_columns(both),
+            AGENT,
+            Column(key="basic", title="Basic", kind="score", unit="100 = optimum"),
+            Column(key="basic_instances", title="n", kind="count", unit="instances"),
+            Column(key="hard", title="Hard", kind="score", unit="100 = optimum"),
+            Column(key="hard_instances", title="n", kind="count", unit="instances"),
+            Column(key="t", title="t", kind="number"),
+            Column(key="df", title="df", kind="number"),
+            Column(key="p", title="p", kind="p"),
+            Column(key="undefined", title="No test"),
+        ),
+        rows=tuple(_difficulty_row(easy, hard, own) for easy, hard in pairs),
+        packs=packs_of(both),
+        notes=(
+            "as in section 4.1 of the paper: one-sided Welch tests of whether the mean is greater on basic instances",
+            INDEPENDENT,
+            *owed_notes(both),
+        ),
+        query=difficulty_query(pairs, own),
+    )
+    return (table,)
+
+
+def _family(cell: Cell) -> str:
+    """The folder that suites of several difficulties share."""
+    return cell.suite.base.rpartition("/")[0]
+
+
+def _difficulty_row(easy: Cell, hard: Cell, own: bool) -> dict[str, Any]:
+    first, second = (means(cell, score_of) for cell in (easy, hard))
+    outcome = welch(list(first.values()), list(second.values()), greater=True)
+    return {
+        "environment": easy.suite.environment,
+        **({"suites": _family(easy)} if own else {}),
+        **axes_of(easy),
+        "agent": easy.agent,
+        "basic": percent(first),
+        "basic_instances": len(first),
+        "hard": percent(second),
+        "hard_instances": len(second),
+        "t": outcome.statistic,
+        "df": outcome.free,
+        "p": outcome.p,
+        "undefined": outcome.why or None,
+    }

@@ -1,0 +1,349 @@
+"""The tables of EconAgentBench (procurement, scheduling, pricing): scores by difficulty, action quality, exploration.
+
+They hold over any run: suites named `.../basic`, `.../medium`, `.../hard` are the paper's difficulties, others keep
+their name, and what a sweep varied has a column. `difficulty.py` tests basic against hard,
+`variants.py` compares prompts.
+
+Source: Tables 2, 3 and 4 of the paper; specification of the reference, section D.4.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalkit.envs.known import is_stationary
+from evalkit.report import queries
+from evalkit.report.markets.difficulty import difficulty_tables
+from evalkit.report.markets.econ_cells import (
+    DIFFICULTY,
+    ENVIRONMENTS,
+    LEVELS,
+    Value,
+    axes_columns,
+    axes_of,
+    labels,
+    means,
+    owed_notes,
+    percent,
+    score_of,
+)
+from evalkit.report.markets.econ_queries import beside, mean_of, runs
+from evalkit.report.markets.variants import variant_tables
+from evalkit.report.published.printed import as_printed
+from evalkit.report.scores import AGENT, interval_and_kind, kind_notes, packs_of
+from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.stats.bootstrap import LEAST_INSTANCES
+from evalkit.store.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One column of a table of secondary metrics, and the count of episodes behind it."""
+
+    key: str
+    title: str
+    environment: str
+    value: Value
+    sql: str
+    """The same as SQL says it, of an episode."""
+    unit: str = "% of actions"
+    about: str = ""
+    """What a reader must know of it."""
+
+
+def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """All tables about the paper's environments among `cells`; none where there are none."""
+    mine = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
+    if not mine:
+        return ()
+    played = {cell.agent for cell in mine if not cell.exact}
+
+    def rivals(row: Mapping[str, Any]) -> object:
+        # The optimum itself competes with nobody.
+        return [row[key] for key in row if key.startswith("axis:")] if row["agent"] in played else None
+
+    return (
+        as_printed(_scores_table(mine), "econ_2", rivals),
+        *difficulty_tables(mine),
+        as_printed(_quality_table(mine), "econ_3", rivals),
+        _exploration_table(mine),
+        *_feasible_tables(mine),
+        *variant_tables(manifest, mine),
+    )
+
+
+def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]]]:
+    """Cells side by side as in the paper: one row for each agent, difficulty and values of axes, by environment."""
+    named = labels(cells)
+    order = {label: i for i, label in enumerate(dict.fromkeys((*LEVELS, *named.values())))}
+    rows: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Cell]]] = {}
+    agents = {name: i for i, name in enumerate(dict.fromkeys(cell.agent for cell in cells))}
+    for cell in cells:
+        label, axes = named[cell.suite.base], axes_of(cell)
+        key = (agents[cell.agent], order[label], tuple(sorted((axis, repr(value)) for axis, value in axes.items())))
+        place = {"agent": cell.agent, "difficulty": label, **axes}
+        rows.setdefault(key, (place, {}))[1][cell.suite.environment] = cell
+    # Axes keep the order in which the sweep gave their values.
+    return [rows[key] for key in sorted(rows, key=lambda key: key[:2])]
+
+
+def _present(cells: Sequence[Cell]) -> list[str]:
+    played = {cell.suite.environment for cell in cells}
+    return [name for name in ENVIRONMENTS if name in played]
+
+
+def _row_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
+    return (replace(AGENT, group=True), DIFFICULTY, *axes_columns(cells))
+
+
+def _scores_table(cells: Sequence[Cell]) -> Table:
+    """Table 2 of the paper."""
+    environments = _present(cells)
+    rows = []
+    for place, played in _by_row(cells):
+        row: dict[str, Any] = {**place, PROMPTS: next(iter(played.values())).pack}
+        for name in environments:
+            row |= _score_figures(name, played.get(name))
+        rows.append(row)
+    columns = []
+    for name in environments:
+        columns += [
+            Column(key=name, title=ENVIRONMENTS[name], kind="score", unit="100 = optimum"),
+            interval := Column(key=f"{name}_interval", title="95 %", kind="interval", unit="100 = optimum"),
+            method_of(interval),
+        ]
+        if is_stationary(name):
+            columns.append(Column(key=f"{name}_solved", title="Solved", kind="count", unit="episodes"))
+        title = "of" if is_stationary(name) else "Runs"
+        columns.append(Column(key=f"{name}_runs", title=title, kind="count", unit="episodes"))
+    return Table(
+        name="econ_scores",
+        title="Scores by environment and difficulty",
+        columns=(*_row_columns(cells), *columns, Column(key=PROMPTS, title="Prompts")),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "as Table 2 of the paper: 100 times the mean score; over instances, which is over runs where every "
+            "instance has as many",
+            f"in parentheses: episodes that reached the optimum; 95 %: interval of the mean, from {LEAST_INSTANCES} "
+            "instances on",
+            *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
+            *owed_notes(cells),
+        ),
+        query=queries.comments({", ".join(_interval_keys(environments)): queries.CHOSEN})
+        + beside(cells, labels(cells), _score_queries(environments), extra="any_value(prompts) as prompts"),
+    )
+
+
+def _interval_keys(environments: Iterable[str]) -> list[str]:
+    return [f"{name}_{of}" for name in environments for of in ("interval", "kind")]
+
+
+def _score_queries(environments: Iterable[str]) -> Iterator[queries.Figure]:
+    for name in environments:
+        yield mean_of(name, name, "score")
+        yield runs(f"{name}_runs", name)
+        if is_stationary(name):
+            yield runs(f"{name}_solved", name, "solved")
+
+
+def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
+    interval, kind = interval_and_kind(cell) if cell else (None, "")
+    found: dict[str, Any] = {
+        name: percent(means(cell, score_of)) if cell else None,
+        f"{name}_interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        f"{name}_kind": kind or None,
+        f"{name}_runs": len(cell.prefix) if cell else None,
+    }
+    if is_stationary(name):
+        found[f"{name}_solved"] = sum(episode.solved for episode in cell.prefix) if cell else None
+    return found
+
+
+def _metric(name: str) -> Value:
+    return lambda episode: episode.metrics.get(name)
+
+
+def _as_coded(episode: EpisodeResult) -> float | None:
+    """Exploration as the reference's code has it for scheduling: it counts one action that is none."""
+    rate = episode.metrics.get("exploration_rate")
+    if rate is None:
+        return None
+    distinct = round(rate * episode.metrics["assignments"])
+    return distinct / (distinct + 1)
+
+
+_DISTINCT = "round(metrics['exploration_rate'] * metrics['assignments'])"
+_AS_CODED = f"{_DISTINCT} / ({_DISTINCT} + 1)"
+
+QUALITY = (
+    Figure(
+        key="budget_utilisation",
+        title="Budget use",
+        environment="procurement",
+        value=_metric("budget_utilisation"),
+        sql=queries.metric("budget_utilisation"),
+        unit="% of plans",
+        about="budget use: % of all plans that were feasible and cost 95 to 100 % of the budget",
+    ),
+    Figure(
+        key="best_so_far_rate",
+        title="Best so far",
+        environment="scheduling",
+        value=_metric("best_so_far_rate"),
+        sql=queries.metric("best_so_far_rate"),
+        unit="% of assignments",
+        about="best so far: % of assignments with fewer problems than all before, the first among them",
+    ),
+    Figure(
+        key="adaptability",
+        title="Adaptability",
+        environment="pricing",
+        value=_metric("adaptability"),
+        sql=queries.metric("adaptability"),
+        unit="points of score",
+        about="adaptability: the score, of the last periods (50 to 99 in the paper), less that of the first ten",
+    ),
+)
+"""Table 3 of the paper."""
+
+EXPLORATION = (
+    Figure(
+        key="procurement",
+        title="Procurement",
+        environment="procurement",
+        value=_metric("exploration_rate"),
+        sql=queries.metric("exploration_rate"),
+    ),
+    Figure(
+        key="procurement_text",
+        title="as text",
+        environment="procurement",
+        value=_metric("exploration_rate_text"),
+        sql=queries.metric("exploration_rate_text"),
+        about="as text: as the reference's code counts, to which plans that buy the same in another order, or spell a "
+        "zero out, are different",
+    ),
+    Figure(
+        key="scheduling",
+        title="Scheduling",
+        environment="scheduling",
+        value=_metric("exploration_rate"),
+        sql=queries.metric("exploration_rate"),
+    ),
+    Figure(
+        key="scheduling_code",
+        title="as coded",
+        environment="scheduling",
+        value=_as_coded,
+        sql=_AS_CODED,
+        about="as coded: u / (u + 1) of u different assignments, as the reference's code has it",
+    ),
+    Figure(
+        key="pricing",
+        title="Pricing",
+        environment="pricing",
+        value=_metric("exploration_rate"),
+        sql=queries.metric("exploration_rate"),
+        about="pricing: prices as they were shown; not in the paper",
+    ),
+)
+"""Table 4 of the paper, with the reference code's own figures and with pricing."""
+
+
+def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], *, name: str, title: str, lead: str) -> Table:
+    environments = _present(cells)
+    shown = [figure for figure in figures if figure.environment in environments]
+    rows = []
+    for place, played in _by_row(cells):
+        row: dict[str, Any] = place
+        for figure in shown:
+            cell = played.get(figure.environment)
+            defined = sum(figure.value(episode) is not None for episode in cell.prefix) if cell else None
+            row |= {figure.key: percent(means(cell, figure.value)) if cell else None, f"{figure.key}_runs": defined}
+        rows.append(row)
+    columns = []
+    for figure in shown:
+        columns.append(Column(key=figure.key, title=figure.title, kind="percent", unit=figure.unit))
+        columns.append(Column(key=f"{figure.key}_runs", title="over", kind="count", unit="episodes"))
+    return Table(
+        name=name,
+        title=title,
+        columns=(*_row_columns(cells), *columns),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(lead, *(figure.about for figure in shown if figure.about), *owed_notes(cells)),
+        query=beside(cells, labels(cells), [one for figure in shown for one in _figure_queries(figure)]),
+    )
+
+
+def _figure_queries(figure: Figure) -> tuple[queries.Figure, ...]:
+    return (
+        mean_of(figure.key, figure.environment, figure.sql),
+        runs(f"{figure.key}_runs", figure.environment, f"{figure.sql} is not null"),
+    )
+
+
+def _quality_table(cells: Sequence[Cell]) -> Table:
+    """Table 3 of the paper."""
+    lead = "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined"
+    return _figures_table(cells, QUALITY, name="econ_action_quality", title="Action quality", lead=lead)
+
+
+def _exploration_table(cells: Sequence[Cell]) -> Table:
+    """Table 4 of the paper."""
+    lead = (
+        "as Table 4 of the paper, which has it for hard instances: % of accepted actions that were new; over: episodes "
+        "with an action"
+    )
+    return _figures_table(cells, EXPLORATION, name="econ_exploration", title="Exploration", lead=lead)
+
+
+def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Procurement's mean by the reference's code beside ours."""
+    mine = [cell for cell in cells if cell.suite.environment == "procurement"]
+    if not mine:
+        return ()
+    rows = []
+    for place, played in _by_row(mine):
+        cell = played["procurement"]
+        rows.append(
+            {
+                **place,
+                "score": percent(means(cell, score_of)),
+                "reference_score": percent(means(cell, _metric("reference_score"))),
+                "dropped": sum("reference_score" not in episode.metrics for episode in cell.prefix),
+                "runs": len(cell.prefix),
+            }
+        )
+    table = Table(
+        name="econ_feasible",
+        title="Procurement without runs that found no feasible plan",
+        columns=(
+            *_row_columns(mine),
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            Column(key="reference_score", title="without them", kind="score", unit="100 = optimum"),
+            Column(key="dropped", title="Left out", kind="count", unit="episodes"),
+            Column(key="runs", title="of", kind="count", unit="episodes"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(mine),
+        notes=(
+            "score: a run without a feasible plan scores 0; without them: the reference's code drops such runs from "
+            "the mean",
+            *owed_notes(mine),
+        ),
+        query=beside(
+            mine,
+            labels(mine),
+            (
+                mean_of("score", "procurement", "score"),
+                mean_of("reference_score", "procurement", queries.metric("reference_score")),
+                runs("dropped", "procurement", "metrics['reference_score'] is null"),
+                runs("runs", "procurement"),
+            ),
+        ),
+    )
+    return (table,)

@@ -1,0 +1,69 @@
+"""What the tables of EconAgentBench ask of cells and episodes: difficulty, varied parameters, means over instances."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.report.scores import by_instance, where
+from evalkit.report.tables import Column
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+
+ENVIRONMENTS: Mapping[str, str] = {"procurement": "Procurement", "scheduling": "Scheduling", "pricing": "Pricing"}
+"""The paper's environments in its order, with their titles."""
+
+LEVELS = ("basic", "medium", "hard")
+
+Value = Callable[[EpisodeResult], float | None]
+"""A figure of one episode; None where it is not defined."""
+
+DIFFICULTY = Column(key="difficulty", title="Difficulty")
+ENVIRONMENT = Column(key="environment", title="Environment", group=True)
+
+
+def level_of(cell: Cell) -> str:
+    """The paper's difficulty that a suite's name ends in; empty where it ends in none."""
+    last = cell.suite.base.removesuffix(".jsonl").rpartition("/")[2]
+    return last if last in LEVELS else ""
+
+
+def labels(cells: Sequence[Cell]) -> dict[str, str]:
+    """By suite's base name: its difficulty, or the name itself where it has none or shares it within an environment."""
+    bases: dict[tuple[str, str], set[str]] = {}
+    for cell in cells:
+        bases.setdefault((cell.suite.environment, level_of(cell)), set()).add(cell.suite.base)
+    alone = {next(iter(names)): level for (_, level), names in bases.items() if level and len(names) == 1}
+    return {cell.suite.base: alone.get(cell.suite.base, cell.suite.base) for cell in cells}
+
+
+def axes_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
+    """One column for each parameter that the sweep varied."""
+    return where(cells)[1:]
+
+
+def axes_of(cell: Cell) -> dict[str, Any]:
+    """The values of `axes_columns`."""
+    return {f"axis:{axis}": value for axis, value in cell.suite.axes.items()}
+
+
+def means(cell: Cell, value: Value) -> dict[str, float]:
+    """By instance: the mean over its replicates, where one is defined."""
+    found = by_instance((episode, value(episode)) for episode in cell.prefix)
+    return {name: math.fsum(found[name]) / len(found[name]) for name in sorted(found)}
+
+
+def score_of(episode: EpisodeResult) -> float | None:
+    """Its score."""
+    return episode.score
+
+
+def percent(values: Mapping[str, float]) -> float | None:
+    """A hundred times the mean over instances of such means; None if there are none."""
+    return 100 * math.fsum(values.values()) / len(values) if values else None
+
+
+def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """What to say where cells are incomplete."""
+    if all(cell.complete for cell in cells):
+        return ()
+    return ("some episodes are owed: figures are over those that scores stand on",)

@@ -1,0 +1,221 @@
+"""The tables about wording: one agent played with several prompt packs, side by side, and tests between them.
+
+An agent's variants are the agents that differ from it in nothing but their prompt pack. Packs whose texts are the same
+in an environment (a pack that replaces nothing there) make no variants in it.
+
+Source: Table 5 and appendix B.2 of the paper, which have it for procurement; specification, section D.4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import orjson
+
+from evalkit.report.markets.difficulty import INDEPENDENT
+from evalkit.report.markets.econ_cells import (
+    DIFFICULTY,
+    ENVIRONMENT,
+    Value,
+    axes_columns,
+    axes_of,
+    labels,
+    means,
+    owed_notes,
+    percent,
+    score_of,
+)
+from evalkit.report.markets.econ_queries import tests_query, variants_query
+from evalkit.report.published.printed import as_printed
+from evalkit.report.scores import interval_and_kind, kind_notes, packs_of
+from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
+from evalkit.stats.contrasts import flips, paired, signs, welch
+from evalkit.store.manifest import Manifest, ManifestAgent
+
+STANDARD = "standard"
+
+SUBJECT = Column(key="agent", title="Agent", group=True)
+LEVEL = replace(DIFFICULTY, group=True)
+
+
+def variant_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Agents with several prompt packs among `cells`, and tests between the packs; none where there are none."""
+    groups = _groups(manifest, cells)
+    if not groups:
+        return ()
+    mine = [cell for group in groups.values() for cell in group]
+    named = labels(mine)
+    return (as_printed(_side_by_side(groups, mine, named), "econ_5"), _tests(manifest, groups, mine, named))
+
+
+def exploration_of(episode: EpisodeResult) -> float | None:
+    """Its share of accepted actions that were new."""
+    return episode.metrics.get("exploration_rate")
+
+
+MEASURES: dict[str, Value] = {"score": score_of, "exploration": exploration_of}
+
+
+_Key = tuple[str, str]
+"""(name of the agent whose variants they are, suite)."""
+
+
+def _groups(manifest: Manifest, cells: Sequence[Cell]) -> dict[_Key, list[Cell]]:
+    """By agent and suite: the cells of its variants, the standard pack's first."""
+    subjects: dict[bytes, list[str]] = {}
+    for agent in manifest.agents.values():
+        subjects.setdefault(_identity(agent), []).append(agent.name)
+    found: dict[_Key, list[Cell]] = {}
+    for names in subjects.values():
+        # A stable sort: the others keep the spec's order.
+        names.sort(key=lambda name: manifest.agents[name].pack != STANDARD)
+        for suite in dict.fromkeys(cell.suite.name for cell in cells):
+            group = [cell for name in names for cell in cells if cell.agent == name and cell.suite.name == suite]
+            if len({_texts(manifest, cell) for cell in group}) > 1:
+                found[names[0], suite] = group
+    return found
+
+
+def _identity(agent: ManifestAgent) -> bytes:
+    """What an agent is but for its name and its prompts."""
+    parts = [agent.lane, agent.provider, agent.model, agent.policy, agent.script, agent.overrides, agent.notes]
+    return orjson.dumps([*parts, agent.sampling, sorted(agent.tags)], option=orjson.OPT_SORT_KEYS)
+
+
+def _texts(manifest: Manifest, cell: Cell) -> str:
+    """Digest of what a cell's agent reads."""
+    return manifest.agents[cell.agent].packs[cell.suite.environment]
+
+
+def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
+    rows = []
+    for (agent, _), group in groups.items():
+        for cell in group:
+            interval, kind = interval_and_kind(cell)
+            rows.append(
+                {
+                    "agent": agent,
+                    "environment": cell.suite.environment,
+                    "difficulty": named[cell.suite.base],
+                    **axes_of(cell),
+                    PROMPTS: cell.pack,
+                    "played_by": cell.agent,
+                    "score": percent(means(cell, score_of)),
+                    "interval": (100 * interval.low, 100 * interval.high) if interval else None,
+                    "kind": kind or None,
+                    "exploration_rate": percent(means(cell, exploration_of)),
+                    "solved": sum(episode.solved for episode in cell.prefix),
+                    "runs": len(cell.prefix),
+                }
+            )
+    return Table(
+        name="econ_prompts",
+        title="Prompts side by side",
+        columns=(
+            SUBJECT,
+            ENVIRONMENT,
+            LEVEL,
+            *axes_columns(cells),
+            Column(key=PROMPTS, title="Prompts"),
+            Column(key="played_by", title="Played by"),
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            interval_column := Column(key="interval", title="95 %", kind="interval", unit="100 = optimum"),
+            method_of(interval_column),
+            Column(key="exploration_rate", title="Exploration", kind="percent", unit="% of actions"),
+            Column(key="solved", title="Solved", kind="count", unit="episodes"),
+            Column(key="runs", title="of", kind="count", unit="episodes"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "as Table 5 of the paper, whose prompts are these in procurement: Baseline (standard), Known Horizon "
+            "(known_horizon), Known Horizon + Goal (known_horizon_goal)",
+            "agents that differ in nothing but their prompts; exploration: % of accepted actions that were new",
+            *kind_notes(rows, cells),
+            *owed_notes(cells),
+        ),
+        query=variants_query(groups, named),
+    )
+
+
+def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
+    rows = []
+    for (agent, _), group in groups.items():
+        for first, second in combinations(group, 2):
+            if _texts(manifest, first) == _texts(manifest, second):
+                continue
+            for measure, value in MEASURES.items():
+                place = {
+                    "agent": agent,
+                    "environment": first.suite.environment,
+                    "difficulty": named[first.suite.base],
+                    **axes_of(first),
+                    "measure": measure,
+                    "from": first.pack,
+                    "to": second.pack,
+                }
+                rows.append(place | _contrast(means(first, value), means(second, value)))
+    return Table(
+        name="econ_prompts_tests",
+        title="Do prompts differ?",
+        columns=(
+            SUBJECT,
+            ENVIRONMENT,
+            LEVEL,
+            *axes_columns(cells),
+            Column(key="measure", title="Measure"),
+            Column(key="from", title="From"),
+            Column(key="to", title="to"),
+            Column(key="change", title="Change", kind="percent", unit="points"),
+            Column(key="welch_p", title="p: Welch", kind="p"),
+            Column(key="from_instances", title="n", kind="count", unit="instances"),
+            Column(key="to_instances", title="n", kind="count", unit="instances"),
+            Column(key="paired_p", title="paired", kind="p"),
+            Column(key="signs_p", title="signs", kind="p"),
+            Column(key="permutation_p", title="flips", kind="p"),
+            Column(key="pairs", title="Pairs", kind="count", unit="instances"),
+            Column(key="undefined", title="No test"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(cells),
+        notes=(
+            "p-values are two-sided. Welch: the groups as independent ones; paired: Student's, of the differences "
+            "within instances; signs: their exact sign test; flips: their exact permutation test, over all signs",
+            INDEPENDENT,
+            *owed_notes(cells),
+        ),
+        query=tests_query(groups, named, _pairs(manifest, groups)),
+    )
+
+
+def _pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[Cell, Cell]]:
+    """Cells of one agent that read different texts."""
+    return [
+        (first, second)
+        for group in groups.values()
+        for first, second in combinations(group, 2)
+        if _texts(manifest, first) != _texts(manifest, second)
+    ]
+
+
+def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
+    """Two variants' means by instance, compared."""
+    before, after = percent(first), percent(second)
+    values = [second[name] - first[name] for name in first if name in second]
+    outcomes = {
+        "welch": welch(list(second.values()), list(first.values())),
+        "paired": paired(values),
+        "signs": signs(values),
+        "permutation": flips(values),
+    }
+    return {
+        "change": None if before is None or after is None else after - before,
+        "from_instances": len(first),
+        "to_instances": len(second),
+        "pairs": len(values),
+        **{f"{name}_p": outcome.p for name, outcome in outcomes.items()},
+        "undefined": ", ".join(dict.fromkeys(outcome.why for outcome in outcomes.values() if outcome.why)) or None,
+    }

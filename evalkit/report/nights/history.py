@@ -1,0 +1,305 @@
+"""Nights: what each cell of a sweep came to, night by night, and the alarms that this raises.
+
+A night is a run of its own over the same instances, so nights are paired. One record a night is kept in
+`history.jsonl`; it is derived from the night's log and can be made anew while that log is there. A cell is one agent on
+one suite; nights are held against each other only while the cell is the same: agent, sampling, prompts and environment
+version (`key`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalkit.errors import CorruptLogError
+from evalkit.results.cells import Cell
+from evalkit.stats.alarm import WINDOWS, Night, regression
+from evalkit.store import json_text
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+
+FORMAT = 1
+
+Accepted = Mapping[tuple[str, str], Sequence[str]]
+"""(agent, suite) -> the nights at which it was accepted as it is: later nights are held against none before the last
+of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When an alarm is raised."""
+
+    alpha: float = 0.05
+    """Chance of a false alarm within `alarm.HORIZON` nights, of all cells together: each gets an equal part."""
+    tolerance: float = 0.0
+    """A fall that does not matter; 1 is from 0 to the optimum."""
+
+
+class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What a night said of one cell. `raised`, `p`, `threshold`, `nights`, `before`, `now`, `words`: as of
+    `alarm.Alarm`, scores from 0 to 1."""
+
+    raised: bool
+    p: float | None
+    threshold: float
+    nights: int
+    before: float | None
+    now: float | None
+    words: str
+    since: str = ""
+    """The night in which it was raised first, with none without an alarm between; empty where it is not raised."""
+    fell: str = ""
+    """The first night of the window that raised it then; empty where it is not raised."""
+
+
+class CellNight(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell in one night."""
+
+    agent: str
+    suite: str
+    key: str
+    """Digest of agent, sampling, prompts and environment version: other keys are other things."""
+    pack: str
+    """The prompt pack's name."""
+    planned: int
+    ended: Mapping[str, int]
+    """By instance (digest): how many of its replicates have ended."""
+    values: Mapping[str, tuple[float, ...]]
+    """By instance (digest): the scores that the estimate stands on, 1 is the optimum."""
+    score: float | None
+    """Mean over instances, 100 is the optimum; None where nothing was scored."""
+    low: float | None
+    high: float | None
+    """The ends of its 95 % interval; None where there is none."""
+    episodes: int
+    """Those that the estimate stands on."""
+    cost: int
+    """Pico-dollars of its replies."""
+    tokens_in: int
+    tokens_out: int
+    steps: int
+    latency_s: float
+    """Of all its replies together."""
+    served: tuple[str, ...]
+    """What answered as the agent that night, `model fingerprint`, in order of first reply; empty where nobody says."""
+    alarm: AlarmNote | None = None
+    kind: str = ""
+    """The method of its interval; empty where nobody wrote it down."""
+
+    @property
+    def why(self) -> str:
+        """What its alarm says, without the verdict in front."""
+        return self.alarm.words.partition(": ")[2] if self.alarm is not None else ""
+
+    @property
+    def owed(self) -> int:
+        """Episodes that did not end."""
+        return self.planned - sum(self.ended.values())
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """(agent, suite)."""
+        return self.agent, self.suite
+
+
+class NightRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One night."""
+
+    format: int
+    night: str
+    """The date (UTC) on which it began, `2026-11-21`."""
+    spent: int
+    """Pico-dollars, crash charges included."""
+    query: str
+    """SQL that gives its scores over the views of its run."""
+    cells: tuple[CellNight, ...]
+
+    @property
+    def planned(self) -> int:
+        """Episodes."""
+        return sum(cell.planned for cell in self.cells)
+
+    @property
+    def owed(self) -> int:
+        """Episodes that did not end."""
+        return sum(cell.owed for cell in self.cells)
+
+    @property
+    def raised(self) -> tuple[CellNight, ...]:
+        """The cells with an alarm."""
+        return tuple(cell for cell in self.cells if cell.alarm is not None and cell.alarm.raised)
+
+
+Dated = tuple[str, CellNight]
+"""A night and what a cell came to in it."""
+
+
+def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
+    """What makes two nights of an agent on a suite comparable."""
+    from evalkit.spec.identity import episode_key
+
+    env = suite.environment
+    return episode_key(agent.identity, agent.sampling[env], agent.packs[env], env, suite.environment_version)
+
+
+def read_night(run: Path, night: str, spent: int) -> NightRecord:
+    """A night's record from its log, without alarms. Raises RunError if it is no run, CorruptLogError."""
+    from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
+    from evalkit.report.drift import versions
+    from evalkit.report.scores import scores_table
+    from evalkit.results.cells import cells
+    from evalkit.results.derived import read_run
+    from evalkit.store.void import read_voids
+
+    manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    found = cells(manifest, results, read_voids(run))
+    served: dict[str, list[str]] = {}
+    for one in versions(steps):
+        served.setdefault(one.agent, []).append(f"{one.served_model} {one.fingerprint}".strip())
+    table = scores_table(manifest, found)
+    made = [
+        _cell(manifest, cell, row, tuple(served.get(cell.agent, ())))
+        for cell, row in zip(found, table.rows, strict=True)
+    ]
+    return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(made))
+
+
+def _cell(
+    manifest: Manifest,
+    cell: Cell,
+    row: Mapping[str, Any],
+    served: tuple[str, ...],
+) -> CellNight:
+    """`row`: the cell's of the table `scores`."""
+    digests = {one.id: one.digest for one in cell.suite.instances}
+    ended: dict[str, int] = {}
+    values: dict[str, list[float]] = {}
+    for episode in cell.episodes:
+        if episode.finished:
+            ended[digests[episode.instance]] = ended.get(digests[episode.instance], 0) + 1
+    for episode in cell.prefix:
+        if episode.score is not None:
+            values.setdefault(digests[episode.instance], []).append(episode.score)
+    low, high = row["interval"] or (None, None)
+    return CellNight(
+        agent=cell.agent,
+        suite=cell.suite.name,
+        key=cell_key(manifest.agents[cell.agent], cell.suite),
+        pack=cell.pack,
+        planned=cell.planned,
+        ended=ended,
+        values={name: tuple(ones) for name, ones in values.items()},
+        score=row["score"],
+        low=low,
+        high=high,
+        kind=row["kind"] or "",
+        episodes=len(cell.prefix),
+        cost=sum(episode.cost for episode in cell.episodes),
+        tokens_in=sum(episode.tokens_in for episode in cell.episodes),
+        tokens_out=sum(episode.tokens_out for episode in cell.episodes),
+        steps=sum(episode.steps for episode in cell.episodes),
+        latency_s=sum((episode.latency_s for episode in cell.episodes), 0.0),
+        served=served,
+    )
+
+
+def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accepted, rule: Rule) -> NightRecord:
+    """Tonight with what each cell's alarm says, held against earlier nights, oldest first."""
+    share = rule.alpha / max(1, len(tonight.cells))
+    marked = []
+    for cell in tonight.cells:
+        before = earlier(history, cell, tonight.night, accepted)
+        marked.append(msgspec.structs.replace(cell, alarm=_note(before, cell, tonight.night, share, rule.tolerance)))
+    return msgspec.structs.replace(tonight, cells=tuple(marked))
+
+
+def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepted: Accepted) -> list[Dated]:
+    """The same cell in the nights that `night` may be held against, oldest first; alarms before it was accepted are
+    gone."""
+    first = max((one for one in accepted.get(cell.cell, ()) if one < night), default="")
+    return [
+        (record.night, msgspec.structs.replace(one, alarm=None) if record.night == first else one)
+        for record in history
+        if first <= record.night < night
+        for one in record.cells
+        if one.cell == cell.cell and one.key == cell.key
+    ]
+
+
+def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, tolerance: float) -> AlarmNote:
+    """While an alarm stands, of the nights since the fall only those are there that the windows take: as a part of what
+    it was before they would let the alarm fade though nothing had changed."""
+    last = before[-1][1].alarm if before else None
+    standing = last if last is not None and last.raised else None
+    held = [one for one in before if one[1].values]
+    if standing is not None:
+        fallen = [one for one in held if one[0] >= standing.fell]
+        held = [one for one in held if one[0] < standing.fell] + fallen[1 - max(WINDOWS) :]
+    nights: list[Night] = [one.values for _, one in held]
+    alarm = regression(nights, cell.values, alpha, tolerance=tolerance)
+    since = fell = ""
+    if alarm.raised:
+        since, fell = night, [*(date for date, _ in held), night][-alarm.nights]
+        if standing is not None:
+            since, fell = standing.since, standing.fell
+    return AlarmNote(
+        raised=alarm.raised,
+        p=alarm.p,
+        threshold=alarm.threshold,
+        nights=alarm.nights,
+        before=alarm.before,
+        now=alarm.now,
+        words=alarm.words,
+        since=since,
+        fell=fell,
+    )
+
+
+def taken(record: NightRecord, accepted: Accepted) -> NightRecord:
+    """The night without the alarms that the user has accepted since."""
+    kept = []
+    for cell in record.cells:
+        alarm = cell.alarm
+        if alarm is not None and alarm.raised and record.night in accepted.get(cell.cell, ()):
+            alarm = msgspec.structs.replace(alarm, raised=False, words=f"accepted; it was: {alarm.words}")
+        kept.append(msgspec.structs.replace(cell, alarm=alarm))
+    return msgspec.structs.replace(record, cells=tuple(kept))
+
+
+def with_alarms(
+    records: Sequence[NightRecord], accepted: Accepted, rule: Rule, only: Collection[str]
+) -> list[NightRecord]:
+    """The records in order of nights, those named in `only` judged anew, each by those before it."""
+    done: list[NightRecord] = []
+    for record in sorted(records, key=lambda one: one.night):
+        done.append(judged(done, record, accepted, rule) if record.night in only else record)
+    return done
+
+
+def encode(records: Sequence[NightRecord]) -> bytes:
+    """The history as JSON lines, oldest night first."""
+    ordered = sorted(records, key=lambda one: one.night)
+    return b"".join(msgspec.json.encode(one, order="deterministic") + b"\n" for one in ordered)
+
+
+def decode(data: bytes, where: str) -> list[NightRecord]:
+    """The nights of a history. Raises CorruptLogError naming the line."""
+    found = []
+    for number, line in enumerate(data.splitlines(), 1):
+        record = json_text.decode(line, NightRecord, f"{where}:{number}", _REMEDY)
+        if record.format != FORMAT:
+            raise CorruptLogError(
+                f"{where}:{number} has format {record.format}, this evalkit reads {FORMAT}. {_REMEDY}"
+            )
+        for cell in record.cells:
+            lone = cell.low is None or cell.high is None or cell.score is None
+            if (lone and (cell.low, cell.high) != (None, None)) or not all(cell.values.values()):
+                raise CorruptLogError(
+                    f"{where}:{number} is damaged: {cell.agent}:{cell.suite} lacks a score or an end. {_REMEDY}"
+                )
+        found.append(record)
+    return found
+
+
+_REMEDY = "Make it anew from the nights' logs with `evalkit nightly SPEC --rebuild`."

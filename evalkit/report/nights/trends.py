@@ -1,0 +1,183 @@
+"""Nights as tables: each cell's scores as a line of small bars, the alarms that were raised, and what nights took."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalkit.report.nights.history import CellNight, NightRecord
+from evalkit.report.scores import INTERVAL
+from evalkit.report.tables import Column, Table, method_of
+
+BARS = "▁▂▃▄▅▆▇█"
+NOTHING = "·"
+MOST_NIGHTS = 30
+"""Nights that a line of bars goes back."""
+LEAST_SPAN = 20.0
+"""Points that the bars' height stands for at least, so that chance does not look like change."""
+
+_WHERE = (
+    Column(key="suite", title="Suite", group=True),
+    Column(key="agent", title="Agent"),
+)
+
+
+def trend_table(history: Sequence[NightRecord]) -> Table:
+    """One row a cell of the last night; `history`: oldest first, at least one."""
+    last = history[-1]
+    return Table(
+        name="trend",
+        title=f"Nights to {last.night}",
+        columns=(
+            *_WHERE,
+            Column(key="trend", title="Trend"),
+            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            INTERVAL,
+            method_of(INTERVAL),
+            Column(key="alarm", title="Alarm"),
+            Column(key="instances", title="Instances", kind="count"),
+            Column(key="owed", title="Owed", kind="count", unit="episodes"),
+            Column(key="cost", title="Cost", kind="usd"),
+            Column(key="reply", title="A reply", kind="seconds"),
+        ),
+        rows=tuple(_trend_row(history, cell) for cell in last.cells),
+        packs=_packs(history),
+        notes=(
+            f"trend: a bar a night, at most {MOST_NIGHTS}; from each row's lowest to its highest, {LEAST_SPAN:.0f} "
+            f"points at least; {NOTHING} no score",
+            "the other columns: the last night",
+        ),
+        query=last.query,
+    )
+
+
+def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any]:
+    return {
+        "suite": cell.suite,
+        "agent": cell.agent,
+        "trend": bars([_score(record, cell) for record in history[-MOST_NIGHTS:]]),
+        "score": cell.score,
+        "interval": (cell.low, cell.high) if cell.low is not None else None,
+        "kind": cell.kind or None,
+        "instances": len(cell.values),
+        "owed": cell.owed,
+        "cost": cell.cost,
+        "reply": cell.latency_s / cell.steps if cell.steps else None,
+        "alarm": f"since {cell.alarm.since}" if cell.alarm is not None and cell.alarm.raised else "",
+    }
+
+
+def _score(record: NightRecord, cell: CellNight) -> float | None:
+    return next((one.score for one in record.cells if one.cell == cell.cell and one.key == cell.key), None)
+
+
+def bars(values: Sequence[float | None]) -> str:
+    """A character a value, from the lowest to the highest."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return NOTHING * len(values)
+    low, high = min(known), max(known)
+    spare = max(0.0, LEAST_SPAN - (high - low)) / 2
+    low, high = low - spare, high + spare
+    last = len(BARS) - 1
+    return "".join(NOTHING if one is None else BARS[round((one - low) / (high - low) * last)] for one in values)
+
+
+def alarms_table(history: Sequence[NightRecord]) -> Table:
+    """One row a night and cell with an alarm, newest first."""
+    rows = [
+        {
+            "night": record.night,
+            "suite": cell.suite,
+            "agent": cell.agent,
+            "before": _points(cell.alarm.before),
+            "now": _points(cell.alarm.now),
+            "nights": cell.alarm.nights,
+            "p": cell.alarm.p,
+            "since": cell.alarm.since,
+        }
+        for record in reversed(history)
+        for cell in record.raised
+        if cell.alarm is not None
+    ]
+    return Table(
+        name="alarms",
+        title="Alarms",
+        columns=(
+            Column(key="night", title="Night", group=True),
+            *_WHERE,
+            Column(key="before", title="Before", kind="score", unit="100 = optimum"),
+            Column(key="now", title="Now", kind="score", unit="100 = optimum"),
+            Column(key="nights", title="Nights", kind="count", unit="of the window"),
+            Column(key="p", title="p", kind="p"),
+            Column(key="since", title="Since"),
+        ),
+        rows=tuple(rows),
+        packs=_packs(history),
+        notes=(
+            "before, now: means over the instances that were compared, of the nights before the window and of it",
+            "p: one-sided permutation test of the last 1, 2 and 4 nights, times the windows tried",
+        ),
+        query=history[-1].query,
+    )
+
+
+def nights_table(history: Sequence[NightRecord]) -> Table:
+    """One row a night, newest first."""
+    rows = [
+        {
+            "night": record.night,
+            "ended": record.planned - record.owed,
+            "owed": record.owed,
+            "spent": record.spent,
+            "tokens_in": sum(cell.tokens_in for cell in record.cells),
+            "tokens_out": sum(cell.tokens_out for cell in record.cells),
+            "alarms": len(record.raised),
+            "served": ", ".join(changes(history, place)),
+        }
+        for place, record in reversed(list(enumerate(history)))
+    ]
+    return Table(
+        name="nights",
+        title="What nights took",
+        columns=(
+            Column(key="night", title="Night"),
+            Column(key="ended", title="Ended", kind="count", unit="episodes"),
+            Column(key="owed", title="Owed", kind="count", unit="episodes"),
+            Column(key="spent", title="Spent", kind="usd"),
+            Column(key="tokens_in", title="Tokens in", kind="tokens"),
+            Column(key="tokens_out", title="Tokens out", kind="tokens"),
+            Column(key="alarms", title="Alarms", kind="count"),
+            Column(key="served", title="Served anew"),
+        ),
+        rows=tuple(rows),
+        packs=_packs(history),
+        notes=("spent: crash charges included", "served anew: agents whose provider served another model than before"),
+        query="select (select count(*) filter (where finished) from episodes) as ended,\n"
+        "    (select sum(tokens_in) from steps) as tokens_in, (select sum(tokens_out) from steps) as tokens_out,\n"
+        "    (select coalesce(sum(cost), 0) from log) + (select coalesce(sum(case when kind in ('charge', 'crash')\n"
+        "        then amount when kind = 'release' then -amount else 0 end), 0) from ledger) as spent\n"
+        "-- of one night's run; owed: what the manifest plans less what ended; alarms: of history.jsonl",
+    )
+
+
+def changes(history: Sequence[NightRecord], place: int) -> list[str]:
+    """The agents that were served by another model or fingerprint than in the last night that said so."""
+    now = served(history[place])
+    found = []
+    for agent, models in now.items():
+        was = next((old for one in reversed(history[:place]) if (old := served(one).get(agent))), None)
+        if was is not None and set(was) != set(models):
+            found.append(agent)
+    return found
+
+
+def served(record: NightRecord) -> Mapping[str, tuple[str, ...]]:
+    """By agent: what answered, where somebody says."""
+    return {cell.agent: cell.served for cell in record.cells if cell.served}
+
+
+def _packs(history: Sequence[NightRecord]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cell.pack for cell in history[-1].cells))
+
+
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share

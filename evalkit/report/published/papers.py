@@ -1,0 +1,111 @@
+"""The papers' own figures, as data: `published/*.toml` holds each table's rows, its place and the settings behind it.
+
+Figures are facts; nothing else of the papers is here. `beside.py` sets them next to a run's.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+class PublishedModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model of a paper."""
+
+    name: str
+    """As the paper's tables write it."""
+    like: tuple[str, ...]
+    """Patterns (`gpt-4o-2024-*`) of what providers call it, in lower case and without a maker before a slash; of a
+    baseline, the policy that is the same."""
+    version: str = ""
+    """Which of its versions the paper asked; empty: it does not say."""
+
+
+class PublishedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a paper's figures came about, in the names that `beside.settings_of` gives a run's."""
+
+    values: Mapping[str, Any]
+    """A list: the values that there were, over instances."""
+    environment: str = ""
+    """Of these alone; empty: of all."""
+    difficulty: str = ""
+
+
+class PublishedColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a paper prints a column."""
+
+    title: str = ""
+    """Empty: as ours."""
+    digits: int | None = None
+    """Decimals; None: as ours."""
+    as_share: bool = False
+    """Whether a percentage is printed as a share of 1."""
+    inside: tuple[str, ...] = ()
+    """Keys of what stands in parentheses behind each value."""
+
+
+class PublishedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table of a paper."""
+
+    name: str
+    number: str
+    """As the paper counts it; `text` where the figures stand in its text."""
+    place: str
+    title: str
+    ours: tuple[str, ...]
+    """The report's tables that hold the same figures."""
+    environments: tuple[str, ...]
+    """Of whose episodes its figures are."""
+    keys: Mapping[str, Any] = {}
+    """Of every row: parameters of its instances, or `environment`, `difficulty`, `prompts`."""
+    notes: tuple[str, ...] = ()
+    columns: Mapping[str, PublishedColumn] = {}
+    """By key: how it is printed."""
+    bold: int = 0
+    """How many of the greatest values of each column are bold."""
+    bold_where: Mapping[str, Any] = {}
+    """What rows are like in which values are bold."""
+    runs: int | None = None
+    """How many runs each count of solved ones is of."""
+    rows: tuple[Mapping[str, Any], ...]
+    """`model` (empty: the figure is of none), further keys, and values by the keys of our table's columns."""
+
+
+class Paper(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that is kept of one paper."""
+
+    paper: str
+    source: str
+    settings_from: str
+    """Where in it the settings stand."""
+    models: tuple[PublishedModel, ...]
+    settings: tuple[PublishedSettings, ...]
+    tables: tuple[PublishedTable, ...]
+
+    def known_as(self, model: str, policy: str) -> PublishedModel | None:
+        """The paper's model that an agent plays with; None if the paper has none of that name."""
+        name = (model or policy).lower().rpartition("/")[2]
+        return next((one for one in self.models if any(fnmatchcase(name, like) for like in one.like)), None)
+
+    def settings_for(self, environment: str, difficulty: str) -> dict[str, Any]:
+        """The settings behind its figures of an environment at a difficulty."""
+        found: dict[str, Any] = {}
+        for one in self.settings:
+            if one.environment in ("", environment) and one.difficulty in ("", difficulty):
+                found |= one.values
+        return found
+
+
+@cache
+def published_papers() -> tuple[Paper, ...]:
+    """Both papers."""
+    return tuple(
+        msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Paper)
+        for path in sorted(_FOLDER.glob("*.toml"))
+    )

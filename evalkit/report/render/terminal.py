@@ -1,0 +1,214 @@
+"""Tables and trajectories in a terminal. Nothing that comes from a model or a spec is read as rich markup."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table as Grid
+from rich.text import Text
+
+from evalkit.report.render.narrow import broken, bundles, even_groups, headed
+from evalkit.report.tables import MISSING, Column, Table, without_shared_packs, written
+from evalkit.text import visible
+
+if TYPE_CHECKING:
+    from evalkit.report.report import Report
+    from evalkit.results.trajectory import Kind, Part, Trajectory
+
+NO_BREAK = "\u00a0"
+
+NARROW = 80
+"""Columns that a terminal is taken to have at least, so that numbers are not cut."""
+
+
+def console() -> Console:
+    """A console on standard output; without a terminal it is wide, so that no line is broken in a file."""
+    plain = Console(highlight=False)
+    if plain.is_terminal:
+        return Console(highlight=False, width=max(NARROW, plain.width))
+    return Console(highlight=False, width=160, file=sys.stdout)
+
+
+def print_report(report: "Report", *, brief: bool = False, to: Console | None = None) -> None:
+    """Print a report's tables; `brief`: the scores alone."""
+    to = to or console()
+    if not brief:
+        state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} owed"
+        state += f", {report.voided:,} void" if report.voided else ""
+        name = visible(report.manifest.name)
+        to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
+    for table in report.tables[:1] if brief else report.tables:
+        print_table(table, to)
+
+
+def print_table(table: Table, to: Console) -> None:
+    """Print one table: title, rows, notes below. A prompt pack that all rows share is a note, not a column.
+
+    Where the terminal is too narrow, what groups rows stands above them; where it still is, the table goes on below.
+    """
+    table = without_shared_packs(table)
+    to.print()
+    to.print(Text(visible(table.title), style="bold"))
+    columns, rows = table.outer, range(len(table.rows))
+    if 1 + sum(_widest(table, column) + GAP for column in columns) <= to.width:
+        to.print(_grid(table, dict.fromkeys(columns, 0), rows))
+    elif 1 + sum(_needs(table, column) + GAP for column in columns) <= to.width:
+        to.print(_grid(table, _widened_all(table, columns, to.width), rows))
+    else:
+        _print_narrow(table, to)
+    for line in table.lines_below:
+        to.print(Padding(Text(visible(line), style="dim"), (0, 0, 0, 1), expand=False))
+
+
+def _print_narrow(table: Table, to: Console) -> None:
+    columns, sections = headed(table)
+    for place, part in enumerate(_parts(table, columns, to.width)):
+        if place:
+            to.print()
+        bare = not sections[0].heading
+        to.print(_grid(table, part, sections[0].places if bare else ()))
+        for section in () if bare else sections:
+            lines = broken(visible(section.heading), max(1, to.width - 2))
+            to.print(Text("\n".join(f" {line}" for line in lines), style="italic"))
+            to.print(_grid(table, part, section.places, head=False))
+
+
+LEAST_NAME, LEAST_TEXT, GAP = 12, 24, 2
+"""Columns that a name and another text get at least if they have so many, and that stand between two."""
+
+
+def _widened_all(table: Table, columns: Sequence[Column], width: int) -> dict[Column, int]:
+    """All columns; texts with what they need and what is left, others as wide as they are."""
+    needed = {column: _needs(table, column) for column in columns}
+    wider = _widened(table, needed, width - sum(least + GAP for least in needed.values()))
+    return {column: found if column.kind == "text" else 0 for column, found in wider.items()}
+
+
+def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Column, int]]:
+    """The columns in groups that fit, each behind the names and with the width of each column."""
+    lead = next((place for place, column in enumerate(columns) if column.numeric), len(columns))
+    names, rest = columns[:lead], columns[lead:]
+    # Names take two thirds of the terminal at most, and leave room for any figure with its interval.
+    widest = max((sum(_needs(table, one) + GAP for one in bundle) for bundle in bundles(rest)), default=0)
+    most = max(LEAST_NAME * len(names), min(2 * width // 3, width - 1 - widest)) // (len(names) or 1) - GAP
+    shares = {column: min(_widest(table, column), max(1, most)) for column in names}
+    room = width - 1 - sum(share + GAP for share in shares.values())
+    needed = {column: min(_needs(table, column), max(1, room - GAP)) for column in rest}
+    parts = [
+        {column: int(least) for column, least in part.items()} for part in even_groups(rest, needed, room - GAP, GAP)
+    ]
+    left = [room - sum(least + GAP for least in part.values()) for part in parts]
+    # What no part needs goes to names, then in each part to its texts.
+    wider = _widened(table, shares, min(left))
+    taken = sum(wider.values()) - sum(shares.values())
+    return [{**wider, **_widened(table, part, spare - taken)} for part, spare in zip(parts, left, strict=True)]
+
+
+def _widened(table: Table, widths: Mapping[Column, int], spare: int) -> dict[Column, int]:
+    """The widths with `spare` columns of the terminal more for those that need them, as evenly as can be."""
+    found = dict(widths)
+    short = sorted(found, key=lambda column: _widest(table, column) - found[column])
+    for number, column in enumerate(short):
+        more = min(max(0, spare) // (len(short) - number), _widest(table, column) - found[column])
+        found[column] += more
+        spare -= more
+    return found
+
+
+def _needs(table: Table, column: Column) -> int:
+    """How wide a column has to be: numbers and names are never cut, of long texts `LEAST_TEXT` will do."""
+    widest = _widest(table, column)
+    if not any(one.numeric for one in table.outer):
+        return widest if column.group else min(widest, LEAST_NAME)
+    if column.numeric or column in takewhile(lambda one: not one.numeric, table.outer):
+        return widest
+    longest = max((len(part) for row in table.rows for part in written(column, row).split(", ")), default=0)
+    return min(widest, max(LEAST_TEXT, longest + 1 if column.kind == "counts" else 0))
+
+
+def _grid(table: Table, part: Mapping[Column, int], places: Sequence[int], *, head: bool = True) -> Grid:
+    """Some rows with some columns; `part`: with their widths, 0 where they are as wide as they need."""
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, show_header=head, collapse_padding=True, header_style="")
+    for number, (column, width) in enumerate(part.items()):
+        title = visible(column.title)
+        grid.add_column(
+            Text("\n".join(broken(title, width)) if width else title, style="bold"),
+            justify="right" if column.numeric else "left",
+            no_wrap=column.numeric,
+            min_width=_widest(table, column) if column.numeric and not width else None,
+            # Of the first column rich takes one away when padding collapses.
+            width=width + (not number) if width else None,
+            overflow="fold",
+        )
+    above: Mapping[str, Any] = {}
+    for place in places:
+        row = table.rows[place]
+        if above and _group(part, above) != _group(part, row):
+            grid.add_section()
+        grid.add_row(*_texts(table, part, place, above))
+        above = row
+    return grid
+
+
+def _widest(table: Table, column: Column) -> int:
+    title = max(map(len, broken(visible(column.title), LEAST_TEXT)))
+    return max(title, *(len(written(column, row)) for row in table.rows), 1)
+
+
+def _group(part: Iterable[Column], row: Mapping[str, Any]) -> list[Any]:
+    """The value of the first column that groups rows: a line is drawn where it changes."""
+    return [row.get(column.key) for column in part if column.group][:1]
+
+
+def _texts(table: Table, part: Mapping[Column, int], place: int, above: Mapping[str, Any]) -> list[Text]:
+    texts, same, row = [], bool(above), table.rows[place]
+    for column, width in part.items():
+        same = same and column.group and above.get(column.key) == row.get(column.key)
+        text = "" if same else written(column, row)
+        if column.kind == "counts":
+            text = text.replace(" ", NO_BREAK).replace("," + NO_BREAK, ", ")
+        elif width and not column.numeric:
+            text = "\n".join(broken(text, width))
+        strong = (column.kind == "score" and not table.bold) or (place, column.key) in table.bold
+        texts.append(Text(text, style="dim" if text == MISSING else "bold" if strong else ""))
+    return texts
+
+
+STYLES: "Mapping[Kind, str]" = {
+    "period": "bold",
+    "turn": "dim",
+    "read": "cyan",
+    "said": "green",
+    "call": "bold green",
+    "facts": "dim",
+    "warning": "bold red",
+    "end": "bold",
+}
+
+
+def print_trajectory(trajectory: "Trajectory", *, to: Console | None = None) -> None:
+    """Print one episode: its header, then what it read, said and called."""
+    to = to or console()
+    width = max(map(len, trajectory.header), default=0)
+    for name, value in trajectory.header.items():
+        to.print(Text(f"{name:<{width}}  ", style="dim") + Text(value))
+    for part in trajectory.parts:
+        _print_part(part, to)
+
+
+def _print_part(part: "Part", to: Console) -> None:
+    style = STYLES[part.kind]
+    if part.kind in ("period", "end"):
+        to.print()
+        to.print(Rule(Text(part.title, style=style), style="dim", align="left"))
+    else:
+        if part.kind == "turn":
+            to.print()
+        to.print(Text(part.title, style=style))
+    if part.text:
+        to.print(Padding(Text(part.text, style="dim" if part.kind == "facts" else ""), (0, 0, 0, 2), expand=False))

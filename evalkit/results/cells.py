@@ -1,0 +1,153 @@
+"""Which episodes an estimate may stand on: a partial run is never the mean of what happens to be finished.
+
+Short episodes end first and are often the good ones. So a cell (one agent on one suite) is estimated from the longest
+prefix of its admission order whose episodes have all ended, and says what lies outside it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+
+from evalkit.results.episodes import EpisodeResult
+from evalkit.store.instances import ManifestInstance, admission, laid
+from evalkit.store.manifest import Manifest, ManifestSuite
+from evalkit.store.void import Void
+
+ORACLE = "oracle"
+"""The policy that plays the optimum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One agent on one suite: what is planned, what the log knows, and what an estimate may stand on."""
+
+    agent: str
+    suite: ManifestSuite
+    pack: str
+    """The prompt pack's name."""
+    planned: int
+    """Episodes that it is to have; those that are void are not counted."""
+    episodes: tuple[EpisodeResult, ...]
+    """All that the log knows and that are not void, in admission order."""
+    prefix: tuple[EpisodeResult, ...]
+    """The longest prefix of the admission order whose episodes have all ended: what estimates are made of."""
+    voided: tuple[tuple[EpisodeResult, str], ...] = ()
+    """Ended episodes that count for nothing, each with the reason, in admission order."""
+    begun: tuple[tuple[ManifestInstance, EpisodeResult | None], ...] = ()
+    """The first replicates in admission order up to the last that the log knows, void ones left out: (instance, the
+    ended episode; None of one that has not ended)."""
+    exact: bool = False
+    """Whether its agent plays the optimum: then its mean is no estimate."""
+
+    @property
+    def ended(self) -> int:
+        """Episodes that are scored."""
+        return sum(episode.finished for episode in self.episodes)
+
+    @property
+    def owed(self) -> int:
+        """Episodes that are still to be played, or played on."""
+        return self.planned - self.ended
+
+    @property
+    def outside(self) -> int:
+        """Episodes that have ended, but behind one that has not: known, and not part of any estimate."""
+        return self.ended - len(self.prefix)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is owed."""
+        return not self.owed
+
+
+def cells(
+    manifest: Manifest, results: Sequence[EpisodeResult], voids: Mapping[str, Void] = MappingProxyType({})
+) -> list[Cell]:
+    """Every agent on every suite it plays, suites and agents in the spec's order.
+
+    `voids`: the run's void episodes by id (`store/void.py`). One that has ended is left out as if it were not planned.
+
+    Chosen: the prefix is taken within each suite. An agent's admission order, restricted to a suite, is the same
+    whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's
+    order); so a suite that joins a finished run does not take the finished ones' results away.
+    """
+    known: dict[tuple[str, str], dict[tuple[int, str], EpisodeResult]] = {}
+    for result in results:
+        known.setdefault((result.agent, result.suite), {})[result.replicate, result.instance] = result
+    return [
+        _cell(manifest, suite, agent, known.get((agent, suite.name), {}), voids)
+        for suite, agent in planned_cells(manifest)
+    ]
+
+
+def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
+    """(suite, agent's name) of every cell, suites and agents in the spec's order."""
+    return [
+        (suite, agent.name)
+        for suite in manifest.suites.values()
+        for agent in manifest.agents.values()
+        if suite.environment in agent.packs
+    ]
+
+
+def _cell(
+    manifest: Manifest,
+    suite: ManifestSuite,
+    agent: str,
+    known: Mapping[tuple[int, str], EpisodeResult],
+    voids: Mapping[str, Void],
+) -> Cell:
+    at = laid(suite.instances).find([name for _, name in known])
+    of = {(replicate, at[name]): one for (replicate, name), one in known.items()}
+    found, prefix, whole = list[EpisodeResult](), list[EpisodeResult](), True
+    for place in islice(_admission(manifest, suite), None if of else 0):
+        one = of.pop(place, None)
+        if one is not None:
+            found.append(one)
+        void = one is not None and one.finished and one.id in voids
+        whole = whole and (void or (one is not None and one.finished))
+        if whole and one is not None and not void:
+            prefix.append(one)
+        if not of:
+            break  # what comes is still to be played
+    struck = [one for one in found if one.finished and one.id in voids]
+    gone = {one.id for one in struck}
+    return Cell(
+        agent=agent,
+        suite=suite,
+        pack=manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
+        planned=len(suite.instances) * manifest.replicates - len(gone),
+        episodes=tuple(one for one in found if one.id not in gone),
+        prefix=tuple(prefix),
+        voided=tuple((one, voids[one.id].reason) for one in struck),
+        begun=tuple(
+            (target, one if one is not None and one.finished else None)
+            for target in _first_ones(manifest, suite, known)
+            if (one := known.get((0, target.id))) is None or one.id not in gone
+        ),
+        exact=manifest.agents[agent].policy == ORACLE,
+    )
+
+
+def _first_ones(
+    manifest: Manifest, suite: ManifestSuite, known: Collection[tuple[int, str]]
+) -> Sequence[ManifestInstance]:
+    """Instances up to the last one whose first replicate is known: of a large suite in the order of admission."""
+    if not suite.source:
+        reach = max((i for i, one in enumerate(suite.instances) if (0, one.id) in known), default=-1)
+        return suite.instances[: reach + 1]
+    left, found = sum(replicate == 0 for replicate, _ in known), list[ManifestInstance]()
+    for target in islice(manifest.admitted(suite), None if left else 0):
+        found.append(target)
+        left -= (0, target.id) in known
+        if not left:
+            break
+    return found
+
+
+def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, int]]:
+    """(replicate, place of the instance), lazily."""
+    for replicate in range(manifest.replicates):
+        for place in admission(suite.instances, manifest.order.key):
+            yield replicate, place

@@ -1,0 +1,237 @@
+"""What was folded once is kept: `derived/` in the run directory, so that the next report does not fold it again.
+
+Kept is what the facts of each finished episode come to (`episodes.Fold`), in one Parquet file. An episode's entry holds
+while all its step digests, its instance's line, and the code that scores are the same; everything else of a result is
+read from the log each time. The file is put in place in one step, and ignored where it is stale or damaged; where the
+directory cannot be written, the next report takes longer. Deleting it loses nothing. `verify` does not read it.
+"""
+
+import hashlib
+import math
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import orjson
+
+from evalkit import __version__
+from evalkit.results.cells import Cell, cells
+from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
+from evalkit.store.disk import ASIDE
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
+from evalkit.store.void import read_voids
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER, FILE = "derived", "episodes.parquet"
+FORMAT = 1
+
+COLUMNS = (*NUMBERS, "take", "step_digest")
+"""What of the log's rows is read; facts come apart, of the episodes that need them."""
+
+WORTH_WRITING = 0.02
+"""New entries for one that is kept already, from which the file is written anew."""
+
+_MARK = b"evalkit.derived"
+_NONE = (b"", None)
+
+
+class _Entry(msgspec.Struct, array_like=True, frozen=True):
+    """A fold as JSON."""
+
+    score: float
+    solved: bool
+    metrics: dict[str, float]
+    path: tuple[str, ...]
+    outcomes: tuple[tuple[str, str, int], ...]
+    without_call: int
+
+
+def read_run(run: Path, more: Sequence[str] = ()) -> "tuple[Manifest, pa.Table, list[EpisodeResult]]":
+    """(manifest, rows in effect with `COLUMNS` and `more`, results as of `read_results`) of a run directory.
+
+    Works while another process writes the run. Raises RunError if it is none, CorruptLogError if its log is damaged.
+    """
+    from evalkit.envs.table import ENVIRONMENTS
+    from evalkit.store.reading.reader import scan
+
+    manifest = read_manifest(run)
+    steps = scan(run, (*COLUMNS, *more))
+    return manifest, steps, read_results(run, steps, manifest, ENVIRONMENTS)
+
+
+def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments: Environments) -> list[EpisodeResult]:
+    """The episodes of a run, in the order of their ids; only those that `derived/` does not hold are folded.
+
+    `steps`: the rows in effect by episode and step, with `COLUMNS`, as `scan` gives them. Works while another process
+    writes the run. Raises CorruptLogError.
+    """
+    found = spots(steps, manifest)
+    finished = [spot for spot in found if spot.finished]
+    keys = dict(zip((spot.id for spot in found), _keys(steps, found), strict=True))
+    mark = _mark(environments)
+    held = _load(run, mark)
+    folds = {spot.id: held[spot.id][1] for spot in finished if held.get(spot.id, _NONE)[0] == keys[spot.id]}
+    missing = [spot for spot in finished if spot.id not in folds]
+    folds |= _folded(run, steps, missing, environments)
+    if len(missing) > WORTH_WRITING * (len(folds) - len(missing)):
+        _save(run, mark, {name: (keys[name], fold) for name, fold in folds.items()})
+    return [result(spot, folds.get(spot.id)) for spot in found]
+
+
+def _folded(run: Path, steps: "pa.Table", missing: Sequence[Spot], environments: Environments) -> dict[str, Fold]:
+    from evalkit.store.reading.arrays import integers
+    from evalkit.store.reading.stream import stream_facts
+
+    takes = integers(steps.column("take").combine_chunks())
+    rows = [np.arange(spot.first, spot.first + spot.steps) for spot in missing]
+    start = np.cumsum([0, *(spot.steps for spot in missing)])
+    wanted = takes[np.concatenate(rows)] if rows else takes[:0]
+    referee = Referee(environments)
+    return {
+        missing[place].id: referee.fold(missing[place], facts)
+        for place, facts in stream_facts(run, [spot.id for spot in missing], wanted, start)
+    }
+
+
+def _keys(steps: "pa.Table", found: Sequence[Spot]) -> list[bytes]:
+    """What each episode's fold follows from, as 16 bytes."""
+    if not found:
+        return []
+    column = steps.column("step_digest").combine_chunks()
+    words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[column.offset : column.offset + len(column)]
+    first = np.array([spot.first for spot in found])
+    step = np.arange(len(words)) - np.repeat(first, [spot.steps for spot in found])
+    # Sums modulo 2^64 of the halves of digests, each times an odd number of its own, so that their order matters.
+    sums = np.add.reduceat(words * (2 * step + 1).astype(np.uint64)[:, None], first, axis=0)
+    lines: dict[tuple[str, str], bytes] = {}
+    keys = []
+    for spot, words_of_it in zip(found, sums, strict=True):
+        at = (spot.suite.name, spot.target.id)
+        if at not in lines:
+            lines[at] = hashlib.sha256(orjson.dumps([spot.suite.environment, spot.target.line])).digest()
+        parts = words_of_it.tobytes(), lines[at], f"{spot.steps} {spot.ending}".encode()
+        keys.append(hashlib.sha256(b"".join(parts)).digest()[:16])
+    return keys
+
+
+def _mark(environments: Environments) -> bytes:
+    """What all folds follow from beside the log: the format, evalkit's version, the environments and their code."""
+    versions = [FORMAT, __version__, *(f"{env.name} {env.version}" for env in environments.values())]
+    found = hashlib.sha256(orjson.dumps(versions))
+    for path in _code(environments):
+        found.update(path.read_bytes())
+    return found.hexdigest().encode()
+
+
+def _code(environments: Environments) -> list[Path]:
+    """The files that say how episodes are scored."""
+    import evalkit.envs
+
+    files = {path for folder in evalkit.envs.__path__ for path in Path(folder).rglob("*.py")}
+    for env in environments.values():
+        name = sys.modules[env.score.__module__].__file__
+        files |= {Path(name)} if name else set()
+    return sorted(files)
+
+
+def _load(run: Path, mark: bytes) -> dict[str, tuple[bytes, Fold]]:
+    """What is kept, by episode: (key, fold); nothing where there is no file, or one that cannot be used."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(run / FOLDER / FILE, page_checksum_verification=True) as file:
+            if (file.metadata.metadata or {}).get(_MARK) != mark:
+                return {}
+            columns = file.read(["episode", "key", "fold"]).to_pydict()
+        entries = [_DECODER.decode(text) for text in columns["fold"]]
+    except (OSError, pa.ArrowException, KeyError, ValueError):
+        return {}
+    return {
+        name: (key, _fold(entry)) for name, key, entry in zip(columns["episode"], columns["key"], entries, strict=True)
+    }
+
+
+_DECODER = msgspec.json.Decoder(_Entry)
+
+
+def _fold(entry: _Entry) -> Fold:
+    return Fold(
+        score=entry.score,
+        solved=entry.solved,
+        metrics=entry.metrics,
+        path=entry.path,
+        outcomes={(tool, outcome): count for tool, outcome, count in entry.outcomes},
+        without_call=entry.without_call,
+    )
+
+
+def _save(run: Path, mark: bytes, kept: Mapping[str, tuple[bytes, Fold]]) -> None:
+    """Put the file in place in one step; where the disk refuses there is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from evalkit.store.files.columns import column_of
+
+    names = [name for name in kept if _is_finite(kept[name][1])]
+    columns = {
+        "episode": column_of(names, pa.string()),
+        "key": column_of([kept[name][0] for name in names], pa.binary(16)),
+        "fold": column_of([_entry(kept[name][1]) for name in names], pa.string()),
+    }
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        pa.schema([(name, one.type) for name, one in columns.items()]),
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as writer:
+        writer.write_table(pa.table(columns), row_group_size=1 << 14)
+        writer.add_key_value_metadata({_MARK: mark})
+    _put(run / FOLDER / FILE, sink.getvalue().to_pybytes())
+
+
+def _entry(fold: Fold) -> bytes:
+    return msgspec.json.encode(
+        _Entry(
+            score=fold.score,
+            solved=fold.solved,
+            metrics=dict(fold.metrics),
+            path=fold.path,
+            outcomes=tuple((tool, outcome, count) for (tool, outcome), count in fold.outcomes.items()),
+            without_call=fold.without_call,
+        )
+    )
+
+
+def _is_finite(fold: Fold) -> bool:
+    """Whether JSON holds its numbers."""
+    return math.isfinite(fold.score) and all(map(math.isfinite, fold.metrics.values()))
+
+
+def _put(path: Path, data: bytes) -> None:
+    # Not durable, and under a name of its own until it is whole: several processes may do the same at once.
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{ASIDE}")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        aside.write_bytes(data)
+        aside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:
+    """The manifest and the cells of a run directory alone, also of one that is being written. Raises as `read_run`."""
+    manifest, _, results = read_run(run)
+    return manifest, cells(manifest, results, read_voids(run))

@@ -1,0 +1,175 @@
+"""Replay of a log's rows against what they say: facts, texts, requests, endings, step by step."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from evalkit.digests import NOTHING, step_digest
+from evalkit.envs.environment import Environment
+from evalkit.envs.replay import Position, advance, begin
+from evalkit.errors import CorruptLogError, UsageError
+from evalkit.replies import decode_reply
+from evalkit.results.episodes import Environments
+from evalkit.spec.identity import episode_id, episode_key
+from evalkit.store.instances import ManifestInstance
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
+
+COLUMNS = (
+    *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),
+    *("reply", "facts", "observation_digest", "request_digest", "step_digest", "finish", "ending"),
+)
+"""What of the log replay is compared with."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """The first thing in an episode that is not as it was written."""
+
+    episode: str
+    place: str
+    """`agent:suite:instance:replicate`."""
+    step: int
+    problem: str
+    gap: bool
+    """Whether rows are missing before the one that was looked at; where a file is damaged, that is a consequence."""
+
+
+@dataclass(slots=True)
+class _Track:
+    """How far an episode has been replayed."""
+
+    take: int
+    position: Position | None
+    """None once its environment ended it."""
+    refused: bool = False
+    """Whether its last row is an ending that brought no reply; only a later take goes on from there."""
+    flawed: bool = False
+
+
+class Replayer:
+    """Replays the episodes of a log, rows of many mixed as they were written; keeps only those that go on."""
+
+    def __init__(self, manifest: Manifest, environments: Environments) -> None:
+        self._manifest, self._environments = manifest, environments
+        self._tracks: dict[str, _Track] = {}
+        self._targets: dict[tuple[str, str], tuple[ManifestSuite, ManifestInstance]] = {}
+        self._key = lru_cache(maxsize=None)(self._key_of)
+        self._instance = lru_cache(maxsize=1024)(self._instance_of)
+
+    def check(self, rows: Iterable[Row]) -> Iterator[Flaw]:
+        """The flaws of the log's next rows (with `COLUMNS`); of each episode and take only the first."""
+        for row in rows:
+            found = self._check(row)
+            if found is None:
+                continue
+            step, problem = found
+            gap = step < row["step"]
+            self._tracks[row["episode"]] = _Track(take=row["take"], position=None, flawed=True)
+            place = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
+            yield Flaw(episode=row["episode"], place=place, step=step, problem=problem, gap=gap)
+
+    def _check(self, row: Row) -> tuple[int, str] | None:
+        """(step, what is wrong), or None; moves the row's episode on."""
+        track = self._tracks.get(row["episode"])
+        if track is None or (row["take"] > track.take and row["step"] == 0):
+            try:
+                track = self._tracks[row["episode"]] = self._begin(row)
+            except (CorruptLogError, UsageError) as flaw:
+                return row["step"], str(flaw)
+        if track.flawed:
+            return None
+        if track.position is None or (track.refused and row["take"] == track.take):
+            return row["step"], "follows the end of its episode"
+        if row["take"] < track.take:
+            return row["step"], f"is of take {row['take']}, but take {track.take} has begun before it"
+        track.take = row["take"]
+        if row["step"] != track.position.step:
+            return _misnumbered(track.position.step, row["step"])
+        problem = self._replay(track.position, row)
+        track.refused = row["reply"] is None
+        if track.position.ending:
+            track.position = None
+        return (row["step"], problem) if problem else None
+
+    def _begin(self, row: Row) -> _Track:
+        """Raises CorruptLogError where the row is not of an episode that the manifest plans."""
+        where = row["suite"], row["instance"]
+        if where not in self._targets:
+            self._targets |= self._manifest.targets([where])
+        suite, target = self._targets.get(where, (None, None))
+        agent = self._manifest.agents.get(row["agent"])
+        if suite is None or target is None or agent is None or suite.environment != row["environment"]:
+            raise CorruptLogError(f"is of an agent, suite or instance that {self._manifest.file} does not plan")
+        if suite.environment not in agent.packs or not 0 <= row["replicate"] < self._manifest.replicates:
+            raise CorruptLogError(f"is of an episode that {self._manifest.file} does not plan")
+        if episode_id(self._key(agent.name, suite.name), target.digest, row["replicate"]) != row["episode"]:
+            raise CorruptLogError("has another id than agent, instance and replicate make: one of them was changed")
+        kit = self._manifest.kit_of(agent, suite.environment)
+        instance = self._instance(suite.name, target.id)
+        return _Track(take=row["take"], position=begin(self._environments[suite.environment], instance, kit))
+
+    def _key_of(self, agent_name: str, suite_name: str) -> str:
+        agent: ManifestAgent = self._manifest.agents[agent_name]
+        suite: ManifestSuite = self._manifest.suites[suite_name]
+        name = suite.environment
+        return episode_key(agent.identity, agent.sampling[name], agent.packs[name], name, suite.environment_version)
+
+    def _instance_of(self, suite_name: str, instance_id: str) -> Any:
+        suite, target = self._targets[suite_name, instance_id]
+        return load_target(self._environments[suite.environment], target)
+
+    def _replay(self, position: Position, row: Row) -> str:
+        env: Environment[Any, Any] = self._environments[row["environment"]]
+        asked, period, turn = position.request_digest, position.period, position.turn
+        differing = [] if asked == row["request_digest"] else ["request"]
+        if (period, turn) != (row["period"], row["turn"]):
+            differing.append(f"place (period {period}, turn {turn})")
+        facts = row["facts"].encode()
+        if row["reply"] is None:
+            if not row["ending"]:
+                return "has neither a reply nor an ending"
+            whole = step_digest(row["request_digest"], None, facts, NOTHING) == row["step_digest"]
+            return _words(whole, differing, self._manifest.file)
+        data = row["reply"].encode()
+        whole = step_digest(row["request_digest"], data, facts, row["observation_digest"]) == row["step_digest"]
+        try:
+            reply = decode_reply(data)
+        except CorruptLogError as flaw:
+            return str(flaw)
+        done = advance(env, position, reply, data)
+        differing += [
+            name
+            for name, made, logged in (
+                ("facts", done.facts_bytes, facts),
+                ("observation", done.observation_digest, row["observation_digest"]),
+                ("ending", done.ending, row["ending"]),
+                ("finish reason", reply.finish, row["finish"]),
+            )
+            if made != logged
+        ]
+        return _words(whole, differing, self._manifest.file)
+
+
+def _misnumbered(due: int, found: int) -> tuple[int, str]:
+    if found < due:
+        return found, f"comes again after step {due - 1}"
+    missing = f"step {due} is" if found == due + 1 else f"steps {due} to {found - 1} are"
+    return due, f"{missing} missing: the next row is of step {found}"
+
+
+def _words(whole: bool, differing: list[str], manifest: str) -> str:
+    """What a row's own digest and the replay say about it; empty if both agree with the log."""
+    if whole and not differing:
+        return ""
+    parts = " and ".join(filter(None, [", ".join(differing[:-1]), *differing[-1:]]))
+    if whole:
+        return (
+            f"replay gives another {parts}; the row is as it was written, so either {manifest} was changed, or this "
+            "evalkit plays the environment differently than the one that wrote it"
+        )
+    if differing:
+        return f"was changed after it was written: replay gives another {parts}"
+    return "was changed after it was written: its reply or its digest is not the one that was logged"

@@ -1,0 +1,188 @@
+"""The rows behind the views that are no files of the log: cells, episodes, agents, instances; see `docs/sql.md`.
+
+Tables of Arrow, column by column. What an episode measured is one map a row, so that SQL reads `metrics['gap']`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evalkit.results.cells import Cell, planned_cells
+from evalkit.results.episodes import EpisodeResult
+from evalkit.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXT, _COUNT, _NUMBER, _FLAG = "string", "int64", "float64", "bool"
+
+Place = tuple[Cell, int, EpisodeResult, bool, str | None]
+"""(cell, place in its admission order among those known, episode, whether estimates stand on it, why it is void)."""
+
+_OF_CELL: Mapping[str, Callable[[Cell], str]] = {
+    "base": lambda cell: cell.suite.base,
+    "axes": lambda cell: _json(cell.suite.axes),
+    "prompts": lambda cell: cell.pack,
+}
+_OF_EPISODE: Mapping[str, str] = {
+    **dict.fromkeys(("environment", "suite", "instance", "stratum", "agent", "ending"), _TEXT),
+    **dict.fromkeys(("replicate", "steps", "periods", "no_action", "without_call"), _COUNT),
+    **dict.fromkeys(("cost", "tokens_in", "tokens_out", "tokens_cached_read"), _COUNT),
+    "solved": _FLAG,
+    **dict.fromkeys(("score", "latency_s"), _NUMBER),
+}
+_ORDER = (
+    *("episode", "environment", "suite", "base", "axes", "instance", "stratum", "agent", "prompts", "tags"),
+    *(
+        "replicate",
+        "place",
+        "ending",
+        "finished",
+        "used",
+        "void",
+        "void_reason",
+        "score",
+        "solved",
+        "metrics",
+        "path",
+        "outcomes",
+    ),
+    *("steps", "periods", "no_action", "without_call"),
+    *("cost", "tokens_in", "tokens_out", "tokens_cached_read", "latency_s"),
+)
+
+
+def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
+    """The view `episodes`: every episode that the log knows."""
+    import pyarrow as pa
+
+    places = list(_places(cells))
+    results = [episode for _, _, episode, _, _ in places]
+    found = {
+        **{name: pa.array([read(cell) for cell, *_ in places], pa.string()) for name, read in _OF_CELL.items()},
+        **{
+            name: pa.array([getattr(one, name) for one in results], pa.type_for_alias(kind))
+            for name, kind in _OF_EPISODE.items()
+        },
+        "episode": pa.array([one.id for one in results], pa.string()),
+        "place": pa.array([place for _, place, *_ in places], pa.int64()),
+        "used": pa.array([used for _, _, _, used, _ in places], pa.bool_()),
+        "finished": pa.array([one.finished and reason is None for _, _, one, _, reason in places], pa.bool_()),
+        "void": pa.array([reason is not None for *_, reason in places], pa.bool_()),
+        "void_reason": pa.array([reason for *_, reason in places], pa.string()),
+        "tags": _lists([manifest.agents[one.agent].tags for one in results]),
+        "path": _lists([one.path for one in results]),
+        "metrics": _map([one.metrics for one in results]),
+        "outcomes": _outcomes([one.outcomes for one in results]),
+    }
+    return pa.table({name: found[name] for name in _ORDER})
+
+
+def _places(cells: Iterable[Cell]) -> Iterable[Place]:
+    for cell in cells:
+        prefix = {episode.id for episode in cell.prefix}
+        for place, episode in enumerate(cell.episodes):
+            yield cell, place, episode, episode.id in prefix, None
+        for place, (episode, reason) in enumerate(cell.voided, len(cell.episodes)):
+            yield cell, place, episode, False, reason
+
+
+def _lists(values: Sequence[Sequence[str]]) -> "pa.Array":
+    import pyarrow as pa
+
+    flat = pa.array([one for held in values for one in held], pa.string())
+    return pa.ListArray.from_arrays(_offsets(values), flat)
+
+
+def _map(values: Sequence[Mapping[str, float]]) -> "pa.Array":
+    import pyarrow as pa
+
+    names = pa.array([name for held in values for name in held], pa.string())
+    numbers = pa.array([number for held in values for number in held.values()], pa.float64())
+    return pa.MapArray.from_arrays(_offsets(values), names, numbers)
+
+
+def _outcomes(values: Sequence[Mapping[tuple[str, str], int]]) -> "pa.Array":
+    import pyarrow as pa
+
+    parts = [
+        pa.array([key[0] for held in values for key in held], pa.string()),
+        pa.array([key[1] for held in values for key in held], pa.string()),
+        pa.array([count for held in values for count in held.values()], pa.int64()),
+    ]
+    return pa.ListArray.from_arrays(_offsets(values), pa.StructArray.from_arrays(parts, ["tool", "outcome", "calls"]))
+
+
+def _offsets(values: Sequence[Any]) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.array(accumulate(map(len, values), initial=0), pa.int32())
+
+
+def cell_table(manifest: Manifest) -> "pa.Table":
+    """The view `cells`: every agent on every suite that it plays."""
+    rows = [
+        {
+            "agent": agent,
+            "environment": suite.environment,
+            "suite": suite.name,
+            "base": suite.base,
+            "axes": _json(suite.axes),
+            "prompts": manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
+            "instances": len(suite.instances),
+            "planned": manifest.replicates * len(suite.instances),
+        }
+        for suite, agent in planned_cells(manifest)
+    ]
+    kinds = {
+        **dict.fromkeys(("agent", "environment", "suite", "base", "axes", "prompts"), _TEXT),
+        **dict.fromkeys(("instances", "planned"), _COUNT),
+    }
+    return _table(rows, kinds)
+
+
+def agent_table(manifest: Manifest) -> "pa.Table":
+    """The view `agents`."""
+    import pyarrow as pa
+
+    names = ("name", "lane", "provider", "model", "policy", "pack", "notes", "tags", "marks", "price", "price_source")
+    rows = [
+        {name: getattr(agent, name) for name in names} | {"price": None if agent.price is None else _json(agent.price)}
+        for agent in manifest.agents.values()
+    ]
+    texts = pa.list_(pa.string())
+    kinds = {**dict.fromkeys(names, _TEXT), "notes": _FLAG, "tags": texts, "marks": texts}
+    return _table(rows, kinds)
+
+
+def instance_table(manifest: Manifest) -> "pa.Table":
+    """The view `instances`."""
+    rows = [
+        {
+            "suite": suite.name,
+            "base": suite.base,
+            "axes": _json(suite.axes),
+            "environment": suite.environment,
+            "instance": one.id,
+            "stratum": one.stratum,
+            "digest": one.digest,
+            "line": _json(one.line),
+        }
+        for suite in manifest.suites.values()
+        for one in suite.instances
+    ]
+    names = ("suite", "base", "axes", "environment", "instance", "stratum", "digest", "line")
+    return _table(rows, dict.fromkeys(names, _TEXT))
+
+
+def _table(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> "pa.Table":
+    import pyarrow as pa
+
+    types = {name: pa.type_for_alias(kind) if isinstance(kind, str) else kind for name, kind in kinds.items()}
+    return pa.Table.from_pylist(list(rows), schema=pa.schema(list(types.items())))
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,146 @@
+"""`evalkit show RUN EPISODE`: find one episode in a run and render its trajectory."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalkit.errors import RunError, nearest
+from evalkit.money import show_usd
+from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
+from evalkit.results.episodes import Environments, EpisodeResult, episode_results
+from evalkit.results.moves import Move, moves
+from evalkit.results.trajectory import Trajectory, trajectory_parts
+from evalkit.store.manifest import Manifest, load_target
+from evalkit.store.manifests import read_manifest
+from evalkit.text import BOUND, seconds, visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evalkit.store.reading.reader import ReplayRow
+
+KEYS = ("episode", "agent", "suite", "instance", "replicate")
+NAMED = 8
+"""Episodes that a message lists at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeKey:
+    """One episode of a run, as people name it."""
+
+    id: str
+    agent: str
+    suite: str
+    instance: str
+    replicate: int
+
+    @property
+    def place(self) -> str:
+        """`agent:suite:instance:replicate`."""
+        return f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One episode of a run with all of its moves."""
+
+    result: EpisodeResult
+    target: Any = field(repr=False)
+    """The instance that it was played on."""
+    pack: str
+    """The name of its prompt pack."""
+    moves: tuple[Move, ...] = field(repr=False)
+
+
+def show(run: Path, episode: str, *, period: int | None = None, full: bool = False) -> Trajectory:
+    """One episode of a run, or one period of it; `full`: no text is cut, and tools say what they are.
+
+    `episode` is its id, the beginning of one, or `agent:suite:instance:replicate`. Raises RunError if no episode, or
+    more than one, is meant by it, or if it has no such period; CorruptLogError if its rows cannot be read.
+    """
+    return trajectory_of(open_episode(run, episode), period=period, full=full)
+
+
+def open_episode(run: Path, episode: str) -> Episode:
+    """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
+    from evalkit.envs.table import ENVIRONMENTS
+    from evalkit.store.reading.reader import replay_rows, scan
+
+    manifest = read_manifest(run)
+    # A run may hold a million steps: who knows the id waits for no look at all of them.
+    known, steps = episode, scan(run, RESULT_COLUMNS, episode)
+    if not steps.num_rows:
+        known = find_episode(_keys(scan(run, KEYS)), episode).id
+        steps = scan(run, RESULT_COLUMNS, known)
+    return replayed(manifest, steps, replay_rows(run, {known})[known], ENVIRONMENTS)
+
+
+def _keys(table: "pa.Table") -> list[EpisodeKey]:
+    rows = table.group_by(list(KEYS)).aggregate([]).to_pylist()
+    return [EpisodeKey(id=row.pop("episode"), **row) for row in rows]
+
+
+def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
+    """The one episode that is meant. Raises RunError naming the candidates."""
+    known = sorted(keys, key=lambda key: (key.place, key.id))
+    if not known:
+        raise RunError("The run holds no steps yet, so there is no episode to show.")
+    found = [key for key in known if wanted in (key.place, key.id)]
+    if not found and wanted:
+        found = [key for key in known if key.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        some = "".join(f"\n  {key.id}  {key.place}" for key in found[:NAMED])
+        more = f"\n  and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+        raise RunError(f"{wanted!r} is the beginning of {len(found):,} episodes; write more of it:{some}{more}")
+    hint = nearest(wanted, [key.place for key in known]) if ":" in wanted else ""
+    if len(hint) > 200:
+        hint = f" One that the run holds: {known[0].place}"
+    form = "Write an id, the beginning of one, or agent:suite:instance:replicate."
+    raise RunError(f"The run holds no episode {wanted!r}.{hint or f' {form}'}")
+
+
+def replayed(
+    manifest: Manifest, steps: "pa.Table", replay: "Sequence[ReplayRow]", environments: Environments
+) -> Episode:
+    """The episode of these rows in effect.
+
+    `steps` holds the columns that its result is made of, `replay` the rest of the same rows in step order.
+    """
+    (result,) = episode_results(steps, manifest, environments)
+    numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s", "attempts"]).to_pylist()
+    rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
+    agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
+    kit = manifest.kit_of(agent, suite.environment)
+    env = environments[suite.environment]
+    target = load_target(env, manifest.targets([(suite.name, result.instance)])[suite.name, result.instance][1])
+    return Episode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
+
+
+def trajectory_of(episode: Episode, *, period: int | None = None, full: bool = False) -> Trajectory:
+    """An episode rendered, as `show` gives it. Raises RunError if it has no such period."""
+    last = episode.result.periods - 1
+    if period is not None and not 0 <= period <= last:
+        raise RunError(f"The episode has periods 0 to {last}, so there is no period {period} to show.")
+    parts = tuple(trajectory_parts(episode.moves, period=period, most=sys.maxsize if full else BOUND))
+    return Trajectory(header=_header(episode.result, episode.pack), parts=parts)
+
+
+def _header(result: EpisodeResult, pack: str) -> dict[str, str]:
+    score = (
+        "none: owed" if result.score is None else f"{100 * result.score:.1f}" + (" (solved)" if result.solved else "")
+    )
+    lines = {
+        "episode": result.id,
+        "agent": f"{result.agent} (prompts: {pack})",
+        "instance": f"{result.suite} {result.instance}, replicate {result.replicate}",
+        "score": score,
+        "ending": result.ending or "none yet",
+        "length": f"{result.steps:,} steps in {result.periods:,} periods",
+        "cost": f"{show_usd(result.cost)} for {result.tokens_in:,} tokens in, {result.tokens_out:,} out",
+        "latency": f"{seconds(result.latency_s)} of replies",
+    }
+    return {name: visible(value) for name, value in lines.items()}

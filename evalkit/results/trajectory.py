@@ -1,0 +1,193 @@
+"""One episode as a reader wants it: what the agent was told, said, called and got back, turn by turn.
+
+The log holds replies and facts; the texts the agent read are rendered again by replaying the replies. Where replay does
+not reproduce the log, that is said beside the turn, and the logged reply is shown all the same.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from evalkit.dialogue import Message, Reply, Tool, ToolCall
+from evalkit.money import show_usd
+from evalkit.results.moves import Move
+from evalkit.store.files.record import ESTIMATED, UNMETERED
+from evalkit.text import BOUND, bounded, seconds, visible
+
+Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
+
+FACTS_BOUND = 400
+
+PRETTY_BOUND = 20_000
+"""Characters of arguments up to which they are set with one entry a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One piece of a trajectory; its texts are safe to print."""
+
+    kind: Kind
+    title: str
+    text: str = ""
+    move: Move | None = field(default=None, repr=False, compare=False)
+    """Of a turn, and of the first turn of a period."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One episode, rendered."""
+
+    header: Mapping[str, str]
+    parts: tuple[Part, ...] = field(repr=False)
+
+    def plain(self) -> str:
+        """The trajectory as text without styles."""
+        width = max(map(len, self.header), default=0)
+        lines = [f"{name:<{width}}  {value}" for name, value in self.header.items()]
+        for part in self.parts:
+            lines += ["", *_plain(part)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.plain()
+
+
+def _plain(part: Part) -> Iterator[str]:
+    if part.kind in ("period", "end"):
+        yield f"== {part.title} =="
+    elif part.kind == "turn":
+        yield f"-- {part.title} --"
+    else:
+        yield f"[{part.title}]"
+    for line in part.text.splitlines():
+        yield f"  {line}"
+
+
+def trajectory_parts(played: Iterable[Move], *, period: int | None = None, most: int = BOUND) -> Iterator[Part]:
+    """The parts of an episode from its moves, in order; `period`: only those of one period, and all warnings.
+
+    Texts are cut to `most` characters; where that is more than usual, tools are shown with what they say of themselves.
+    """
+    system, ending = "", ""
+    for move in played:
+        ending = move.ending
+        if period is None or move.period == period:
+            if move.opening:
+                yield from _opening(move, system, most)
+                system = _system(move)
+            yield Part(kind="turn", title=_titled(move.row), move=move)
+            yield from _turn(move, most)
+        if not move.reproduced:
+            yield Part(kind="warning", title="replay differs", text=_difference(move.row))
+    yield Part(kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it is owed")
+
+
+def _titled(row: Mapping[str, Any]) -> str:
+    tokens = f"{row['tokens_in']:,} tokens in, {row['tokens_out']:,} out{usage_words([row])}"
+    return (
+        f"step {row['step']} · period {row['period']}, turn {row['turn']} · {tokens} · {show_usd(row['cost'])} · "
+        f"{seconds(row['latency_s'])}"
+    )
+
+
+def usage_words(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What is to be said behind the tokens of rows some of which their provider did not count; else empty."""
+    words = {str(row.get("attempts", "")).rpartition(",")[2] for row in rows}
+    if ESTIMATED in words:
+        return " (estimated from the text)"
+    return " (not all stated; cost at worst case)" if UNMETERED in words else ""
+
+
+def _system(move: Move) -> str:
+    return "".join(message.text for message in move.opening if message.role == "system")
+
+
+def _opening(move: Move, system_before: str, most: int) -> Iterator[Part]:
+    yield Part(kind="period", title=f"period {move.period}", move=move)
+    tools = ", ".join(tool.name for tool in move.offered)
+    if most > BOUND:
+        tools = "\n".join(map(_tool, move.offered))
+    for message in move.opening:
+        if message.role == "system" and _system(move) == system_before:
+            yield Part(kind="read", title="system", text="(as before)")
+        else:
+            yield _message(message, {}, most)
+    yield Part(kind="read", title="tools", text=bounded(tools, most))
+
+
+def _tool(tool: Tool) -> str:
+    return f"{tool.name}({', '.join(_properties(tool))}): {tool.description}"
+
+
+def _properties(tool: Tool) -> Iterable[str]:
+    properties = tool.parameters.get("properties")
+    return properties if isinstance(properties, Mapping) else ()
+
+
+def _changed_tools(before: Sequence[Tool], after: Sequence[Tool]) -> str:
+    """What a list of tools has become within a chat: those gone, and those that are new or say other things."""
+    names = {tool.name for tool in after}
+    said = {tool.name: tool for tool in before}
+    gone = [tool.name for tool in before if tool.name not in names]
+    lines = [f"gone: {', '.join(gone)}"] if gone else []
+    return "\n".join([*lines, *(_tool(tool) for tool in after if said.get(tool.name) != tool)])
+
+
+def _turn(move: Move, most: int) -> Iterator[Part]:
+    if move.reply is None:
+        yield Part(kind="warning", title="no reply", text="The provider refused this request.")
+        return
+    yield from _said(move.reply, most)
+    names = _names(move.reply.calls)
+    yield from (_message(message, names, most) for message in move.messages)
+    if move.offered_next is not None:
+        yield Part(kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most))
+    yield Part(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND))
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    return (
+        f"At step {row['step']} this evalkit does not reproduce the log: the agent may have read other texts. "
+        f"Logged facts: {bounded(_text(row['facts']), FACTS_BOUND)}"
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def _said(reply: Reply, most: int) -> Iterator[Part]:
+    if reply.text:
+        yield Part(kind="said", title="agent", text=bounded(reply.text, most))
+    for call in reply.calls:
+        arguments = bounded(_pretty(call.arguments), most)
+        yield Part(kind="call", title=f"agent calls {bounded(call.name, 80)}", text=arguments)
+    if not reply.text and not reply.calls:
+        yield Part(kind="said", title="agent", text=f"(an empty reply, finish {bounded(reply.finish, 80)})")
+
+
+def _pretty(arguments: str) -> str:
+    """Arguments with one entry a line, if they are JSON of moderate size that loses nothing by it; else as they came.
+
+    What is lost would be a second value for a key, or the digits of a number: a reader must see what the model wrote.
+    """
+    if len(arguments) > PRETTY_BOUND:
+        return arguments
+    try:
+        value = json.loads(arguments)
+        same = arguments in (json.dumps(value, ensure_ascii=False), json.dumps(value, separators=(",", ":")))
+    except (ValueError, RecursionError):
+        return arguments
+    return json.dumps(value, ensure_ascii=False, indent=2) if same and isinstance(value, dict) and value else arguments
+
+
+def _names(calls: Sequence[ToolCall]) -> Mapping[str, str]:
+    """The tool that each id calls: the first one, where a model gives an id twice."""
+    return {call.id: call.name for call in reversed(calls)}
+
+
+def _message(message: Message, names: Mapping[str, str], most: int) -> Part:
+    name = names.get(message.call_id, "") if message.role == "tool" else ""
+    title = f"{message.role} {bounded(name, 80)}".strip()
+    return Part(kind="read", title=title, text=bounded(message.text, most))

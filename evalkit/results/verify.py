@@ -1,0 +1,126 @@
+"""`evalkit verify`: is the log whole, and does replaying every episode reproduce it?
+
+Rows are read segment by segment in the log's order and each episode is kept only while it goes on, so the memory needed
+is that of the episodes in flight, whatever the run's length. Of each episode the first flaw is named: what follows it
+in the same episode is a consequence.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalkit.envs.compiled import load_for
+from evalkit.envs.environment import Environment
+from evalkit.errors import CorruptLogError, RunError
+from evalkit.results.episodes import Environments
+from evalkit.results.replayer import COLUMNS, Replayer
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
+from evalkit.store.void import FILE as VOIDS
+from evalkit.store.void import read_voids
+
+if TYPE_CHECKING:
+    from evalkit.store.files.segment import Segment
+
+BATCH = 4096
+"""Rows that become Python values at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something in a run that is not as it was written."""
+
+    segment: str
+    """The file, relative to the run directory."""
+    problem: str
+    episode: str = ""
+    """Empty: the finding is about a file."""
+    step: int = -1
+    place: str = ""
+    """The episode as `agent:suite:instance:replicate`, where that is known."""
+
+    def __str__(self) -> str:
+        if not self.episode:
+            return f"{self.segment}: {self.problem}"
+        place = f" ({self.place})" if self.place else ""
+        return f"{self.segment}: episode {self.episode}{place}, step {self.step}: {self.problem}"
+
+
+def verify(run: Path) -> list[Finding]:
+    """All findings of a run, those about files first; none: everything is as it was written.
+
+    Raises RunError if `run` is no run directory or is being written, CorruptLogError if its manifest cannot be read.
+    """
+    from evalkit.envs.table import ENVIRONMENTS
+    from evalkit.store.recovery.check import check_log
+
+    manifest = read_manifest(run)
+    try:
+        found = [
+            Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
+            for flaw in check_log(run)
+        ]
+        told = {(finding.episode, finding.step) for finding in found}
+        for finding in replay_findings(run, manifest, ENVIRONMENTS, gaps=not found):
+            if (finding.episode, finding.step) not in told:
+                found.append(finding)
+        found += _void_findings(run, manifest)
+    except FileNotFoundError as moved:
+        raise RunError(
+            f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
+        ) from moved
+    return found
+
+
+def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
+    """What is wrong with the list of void episodes: it cannot be read, or is of agents and suites of another run."""
+    try:
+        voids = read_voids(run)
+    except CorruptLogError as flaw:
+        yield Finding(segment=VOIDS, problem=str(flaw))
+        return
+    for one in voids.values():
+        if one.agent not in manifest.agents or one.suite not in manifest.suites:
+            yield Finding(
+                segment=VOIDS, problem=f"episode {one.episode} is of {one.agent}:{one.suite}, not of this run"
+            )
+
+
+def replay_findings(run: Path, manifest: Manifest, environments: Environments, *, gaps: bool) -> Iterator[Finding]:
+    """What replaying the log's readable segments finds, in the log's order.
+
+    `gaps`: whether missing steps are told; where files are damaged or missing they are a consequence.
+    """
+    from evalkit.store.files.layout import lay_out
+
+    replayer = Replayer(manifest, environments)
+    segments = lay_out(run, "steps").segments
+    load_for(_work(manifest, environments, sum(segment.last - segment.first + 1 for segment in segments)))
+    for segment in segments:
+        for flaw in replayer.check(_rows(segment)):
+            if gaps or not flaw.gap:
+                yield Finding(
+                    segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
+                )
+
+
+def _work(
+    manifest: Manifest, environments: Environments, rows: int
+) -> Iterator[tuple[Environment[Any, Any], Mapping[str, Any], float]]:
+    """What there is to replay, as `load_for` takes it: a row is less than a period, and suites have like numbers."""
+    for suite in manifest.suites.values():
+        if suite.instances:
+            yield environments[suite.environment], suite.instances[0].line, 0.5 * rows / len(manifest.suites)
+
+
+def _rows(segment: "Segment") -> Iterator[Mapping[str, Any]]:
+    from evalkit.store.files.segment import read_segment
+
+    try:
+        table = read_segment(segment, COLUMNS)
+    except CorruptLogError:
+        # The check of the files has named it; what it held is missed as a gap in its episodes.
+        return
+    for batch in table.to_batches(max_chunksize=BATCH):
+        yield from batch.to_pylist()

@@ -1,0 +1,123 @@
+"""Episodes that are void: which are meant by a choice, and what tables say of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalkit.errors import UsageError, nearest
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import read_manifest
+from evalkit.text import visible
+
+if TYPE_CHECKING:
+    from evalkit.results.cells import Cell
+
+REASONS_NAMED = 3
+"""Reasons that one note tells."""
+NOTES = 20
+"""Cells that get a note of their own."""
+REASON_BOUND = 200
+"""Characters of a reason in a note."""
+
+_PLACE = ("episode", "agent", "suite", "instance", "replicate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which episodes are meant; empty: any."""
+
+    agent: str = ""
+    suite: str = ""
+    """A suite, or a base suite with all that was varied of it."""
+    instance: str = ""
+    episode: str = ""
+    """An id, the beginning of one, or `agent:suite:instance:replicate`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """An episode of the log."""
+
+    id: str
+    agent: str
+    suite: str
+    instance: str
+    replicate: int
+    ending: str
+    """Empty while it goes on."""
+
+
+def choose(run: Path, wanted: Wanted) -> list[Known]:
+    """The episodes of the log that are meant, by agent, suite, instance and replicate.
+
+    Raises UsageError for a name that the run lacks, RunError for an episode that it lacks or that is not the only one
+    meant, CorruptLogError.
+    """
+    from evalkit.results.show import EpisodeKey, find_episode
+    from evalkit.store.reading.reader import scan
+
+    manifest = read_manifest(run)
+    _check(manifest, wanted)
+    table = scan(run, (*_PLACE, "ending"))
+    # By episode and step: an episode's last row says how it ended.
+    rows = table.group_by(list(_PLACE), use_threads=False).aggregate([("ending", "last")]).to_pylist()
+    known = [
+        Known(id=row["episode"], ending=row["ending_last"], **{name: row[name] for name in _PLACE[1:]}) for row in rows
+    ]
+    if wanted.episode:
+        keys = [
+            EpisodeKey(id=one.id, agent=one.agent, suite=one.suite, instance=one.instance, replicate=one.replicate)
+            for one in known
+        ]
+        only = find_episode(keys, wanted.episode).id
+        known = [one for one in known if one.id == only]
+    bases = {suite.name: suite.base for suite in manifest.suites.values()}
+    found = (
+        one
+        for one in known
+        if wanted.agent in ("", one.agent)
+        and wanted.suite in ("", one.suite, bases.get(one.suite))
+        and wanted.instance in ("", one.instance)
+    )
+    return sorted(found, key=lambda one: (one.agent, one.suite, one.instance, one.replicate))
+
+
+def _check(manifest: Manifest, wanted: Wanted) -> None:
+    suites = {suite.name for suite in manifest.suites.values()} | {suite.base for suite in manifest.suites.values()}
+    mine = [suite for suite in manifest.suites.values() if wanted.suite in ("", suite.name, suite.base)]
+    instances = {one.id for suite in mine for one in suite.instances}
+    for option, name, valid in (
+        ("agent", wanted.agent, set(manifest.agents)),
+        ("suite", wanted.suite, suites),
+        ("instance", wanted.instance, instances),
+    ):
+        if name and name not in valid:
+            raise UsageError(f"--{option}: the run has no {option} {name!r}.{nearest(name, valid)}")
+
+
+def void_notes(cells: Iterable["Cell"]) -> list[str]:
+    """What a table must say of episodes that are void: how many, of whom, why."""
+    struck = [cell for cell in cells if cell.voided]
+    notes = [f"void: {cell.agent} on {cell.suite.name}: {_count(cell)} left out: {_reasons(cell)}" for cell in struck]
+    more = len(notes) - NOTES
+    return notes if more <= 0 else [*notes[:NOTES], f"void: {more:,} more rows; see the table of completeness"]
+
+
+def _count(cell: "Cell") -> str:
+    count = len(cell.voided)
+    return f"{count:,} episode{'s' if count != 1 else ''}"
+
+
+def reasons(cell: "Cell") -> dict[str, int]:
+    """Why episodes of a cell are void, with how many, frequent ones first."""
+    counted = Counter(reason for _, reason in cell.voided)
+    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _reasons(cell: "Cell") -> str:
+    found: Sequence[tuple[str, int]] = list(reasons(cell).items())
+    words = [visible(reason[:REASON_BOUND]) + (f" ({count:,})" if found[1:] else "") for reason, count in found]
+    more = len(words) - REASONS_NAMED
+    return "; ".join(words[:REASONS_NAMED]) + (f"; {more:,} more reasons" if more > 0 else "")

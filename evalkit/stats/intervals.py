@@ -1,0 +1,307 @@
+"""Which 95 % interval suits a figure: one function that chooses, and says what it chose.
+
+What is drawn is an instance (a cluster): its replicates are averaged first, since they are no independent draws.
+
+    all instance means 0 or 1       Wilson's, of a share
+    all instances alike             from the share of instances of another kind that may never have been met
+    bounded on both sides           Wilson's with the spread that was seen, Student's quantile and skewness; never wider
+                                    than Wilson's itself
+    else, fewer than 20 instances   Student's t: a few values resample to a few means only
+    else, 20 and more               bootstrap-t; where one value is so common that a resample may hold no other,
+                                    percentiles as in `bootstrap.py`
+
+Chosen: Wilson's interval, not Clopper and Pearson's, which never covers less than 95 % and so covers 97 or 98 % with a
+dozen instances (Brown, Cai and DasGupta 2001, "Interval Estimation for a Binomial Proportion"). Bootstrap-t (Davison
+and Hinkley 1997, 5.2; Efron and Tibshirani 1993, 12.5), not percentiles: scores are skewed near the optimum, and with
+20 instances whose losses are exponential percentiles cover 91 %, Student's t as well, bootstrap-t 94 %. For bounded
+scores no bootstrap: where most instances are optimal, resamples know too little of the rare losses (88 % with 20
+instances). A bound that holds for any bounded draws (Gaffke's) is two to eight times as wide for losses that are small.
+
+Chosen: no lower end is above the one that the same instances would have, all of them optimal, so that a loss never
+makes anybody surer of an agent (`_with_unmet`). Without this, 12 scores from 0.95 to 1 would exclude what 12 scores of
+1 do not, and of agents that are nearly optimal and fail outright on one instance in 20, 12 instances' intervals would
+cover 50 % instead of 95.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from evalkit.seeds import Stream
+from evalkit.stats.bootstrap import (
+    LEAST_INSTANCES,
+    LEVEL,
+    RESAMPLES,
+    Interval,
+    instance_means,
+    mean_interval,
+    mean_of_instances,
+    resamples,
+)
+
+if TYPE_CHECKING:
+    from evalkit.stats.bootstrap import Doubles
+
+Method = Literal["none", "Wilson", "alike", "bounded", "t", "bootstrap-t", "bootstrap", "betting", "bernstein"]
+"""The last two are of sequences, which hold at every look (`sequential.py`)."""
+
+NONE: Method = "none"
+
+ENOUGH_TO_RESAMPLE = 20
+"""Instances from which a bootstrap is preferred to Student's t, where values are not bounded on both sides."""
+
+TRIFLE = 0.01
+"""A standard deviation of instance means, 1 for 100 %, from which instances no longer count as alike. Up to there what
+may never have been met weighs less and less, so that no rounding error decides an interval."""
+
+_NEARLY_SHARES = 0.05
+"""Of the variance that answers of yes and no with the same mean would have, how much may lack for Wilson's interval to
+have a part in the result."""
+
+_SEED = 0
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean over instances, with the interval that suits it."""
+
+    mean: float
+    interval: Interval | None
+    """None where there is no honest one."""
+    method: Method
+    stratified: bool = False
+    """Whether it answers for this mix of strata."""
+    instances: int
+    values: int
+    """Replicates of all instances together."""
+    why: str = ""
+    """Why there is no interval; empty where there is one."""
+
+
+def estimate(
+    replicates: Mapping[str, Sequence[float]],
+    *,
+    place: Sequence[str],
+    strata: Mapping[str, str] | None = None,
+    least: float = -math.inf,
+    most: float = math.inf,
+    unmet: tuple[float, float] | None = None,
+) -> Estimate:
+    """The mean of instance means with its 95 % interval.
+
+    replicates  by instance: its replicates' values, at least one; 1 is 100 %
+    place       names the draws: the same place and values give the same interval, in every process
+    strata      by instance: its stratum; left aside where one has fewer than 3 instances, and by Wilson's interval,
+                which is then somewhat too wide
+    least, most the bounds of the values there can be; the interval does not go beyond
+    unmet       (lowest, highest) value that an instance unlike all that were met is taken to have, where values have no
+                two bounds; else these. None: nothing is said of such instances
+
+    Raises ValueError without instances.
+    """
+    mean = mean_of_instances(replicates)
+    if unmet is None and math.isfinite(least) and math.isfinite(most):
+        unmet = (least, most)
+    groups = instance_means(replicates, strata)
+    if len(replicates) < LEAST_INSTANCES:
+        found, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
+    else:
+        found, method, why = _interval(replicates, groups, place, strata, (least, most), unmet)
+    return Estimate(
+        mean=mean,
+        interval=None if found is None else _kept(found, mean, least, most),
+        method=method,
+        stratified=method not in (NONE, "Wilson") and len(groups) > 1,
+        instances=len(replicates),
+        values=sum(map(len, replicates.values())),
+        why=why,
+    )
+
+
+def _interval(
+    replicates: Mapping[str, Sequence[float]],
+    groups: "Sequence[Doubles]",
+    place: Sequence[str],
+    strata: Mapping[str, str] | None,
+    bounds: tuple[float, float],
+    unmet: tuple[float, float] | None,
+) -> tuple[Interval | None, Method, str]:
+    least, most = bounds
+    whole = np.concatenate(groups)
+    if bounds == (0.0, 1.0) and is_share(whole):
+        return wilson(float(whole.sum()), len(whole)), "Wilson", ""
+    mean, error = _mean_and_error(groups)
+    found: Interval | None = None
+    method: Method = "bootstrap"
+    if error <= _SAME * max(1.0, float(np.abs(whole).max())):
+        if unmet is None:
+            return None, NONE, "all instances agree"
+        found, method = Interval(low=mean, high=mean), "alike"
+    elif math.isfinite(least) and math.isfinite(most):
+        found, method = bounded(groups, least, most), "bounded"
+    elif len(whole) < ENOUGH_TO_RESAMPLE:
+        found, method = student(groups), "t"
+    elif (found := bootstrap_t(groups, place)) is not None:
+        method = "bootstrap-t"
+    else:
+        found = mean_interval(replicates, place=place, strata=strata, least=least, most=most)
+    if found is not None and unmet is not None:
+        found = _with_unmet(found, groups, *unmet)
+    return found, method, ""
+
+
+def is_share(means: "Doubles") -> bool:
+    """Whether these instance means are answers of yes and no (1 and 0), however many replicates agreed on each."""
+    return bool(np.all((means == 0.0) | (means == 1.0)))
+
+
+def wilson(yes: float, n: int) -> Interval:
+    """Wilson's 95 % interval (1927) of a share, from `yes` of `n` independent answers. Raises ValueError."""
+    from scipy.special import ndtri
+
+    if not 0 <= yes <= n or n < 1:
+        raise ValueError(f"{yes} of {n} is no share")
+    z2 = float(ndtri((1 + LEVEL) / 2)) ** 2
+    middle = (yes + z2 / 2) / (n + z2)
+    half = math.sqrt(z2) / (n + z2) * math.sqrt(yes * (n - yes) / n + z2 / 4)
+    low = 0.0 if yes == 0 else middle - half
+    return Interval(low=low, high=1.0 if yes == n else middle + half)
+
+
+def unmet_share(n: int) -> float:
+    """The share of instances of a kind that none of `n` was of which is not excluded: Wilson's upper end of 0 of n.
+
+    About 4 / (n + 4): 0.49 of 4 instances, 0.24 of 12, 0.1 of 36.
+    """
+    return wilson(0, n).high
+
+
+def _with_unmet(found: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float) -> Interval:
+    """The interval, widened for instances unlike all that were met, which lie from `lowest` to `highest`.
+
+    - No end is nearer to a bound than had all instances been on that bound: without losses a share `unmet_share` of
+      failures is not excluded, so with small losses it is not either.
+    - Where instances are alike, as many others may be at either bound. That weighs less the more they differ, and
+      nothing from a spread of `TRIFLE` on: who has seen them vary takes it that the losses to come are like those met.
+    """
+    n = sum(map(len, groups))
+    mean, error = _mean_and_error(groups)
+    q = unmet_share(n)
+    alike = q * max(0.0, 1 - error * math.sqrt(n) / TRIFLE)
+    return Interval(
+        low=min(found.low, mean - alike * (mean - lowest), highest - q * (highest - lowest)),
+        high=max(found.high, mean + alike * (highest - mean), lowest + q * (highest - lowest)),
+    )
+
+
+def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
+    """The 95 % interval of the mean of values from `least` to `most`, over groups (strata) of two or more of them.
+
+    The hull of two intervals, each of which sees what the other one misses:
+
+    - Wilson's, of as many answers of yes and no as would give the standard error that was seen, with Student's
+      quantile. Its degrees of freedom are those that the variance was estimated with, 2 n / (kurtosis - (n - 3) /
+      (n - 1)) (Satterthwaite 1946): n - 1 for normal values, few where a few losses make all of the spread.
+    - Student's, moved towards the longer tail by the third moment (Johnson 1978; Hall 1992, "On the Removal of Skewness
+      by Transformation").
+
+    As far as Wilson's own goes, of n answers with that mean: no bounded values vary more. Where nearly all values are
+    0 or 1 the ends are Wilson's, by and by.
+
+    Raises ValueError where all values agree, or those of each group.
+    """
+    from scipy.special import stdtrit
+
+    n, level, width = sum(map(len, groups)), (1 + LEVEL) / 2, most - least
+    mean, error = _mean_and_error(groups)
+    if error <= _SAME * width:
+        raise ValueError("all values agree: their spread says nothing")
+    parts = [one - one.mean() for one in groups]
+    apart = np.concatenate(parts) / math.sqrt(float(np.mean(np.concatenate(parts) ** 2)))
+    free, known = n - len(groups), known_freedom(parts)
+    share, spread = (mean - least) / width, (error / width) ** 2
+    # One over as many answers of yes and no; not below 1, whatever rounding put beyond the bounds.
+    rarity = spread / max(share * (1 - share), spread)
+    t2 = float(stdtrit(known, level)) ** 2
+    middle = (share + rarity * t2 / 2) / (1 + rarity * t2)
+    half = math.sqrt(t2) / (1 + rarity * t2) * math.sqrt(spread + t2 * rarity**2 / 4)
+    t = float(stdtrit(free, level))
+    moved = mean + error * float(np.mean(apart**3)) * (1 + 2 * t * t) / (6 * math.sqrt(n))
+    low = min(least + width * (middle - half), moved - t * error)
+    high = max(least + width * (middle + half), moved + t * error)
+    return _towards_wilson(Interval(low=low, high=high), groups, least, most)
+
+
+def known_freedom(apart: "Sequence[Doubles | Sequence[float]]") -> float:
+    """Degrees of freedom of a variance (Satterthwaite 1946), from what values are off the means of their groups.
+
+    2 n / (kurtosis - (n - 3) / (n - 1)), at least 1, at most n less the groups; not all values may be 0.
+    """
+    whole = np.concatenate([np.asarray(one) for one in apart])
+    n, square = len(whole), float(np.mean(whole**2))
+    kurtosis = float(np.mean(whole**4)) / square**2
+    return min(float(n - len(apart)), max(1.0, 2 * n / (kurtosis - (n - 3) / (n - 1))))
+
+
+def _towards_wilson(found: Interval, groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
+    """The interval within Wilson's of the same mean, and the nearer to it the more of the values are 0 or 1."""
+    shares = np.clip((np.concatenate(groups) - least) / (most - least), 0.0, 1.0)
+    mean = float(shares.mean())
+    own = wilson(mean * len(shares), len(shares))
+    low, high = least + own.low * (most - least), least + own.high * (most - least)
+    # 0 of values of 0 and 1 only, 1 of values that are all the same.
+    lack = float(np.mean(shares * (1 - shares))) / (mean * (1 - mean)) if 0 < mean < 1 else 0.0
+    part = max(0.0, 1 - lack / _NEARLY_SHARES)
+    kept_low, kept_high = max(found.low, low), min(found.high, high)
+    return Interval(low=kept_low + part * (low - kept_low), high=kept_high + part * (high - kept_high))
+
+
+def student(groups: "Sequence[Doubles]") -> Interval:
+    """Student's 95 % interval of the mean over groups (strata) of instance means, each with two or more of them."""
+    from scipy.special import stdtrit
+
+    mean, error = _mean_and_error(groups)
+    half = float(stdtrit(sum(len(one) - 1 for one in groups), (1 + LEVEL) / 2)) * error
+    return Interval(low=mean - half, high=mean + half)
+
+
+def _mean_and_error(groups: "Sequence[Doubles]") -> tuple[float, float]:
+    """The mean over all and its standard error, the mix of groups taken as given."""
+    n = sum(map(len, groups))
+    squares = math.fsum(len(one) * float(np.var(one, ddof=1)) for one in groups)
+    return math.fsum(float(one.sum()) for one in groups) / n, math.sqrt(squares) / n
+
+
+def bootstrap_t(groups: "Sequence[Doubles]", place: Sequence[str]) -> Interval | None:
+    """The bootstrap-t interval of the mean over groups of instance means, each resampled within itself.
+
+    None if so many resamples have no spread that a bound is not defined.
+    """
+    stream = Stream(_SEED, "report", "bootstrap-t", *place)
+    n = sum(map(len, groups))
+    mean, error = _mean_and_error(groups)
+    total, squares = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for one in groups:
+        size, centre = len(one), float(one.mean())
+        for rows, drawn in resamples(one - centre, stream):
+            sums = drawn.sum(axis=1)
+            total[rows] += sums
+            # size * s^2 of the resample, s^2 with size - 1 below.
+            squares[rows] += (np.einsum("ij,ij->i", drawn, drawn) - sums * sums / size) * (size / (size - 1))
+    spread = squares > 1e-9 * (error * n) ** 2
+    # A resample without spread is as far out as can be, on its side.
+    ts = np.where(total > 0, np.inf, -np.inf)
+    ts[spread] = total[spread] / np.sqrt(squares[spread])
+    low, high = np.quantile(ts, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+    if not math.isfinite(low) or not math.isfinite(high):
+        return None
+    return Interval(low=mean - float(high) * error, high=mean - float(low) * error)
+
+
+def _kept(found: Interval, mean: float, least: float, most: float) -> Interval:
+    """The interval within the bounds of what can be, and around the mean whatever rounding does."""
+    return Interval(low=min(mean, max(least, found.low)), high=max(mean, min(most, found.high)))

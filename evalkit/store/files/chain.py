@@ -1,0 +1,257 @@
+"""Does each file of a log agree with the digest by which a later one names it? Files by their bytes, not their rows.
+
+An object of a journal names the one before; a journal's first names the newest of all journals that there were; objects
+name the compacted files that they know, and each of these the one before it. So of all files but the newest object of
+the newest journal a later one tells that they are there and have not changed. Files are looked at from the newest on: a
+changed one names nobody.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.disk import storage_errors
+from evalkit.store.files.journal import carried_of, heads_of
+from evalkit.store.files.layout import began, journal_object, lay_out
+from evalkit.store.files.segment import CLOSE, KINDS, NUMBER, REMEDY, SEAL, Segment, json_of, read_claim
+
+
+def check_chain(run: Path) -> list[tuple[str, str]]:
+    """(file, what is wrong) of each file of format 2 that is not as it was written, or is gone; empty if all are.
+
+    Each file is read once, in parts, but those whose rows lie in compacted ones: they do not matter any more. Raises
+    StorageError, FileNotFoundError where a file was moved meanwhile, RunError where a newer evalkit wrote one.
+    """
+    return follow(run).flaws
+
+
+@dataclass(slots=True, kw_only=True)
+class Chain:
+    """What the files of a log say of each other."""
+
+    flaws: list[tuple[str, str]] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+    """By file, of those that matter and are there."""
+    claims: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By file, what those say that are as they were written."""
+    named: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By file: by the name of another, the digest that this one tells of it."""
+    repaired: dict[str, set[str]] = field(default_factory=dict)
+    """By file: digests of what repairs have put there."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """By writer: the highest number of an object of its journal that is named."""
+    changed: set[str] = field(default_factory=set)
+    """Files that are there and say something else than was written, or than others stand on."""
+    missing: list[str] = field(default_factory=list)
+    """Files that are named and gone, and whose rows no other file has."""
+    headless: set[str] = field(default_factory=set)
+    """Writers whose newest objects are gone, by what is left."""
+    unread: bool = False
+    """Whether a journal's newest object was changed or is gone, so that nobody knows what it names."""
+
+    def name(self, file: str, digest: str, by: str) -> None:
+        """Note that one file tells another's digest."""
+        self.named.setdefault(file, {})[by] = digest
+        _, writer, object_file = f"//{file}".rsplit("/", 2)
+        match = NUMBER.fullmatch(object_file)
+        if match:
+            self.ends[writer] = max(self.ends.get(writer, -1), int(match[1]))
+
+    def look_at(self, segment: Segment) -> dict[str, str]:
+        """What a file says, if it is as it was written; else the flaw is noted."""
+        name = segment.name
+        found = self.digests[name] = digest_of_file(segment.path)
+        by = next((by for by, digest in self.named.get(name, {}).items() if digest != found), None)
+        changed = by is not None and found not in self.repaired.get(name, ())
+        try:
+            says = read_claim(segment)
+        except CorruptLogError as flaw:
+            self.accuse(name, problem_of(segment, flaw))
+            return {}
+        if changed:
+            self.accuse(name, f"is not as it was written: {by} tells another digest of it")
+            return {}
+        self.claims[name] = says
+        return says
+
+    def accuse(self, name: str, problem: str) -> None:
+        """Note what is wrong with a file's content."""
+        self.flaws.append((name, problem))
+        self.changed.add(name)
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256 over a file's bytes, in hex; no more of it is in memory than a part. Raises FileNotFoundError,
+    StorageError."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    with storage_errors(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def problem_of(segment: Segment, flaw: CorruptLogError) -> str:
+    """The middle of a message about a segment, without its name and the remedy."""
+    return str(flaw).removeprefix(f"{segment.name} ").removesuffix(f". {REMEDY}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """One writer's."""
+
+    writer: str
+    objects: tuple[Segment, ...]
+    """Those that matter: that no compacted file covers, or the newest."""
+    there: frozenset[int]
+    """Numbers of all objects."""
+    compacted: tuple[Segment, ...]
+    """Of all kinds, by number."""
+
+    def is_compacted(self, number: int) -> bool:
+        """Whether a compacted file has what an object held."""
+        return bool(self.compacted) and number <= self.compacted[-1].last
+
+
+def follow(run: Path) -> Chain:
+    """Look at all files of format 2, from the newest on. Raises as `check_chain` does."""
+    chain, told = Chain(), False
+    newest_first = _by_writer(run)
+    for place, files in enumerate(newest_first):
+        end = max(files.there, default=-1)
+        chain.unread |= chain.ends.get(files.writer, -1) > end
+        for segment in reversed(files.objects):
+            _follow_object(chain, run, files, segment)
+        for segment in reversed(files.compacted):
+            _follow_compacted(chain, files, segment)
+        _check_joint(chain, files)
+        heads = None if told else _heads(chain, files)
+        if heads is not None:
+            told = True
+            _follow_heads(chain, run, heads, newest_first[place + 1 :], _first(files))
+    there = {one.name for files in newest_first for one in files.compacted}
+    there |= {journal_object(run, files.writer, one).name for files in newest_first for one in files.there}
+    for name, tellers in chain.named.items():
+        if name not in there:
+            chain.missing.append(name)
+            chain.flaws.append((name, f"is missing: {next(iter(tellers))} names it"))
+    chain.flaws.reverse()
+    return chain
+
+
+def _by_writer(run: Path) -> list[_Files]:
+    """Newest first."""
+    objects: dict[str, dict[int, Segment]] = defaultdict(dict)
+    matter: dict[str, set[int]] = defaultdict(set)
+    compacted: dict[str, list[Segment]] = defaultdict(list)
+    for kind in KINDS:
+        layout = lay_out(run, kind)
+        for one in layout.segments:
+            if one.is_object:
+                matter[one.writer].add(one.first)
+            elif one.writer:
+                compacted[one.writer].append(one)
+        for one in layout.segments + layout.covered:
+            if one.is_object:
+                objects[one.writer].setdefault(one.first, one)
+    found = []
+    for writer in sorted({*objects, *compacted}, key=began, reverse=True):
+        mine = objects[writer]
+        chosen = matter[writer] | ({max(mine)} if mine else set())
+        found.append(
+            _Files(
+                writer=writer,
+                objects=tuple(mine[number] for number in sorted(chosen)),
+                there=frozenset(mine),
+                compacted=tuple(sorted(compacted[writer], key=lambda one: (one.last, one.kind))),
+            )
+        )
+    return found
+
+
+def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> None:
+    newest = segment.first == max(files.there)
+    says = chain.look_at(segment)
+    chain.unread |= newest and not says
+    if not says:
+        return
+    if says["kind"] in (CLOSE, SEAL) and not newest:
+        chain.accuse(segment.name, f"ends its journal ({says['kind']}), yet objects follow")
+    before = segment.first - 1
+    if before >= 0 and (before in files.there or not files.is_compacted(before)):
+        chain.name(journal_object(run, files.writer, before).name, says.get("before", ""), segment.name)
+    carried = carried_of(says, segment.name)
+    for kinds in carried.compacted.values() if newest else ():
+        for name, digest in kinds.values():
+            chain.name(name, digest, segment.name)
+    for name, digest in carried.repaired.items():
+        chain.repaired.setdefault(name, set()).add(digest)
+
+
+def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
+    # Before any object names a compacted file, those that it covers stay.
+    if not chain.named.get(segment.name) and segment.name not in chain.repaired and not chain.unread:
+        lost = [number for number in range(segment.first, segment.last + 1) if number not in files.there]
+        if lost:
+            chain.headless.add(files.writer)
+            chain.flaws.append((segment.name, "is named by no object: objects behind it are missing"))
+    says = chain.look_at(segment)
+    if not says:
+        return
+    before = json_of(says, "before", segment.name)
+    if isinstance(before, list) and len(before) == 2:
+        chain.name(str(before[0]), str(before[1]), segment.name)
+
+
+def _check_joint(chain: Chain, files: _Files) -> None:
+    """Objects that are left against what the newest compacted file says of the last that it holds."""
+    steps = [one for one in files.compacted if one.kind == "steps" and one.name in chain.claims]
+    if not steps or steps[-1].name in chain.repaired:
+        return
+    newest, last = steps[-1], chain.claims[steps[-1].name].get("object", "")
+    for segment in files.objects:
+        if segment.name in chain.repaired:
+            continue
+        says, found = chain.claims.get(segment.name, {}), ""
+        if segment.first == newest.last:
+            found = chain.digests[segment.name]
+        elif segment.first == newest.last + 1 and says:
+            found = says.get("before", "")
+        if says and found != last and newest.last in (segment.first, segment.first - 1):
+            chain.accuse(newest.name, f"does not hold what {segment.name} stands on")
+
+
+def _first(files: _Files) -> Segment | None:
+    """The file that knows the journals that there were when the writer began."""
+    held = [one for one in (*files.compacted, *files.objects) if one.first == 0 and one.kind == "steps"]
+    return held[0] if held else None
+
+
+def _heads(chain: Chain, files: _Files) -> dict[str, tuple[int, str]] | None:
+    """The newest objects of other journals, by a writer's first file; None where it does not know them, as when the
+    writer was stopped before it wrote anything."""
+    first = _first(files)
+    says = chain.claims.get(first.name) if first else None
+    return (heads_of(says, first.name) or None) if first and says else None
+
+
+def _follow_heads(
+    chain: Chain, run: Path, heads: Mapping[str, tuple[int, str]], older: Sequence[_Files], first: Segment | None
+) -> None:
+    assert first is not None
+    for writer, (number, digest) in heads.items():
+        chain.name(journal_object(run, writer, number).name, digest, first.name)
+    for files in older:
+        ended = heads.get(files.writer)
+        if ended is None:
+            chain.flaws.append((_some(files), f"is of a journal that {first.name} does not know"))
+        elif files.there and max(files.there) > ended[0]:
+            beyond = journal_object(run, files.writer, min(one for one in files.there if one > ended[0]))
+            chain.flaws.append((beyond.name, f"follows the end of its journal that {first.name} tells"))
+
+
+def _some(files: _Files) -> str:
+    """A writer's first file."""
+    segments = [*files.objects, *files.compacted]
+    return min((one.name for one in segments), default=f"log/{files.writer}")

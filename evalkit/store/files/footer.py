@@ -1,0 +1,99 @@
+"""A segment's footer against its pages: what lies outside the pages' checksums must say of them what they are.
+
+Readers take a footer's word for where columns lie and, where they choose rows, for what they hold at least and at most.
+A changed one may lead them to another column of the same kind, or past rows. `read_segment` finds what cannot be read;
+this finds what can.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import compute
+
+from evalkit.store.files.schema import FEW_VALUES, RESERVED, STEPS
+from evalkit.store.files.segment import Segment, open_file, read_segment, readable
+
+_MAGIC = 4
+_LENGTH = 4
+"""Bytes before the first page, and behind the footer beside the magic ones."""
+
+
+def footer_flaw(segment: Segment) -> str:
+    """What is wrong with a segment that can be read; empty if nothing is.
+
+    Raises CorruptLogError, FileNotFoundError, StorageError as `read_segment` does.
+    """
+    plain = read_segment(segment)
+    held = set(columns_of(segment)) & set(FEW_VALUES) if segment.kind == "steps" else set()
+    few = [name for name in held if pa.types.is_string(plain.schema.field(name).type)]
+    coded = read_segment(segment, None, few)
+    for name in few:
+        if coded.column(name).cast(pa.string()) != plain.column(name):
+            return f"column {name} holds other values read by dictionary"
+    size = segment.path.stat().st_size
+    with open_file(segment) as file, readable(segment):
+        return next(_misplaced(file, size, bare=segment.is_object), "") or next(_misjudged(file, plain), "")
+
+
+def columns_of(segment: Segment) -> list[str]:
+    """The columns that a file of steps has."""
+    return [name for name in STEPS.names if segment.writer or name not in RESERVED]
+
+
+def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
+    """Columns that do not lie one behind another from the file's beginning to its footer, as they were written.
+
+    `bare`: whether a file of no rows has nothing but its footer.
+    """
+    ends = size - file.metadata.serialized_size - _LENGTH - _MAGIC
+    if not file.metadata.num_rows:
+        if bare and ends != _MAGIC:
+            yield "there are pages, yet no rows"
+        return  # what is there, if anything, are empty dictionaries
+    upto = _MAGIC
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            name, begin = column.path_in_schema, column.data_page_offset
+            if column.has_dictionary_page:
+                begin = min(begin, column.dictionary_page_offset)
+            if name != file.schema_arrow.names[place]:
+                yield f"column {file.schema_arrow.names[place]} is called {name} in its footer"
+            # pyarrow ends the process over statistics of a column that is of another type than the file's schema says.
+            if column.physical_type != file.schema.column(place).physical_type:
+                yield f"column {name} is of another type in its footer"
+            if begin != upto or column.num_values != group.num_rows:
+                yield f"column {name} lies elsewhere than its footer says"
+            upto += column.total_compressed_size
+    if upto != ends:
+        yield "pages and footer do not meet"
+
+
+def _misjudged(file: pq.ParquetFile, table: pa.Table) -> Iterator[str]:
+    """Columns whose statistics are not those of their values."""
+    begin = 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        rows = table.slice(begin, group.num_rows)
+        begin += group.num_rows
+        for place in range(group.num_columns):
+            column = group.column(place)
+            said = column.statistics if column.is_stats_set else None
+            if said is None:
+                continue
+            values = rows.column(column.path_in_schema)
+            nulls = said.has_null_count and said.null_count != values.null_count
+            if nulls or (said.has_min_max and (_plain(said.min), _plain(said.max)) != _ends(values)):
+                yield f"column {column.path_in_schema} is not what its footer says of it"
+
+
+def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
+    found = compute.min_max(values).as_py()
+    return found["min"], found["max"]
+
+
+def _plain(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

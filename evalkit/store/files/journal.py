@@ -1,0 +1,224 @@
+"""One writer's journal: numbered objects, each created once and never changed.
+
+A writer appends objects to its own folder; whoever wants it stopped creates its next number, a seal. Creating a file
+that must not exist yet is thus all that safety rests on: no clock, and no lock of which nobody knows whether it still
+holds. A commit's steps and money become durable by one object, and each object names its predecessor by a digest over
+all its bytes. What a footer says, beside format, kind, number and rows:
+
+    writer, by     whose journal it is of, and who wrote it: a seal is another's
+    nonce          drawn anew for each object
+    before         digest of the object before; empty in the first
+    money          the commit's money rows
+    totals         what the writer has done so far (`totals.py`)
+    heads          in the first: by writer, number and digest of the newest object of every journal that there was
+    compacted      by writer and kind: name and digest of the newest compacted file, its own and of those it took over
+    repaired       by file: digest of what a repair has put in its place
+    check          digest of all that the footer says
+"""
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from evalkit.errors import CorruptLogError, FencedError
+from evalkit.store import disk
+from evalkit.store.files.layout import began, journal_object, journals, newest_object
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.segment import (
+    CLOSE,
+    COMMIT,
+    REMEDY,
+    SEAL,
+    WRITER,
+    Segment,
+    digest_of,
+    encode_object,
+    json_of,
+    money_text,
+    read_claim,
+)
+
+Named = tuple[str, str]
+"""A file of the log, by its name within the run and its digest."""
+
+
+def new_writer(after: Sequence[str] = ()) -> str:
+    """The name of a writer that begins now: random digits first, so that writers spread over an object store; then
+    host, process and time. It comes behind the writers that are there, also where a clock was set back."""
+    start = max([time.time(), *(began(one)[0] + 0.001 for one in after)])
+    host = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in socket.gethostname())
+    return f"{secrets.token_hex(4)}-{host}-{os.getpid()}-{start:.3f}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Carried:
+    """What each object repeats of those before it, so that the newest says it."""
+
+    totals: str = "{}"
+    compacted: dict[str, dict[str, Named]] = field(default_factory=dict)
+    """By writer and kind: the newest compacted file."""
+    repaired: dict[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, str]:
+        """The same as a footer holds it; what is empty is left out."""
+        said = {"totals": self.totals}
+        if self.compacted:
+            said["compacted"] = orjson.dumps(self.compacted).decode()
+        if self.repaired:
+            said["repaired"] = orjson.dumps(self.repaired).decode()
+        return said
+
+
+@dataclass(slots=True, kw_only=True)
+class Appender:
+    """The journal of one's own, open at its end. Not for two threads at once."""
+
+    run: Path
+    writer: str
+    heads: Mapping[str, tuple[int, str]]
+    carried: Carried = field(default_factory=Carried)
+    number: int = 0
+    """Of the next object."""
+    before: str = ""
+    """Digest of the one before."""
+
+    def commit(self, table: pa.Table | None, entries: Sequence[LedgerRecord] = ()) -> Segment:
+        """Make rows durable, with what is carried. Raises FencedError, StorageError."""
+        return self._append(COMMIT, table, {"money": money_text(entries)} if entries else {})
+
+    def close(self) -> None:
+        """Nothing follows. Raises FencedError, StorageError."""
+        self._append(CLOSE, None, {})
+
+    def _append(self, kind: str, table: pa.Table | None, more: Mapping[str, str]) -> Segment:
+        segment = journal_object(self.run, self.writer, self.number)
+        if not self.number:
+            disk.make_directories(segment.path.parent)
+            more = {**more, "heads": orjson.dumps(self.heads).decode()}
+        data = memoryview(
+            encode_object(
+                table,
+                {
+                    "kind": kind,
+                    "writer": self.writer,
+                    "by": self.writer,
+                    "number": str(self.number),
+                    "nonce": secrets.token_hex(8),
+                    "before": self.before,
+                    **self.carried.facts(),
+                    **more,
+                },
+            )
+        )
+        try:
+            disk.create_durably(segment.path, data)
+        except FileExistsError:
+            if disk.read_whole(segment.path) != bytes(data):  # else it is ours, and its answer was lost
+                raise FencedError(_fenced(segment)) from None
+        self.number, self.before = self.number + 1, digest_of(data)
+        return segment
+
+
+def _fenced(segment: Segment) -> str:
+    try:
+        by = read_claim(segment).get("by", "")
+    except (CorruptLogError, FileNotFoundError):
+        by = ""
+    return (
+        f"Another process{f' ({by})' if by else ''} has taken this run over and ended this one's journal at "
+        f"{segment.name}. Nothing more is sent or written here; what was durable before is valid."
+    )
+
+
+def open_journal(run: Path, writer: str) -> Appender:
+    """A journal of one's own in a run that is held: every other writer that has not closed is sealed first, so that
+    nothing of it can follow. Its folder comes with the first object. Raises CorruptLogError, StorageError."""
+    if not WRITER.fullmatch(writer):
+        raise ValueError(f"{writer!r} is no writer's name")
+    heads = {}
+    for journal in journals(run):
+        seal(run, journal.writer, by=writer)
+        heads[journal.writer] = head_of(run, journal.writer)
+    return Appender(run=run, writer=writer, heads=heads)
+
+
+def seal(run: Path, writer: str, *, by: str) -> None:
+    """End another writer's journal by its next object, unless it has ended. Raises CorruptLogError, StorageError."""
+    while True:
+        newest = newest_object(run, writer)
+        says = {} if newest is None else read_claim(newest)
+        if says.get("kind") in (CLOSE, SEAL):
+            return
+        number = 0 if newest is None else newest.first + 1
+        facts = {
+            "kind": SEAL,
+            "writer": writer,
+            "by": by,
+            "number": str(number),
+            "nonce": secrets.token_hex(8),
+            "before": "" if newest is None else digest_of(newest.path.read_bytes()),
+            **{name: says[name] for name in ("totals", "compacted", "repaired") if name in says},
+            **({} if number else {"heads": "{}"}),
+        }
+        path = journal_object(run, writer, number).path
+        try:
+            disk.create_durably(path, memoryview(encode_object(None, facts)))
+        except FileExistsError:  # the writer was faster
+            continue
+        return
+
+
+def head_of(run: Path, writer: str) -> tuple[int, str]:
+    """Number and digest of the newest object of a journal that has one."""
+    newest = newest_object(run, writer)
+    assert newest is not None
+    with disk.storage_errors(newest.path):
+        return newest.first, digest_of(newest.path.read_bytes())
+
+
+def newest_claims(run: Path) -> dict[str, dict[str, str]]:
+    """By writer, in order, what the newest object of its journal says: one file a writer, whatever the run's length.
+
+    While the run is written another may have been added; that is no matter. Raises CorruptLogError.
+    """
+    return {
+        journal.writer: read_claim(journal.object(run, journal.numbers[-1]))
+        for journal in journals(run)
+        if journal.numbers
+    }
+
+
+def carried_of(says: Mapping[str, str], where: str) -> Carried:
+    """What an object carries. Raises CorruptLogError."""
+    compacted = json_of(says, "compacted", where)
+    repaired = json_of(says, "repaired", where)
+    try:
+        named = {
+            str(writer): {str(kind): (str(name), str(digest)) for kind, (name, digest) in files.items()}
+            for writer, files in compacted.items()
+        }
+        return Carried(
+            totals=says.get("totals", "{}"),
+            compacted=named,
+            repaired={str(name): str(digest) for name, digest in repaired.items()},
+        )
+    except (ValueError, TypeError, AttributeError) as flaw:
+        raise CorruptLogError(f"{where} is damaged (what it carries: {flaw}). {REMEDY}") from flaw
+
+
+def heads_of(says: Mapping[str, str], where: str) -> dict[str, tuple[int, str]]:
+    """The newest objects that a journal's first object, or the compacted file that holds it, names. Raises
+    CorruptLogError."""
+    found: Any = json_of(says, "heads", where)
+    try:
+        return {str(writer): (int(number), str(digest)) for writer, (number, digest) in found.items()}
+    except (ValueError, TypeError, AttributeError) as flaw:
+        raise CorruptLogError(f"{where} is damaged (its heads: {flaw}). {REMEDY}") from flaw

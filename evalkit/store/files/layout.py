@@ -1,0 +1,247 @@
+"""A run's log put in order: which files make it up, which are covered by compaction, which are missing.
+
+By names alone, so that it is cheap enough for each look of a reader. What the files hold is another matter: see
+`chain.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import orjson
+
+from evalkit.errors import RunError
+from evalkit.store.disk import read_whole
+from evalkit.store.files.schema import FORMAT
+from evalkit.store.files.segment import (
+    ENDS_FOLDER,
+    LEDGER_FOLDER,
+    LOG,
+    NUMBER,
+    RANGE,
+    STEPS_FOLDER,
+    TAIL,
+    WRITER,
+    Kind,
+    Segment,
+    compacted_name,
+    object_name,
+)
+from evalkit.store.json_text import decode
+
+FOLDERS: dict[Kind, tuple[str, ...]] = {
+    "steps": (TAIL, STEPS_FOLDER),
+    "ledger": (LEDGER_FOLDER,),
+    "ends": (ENDS_FOLDER,),
+}
+"""Where files of format 1, and compacted ones, lie; in the order in which a listing loses nothing that compaction moves
+meanwhile: at worst it sees rows in both, which `Layout.covered` settles. Journals are listed before."""
+
+MARK = "log.json"
+"""Of a log that began in format 1: how many of its files were durable when rows were last compacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The files that hold rows of one kind, put in order: those of format 1, then writer after writer."""
+
+    segments: tuple[Segment, ...]
+    """Those that make up the log, in order."""
+    covered: tuple[Segment, ...]
+    """Those whose rows lie in a compacted file as well; ignored."""
+    stray: tuple[Path, ...]
+    """Files that are no segments, or whose numbers other files hold in part."""
+    flaws: tuple[tuple[str, str], ...]
+    """(file, what is wrong): missing numbers, overlaps, files that are no segments."""
+    next: int
+    """Of the files of format 1, the number of the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """One writer's objects that are there, and the numbers that its compacted files hold."""
+
+    writer: str
+    numbers: tuple[int, ...]
+    """Of the objects in its folder, in order."""
+
+    def object(self, run: Path, number: int) -> Segment:
+        """One of its objects."""
+        return journal_object(run, self.writer, number)
+
+
+def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") -> Segment:
+    """An object of a journal, as holding rows of one kind."""
+    path = run / LOG / writer / object_name(number)
+    return Segment(kind=kind, path=path, first=number, last=number, writer=writer)
+
+
+def journals(run: Path) -> list[Journal]:
+    """All writers that have a folder, in the order in which they began."""
+    return [
+        Journal(writer=writer, numbers=tuple(sorted(one.first for one in found)))
+        for writer, found in _journal_objects(run, "steps")[0].items()
+    ]
+
+
+def newest_object(run: Path, writer: str) -> Segment | None:
+    """The newest object of one journal, looked up now; None where it has none."""
+    names = (NUMBER.fullmatch(path.name) for path in (run / LOG / writer).glob("*.parquet"))
+    numbers = [int(match[1]) for match in names if match and match[2] is None]
+    return journal_object(run, writer, max(numbers)) if numbers else None
+
+
+def began(writer: str) -> tuple[float, str]:
+    """What writers are ordered by: when they began, by their own clocks, then their names."""
+    return float(writer.rpartition("-")[2]), writer
+
+
+def lay_out(run: Path, kind: Kind) -> Layout:
+    """List the log's files. While a run is being written the answer may lack a file that moves: look again."""
+    by_writer, flaws, stray = _journal_objects(run, kind)
+    for folder in FOLDERS[kind]:
+        if (run / folder).exists() and not (run / folder).is_dir():
+            flaws.append((folder, "is no folder: move it elsewhere"))
+        for path in sorted((run / folder).glob("*.parquet")):
+            segment = _segment(kind, path)
+            if segment is not None:
+                by_writer.setdefault(segment.writer, []).append(segment)
+            elif not path.name.startswith("."):
+                flaws.append((f"{folder}/{path.name}", "is no segment of this run: move it elsewhere"))
+                stray.append(path)
+    segments, covered, following = list[Segment](), list[Segment](), 0
+    for writer in sorted(by_writer, key=lambda name: (name != "", began(name) if name else ())):
+        upto = _put_in_order(run, kind, by_writer[writer], segments, covered, flaws, stray)
+        if not writer:
+            following = upto
+    marked = read_mark(run).get(kind, 0)
+    if marked > following:
+        flaws.append(_missing(run, kind, "", following, marked - 1))
+        following = marked
+    return Layout(
+        segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws), next=following
+    )
+
+
+def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], list[tuple[str, str]], list[Path]]:
+    """(objects by writer, writers in order; flaws; stray files)."""
+    found: dict[str, list[Segment]] = {}
+    flaws, stray = list[tuple[str, str]](), list[Path]()
+    folder = run / LOG
+    if folder.exists() and not folder.is_dir():
+        return found, [(LOG, "is no folder: move it elsewhere")], stray
+    writers = [path for path in folder.glob("*") if not path.name.startswith(".")]
+    for path in writers:
+        if not WRITER.fullmatch(path.name) or not path.is_dir():
+            flaws.append((f"{LOG}/{path.name}", "is no journal of this run: move it elsewhere"))
+            stray.append(path)
+    for path in sorted((one for one in writers if one not in stray), key=lambda one: began(one.name)):
+        mine = found.setdefault(path.name, [])
+        for one in sorted(path.glob("*.parquet")):
+            match = NUMBER.fullmatch(one.name)
+            if match and match[2] is None:
+                number = int(match[1])
+                mine.append(Segment(kind=kind, path=one, first=number, last=number, writer=path.name))
+                if one.is_symlink() and not one.exists():
+                    flaws.append((f"{LOG}/{path.name}/{one.name}", "is a link to nothing"))
+            elif not one.name.startswith("."):
+                flaws.append((f"{LOG}/{path.name}/{one.name}", "is no object of this journal: move it elsewhere"))
+                stray.append(one)
+    return found, flaws, stray
+
+
+def _segment(kind: Kind, path: Path) -> Segment | None:
+    """A file of format 1, or a compacted one, by its name."""
+    old, new = NUMBER.fullmatch(path.name), RANGE.fullmatch(path.name)
+    if new:
+        return Segment(kind=kind, path=path, writer=new[1], first=int(new[2]), last=int(new[3]))
+    if old and kind != "ends":
+        return Segment(kind=kind, path=path, first=int(old[1]), last=int(old[2] or old[1]))
+    return None
+
+
+def _put_in_order(
+    run: Path,
+    kind: Kind,
+    found: Sequence[Segment],
+    segments: list[Segment],
+    covered: list[Segment],
+    flaws: list[tuple[str, str]],
+    stray: list[Path],
+) -> int:
+    """Sort one writer's files; the number of the next."""
+    upto = 0
+    for segment in sorted(found, key=lambda one: (one.first, -one.last, one.is_commit)):
+        if segment.last < upto:
+            covered.append(segment)
+            continue
+        if segment.first < upto:
+            flaws.append((segment.name, "holds numbers that another file holds as well"))
+            stray.append(segment.path)
+            continue
+        if segment.first > upto:
+            flaws.append(_missing(run, kind, segment.writer, upto, segment.first - 1))
+        segments.append(segment)
+        upto = segment.last + 1
+    return upto
+
+
+def gaps(layout: Layout) -> Iterator[tuple[str, int, int]]:
+    """(writer, first, last) of the numbers that are missing between the files of a layout."""
+    for writer, found in groupby(layout.segments, key=lambda one: one.writer):
+        upto = 0
+        for segment in found:
+            if segment.first > upto:
+                yield writer, upto, segment.first - 1
+            upto = segment.last + 1
+        if not writer and upto < layout.next:
+            yield writer, upto, layout.next - 1
+    if layout.next and not any(not one.writer for one in layout.segments):
+        yield "", 0, layout.next - 1
+
+
+def _missing(run: Path, kind: Kind, writer: str, first: int, last: int) -> tuple[str, str]:
+    if writer:
+        names = [journal_object(run, writer, number).name for number in (first, last)]
+    else:
+        names = [f"{FOLDERS[kind][0]}/{object_name(number)}" for number in (first, last)]
+    return names[0] + (f" to {names[1]}" if last > first else ""), "is missing"
+
+
+def compacted(run: Path, kind: Kind, writer: str, first: int, last: int) -> Segment:
+    """A compacted file, by what it holds."""
+    path = run / FOLDERS[kind][-1] / compacted_name(writer, first, last)
+    return Segment(kind=kind, path=path, first=first, last=last, writer=writer)
+
+
+# Format 1.
+
+
+def read_mark(run: Path) -> dict[str, int]:
+    """How many files of format 1 there are of each kind at least; empty where it says nothing."""
+    data = read_whole(run / MARK)
+    if data is None:
+        return {}
+    mark = decode(data, _Mark, str(run / MARK), "Delete it; the segments speak for themselves.")
+    if mark.format > FORMAT:
+        raise RunError(f"{run / MARK} has log format {mark.format}; this evalkit reads {FORMAT}. Use a newer one.")
+    return {"steps": mark.steps, "ledger": mark.ledger}
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=10**12)]
+
+
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of MARK."""
+
+    format: _Number
+    steps: _Number
+    ledger: _Number
+
+
+def encode_mark(*, steps: int, ledger: int) -> bytes:
+    """The content of MARK. It names this format, so that an evalkit that knows none but the first refuses the run."""
+    return orjson.dumps({"format": FORMAT, "steps": steps, "ledger": ledger}) + b"\n"

@@ -1,0 +1,171 @@
+"""The columns of `steps/*.parquet` and `ledger/*.parquet`, with units, and records as such columns.
+
+A new column is a new format number; renaming or retyping one is not done. Texts are UTF-8 strings, so that `reply` and
+`facts` read as JSON in any tool; digests are 16 raw bytes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from evalkit.store.files.columns import column_of
+from evalkit.store.files.record import LedgerRecord, StepRecord
+
+FORMAT = 2
+"""Number of this layout of columns, files and directories; in every file's metadata. Format 1 is read as well."""
+
+
+def _field(name: str, kind: pa.DataType, unit: str, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"unit": unit})
+
+
+_TEXT, _INDEX, _COUNT, _SECONDS, _DIGEST = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.binary(16)
+
+STEPS: pa.Schema = pa.schema(
+    [
+        _field("episode", _TEXT, "digest, hex"),
+        _field("environment", _TEXT, "name"),
+        _field("suite", _TEXT, "name"),
+        _field("instance", _TEXT, "name"),
+        _field("agent", _TEXT, "name"),
+        _field("replicate", _INDEX, "index from 0"),
+        _field("take", _INDEX, "index from 0"),
+        _field("step", _INDEX, "index from 0"),
+        _field("period", _INDEX, "index from 0"),
+        _field("turn", _INDEX, "index from 0"),
+        _field("reply", _TEXT, "JSON", nullable=True),
+        _field("raw", pa.binary(), "bytes as received", nullable=True),
+        _field("facts", _TEXT, "JSON"),
+        _field("observation_digest", _DIGEST, "SHA-256, first 16 bytes"),
+        _field("request_digest", _DIGEST, "SHA-256, first 16 bytes"),
+        _field("step_digest", _DIGEST, "SHA-256, first 16 bytes"),
+        _field("tokens_in", _COUNT, "tokens"),
+        _field("tokens_out", _COUNT, "tokens"),
+        _field("tokens_cached_read", _COUNT, "tokens"),
+        _field("tokens_cached_write", _COUNT, "tokens"),
+        _field("tokens_reasoning", _COUNT, "tokens"),
+        _field("cost", _COUNT, "1e-12 USD"),
+        _field("latency_s", _SECONDS, "s"),
+        _field("queue_s", _SECONDS, "s"),
+        _field("attempts", _TEXT, "words joined by commas"),
+        _field("started_at", _SECONDS, "s since 1970, UTC"),
+        _field("served_model", _TEXT, "name"),
+        _field("fingerprint", _TEXT, "name"),
+        _field("response_id", _TEXT, "name"),
+        _field("finish", _TEXT, "word"),
+        _field("ending", _TEXT, "word; empty while the episode goes on"),
+        _field("worker", _TEXT, "name of the writer"),
+        # Reserved: one value each so far.
+        _field("row_kind", _TEXT, "word: step"),
+        _field("tenure", _COUNT, "number"),
+        _field("ask_line", _INDEX, "index from 0"),
+        _field("ask_key", _TEXT, "name"),
+        _field("ask_n", _INDEX, "index from 0"),
+        _field("batch", _TEXT, "name"),
+    ]
+)
+
+RESERVED: Mapping[str, Any] = {"row_kind": "step", "tenure": 0, "ask_line": 0, "ask_key": "", "ask_n": 0, "batch": ""}
+"""Columns that every row has and that say the same in all so far: what kind of row it is, under which assignment of its
+episode to a worker it was written, and, of rows that are no steps, the rest of their address and the batch that they
+were asked in. Files of format 1 lack them."""
+
+LEDGER: pa.Schema = pa.schema(
+    [
+        _field("kind", _TEXT, "word"),
+        _field("session", _TEXT, "name"),
+        _field("amount", _COUNT, "1e-12 USD"),
+        _field("lane", _TEXT, "name"),
+        _field("agent", _TEXT, "name"),
+        _field("episode", _TEXT, "digest, hex"),
+        _field("step", _INDEX, "index from 0; -1: none"),
+        _field("attempt", _INDEX, "index from 0; -1: none"),
+        _field("reason", _TEXT, "words"),
+        _field("at", _SECONDS, "s since 1970, UTC"),
+    ]
+)
+
+ENDS: pa.Schema = pa.schema(
+    [
+        *(STEPS.field(name) for name in ("episode", "environment", "suite", "instance", "agent", "replicate", "take")),
+        _field("steps", _INDEX, "count of the steps in effect"),
+        STEPS.field("ending"),
+        _field("requests", _COUNT, "count of all rows"),
+        *(STEPS.field(name) for name in STEPS.names if name == "cost" or name.startswith("tokens_")),
+        _field("facts", _TEXT, "JSON: the facts of the steps in effect, in order", nullable=True),
+    ]
+)
+"""One row an episode that has ended, and one an episode that goes on at the time of a compaction. Sums are over all
+rows of the episode, superseded ones included."""
+
+FEW_VALUES = (
+    *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),
+    *("attempts", "served_model", "fingerprint", "finish", "ending", "worker"),
+    *RESERVED,
+)
+"""Columns of STEPS that repeat few values: compacted files hold them by dictionary."""
+
+
+def steps_table(records: Sequence[StepRecord]) -> pa.Table:
+    """The rows as a table of schema STEPS. Refuses nothing: see `columns.py`."""
+    columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
+    arrays = [column_of(column, STEPS.field(name).type) for name, column in zip(_WRITTEN, columns, strict=True)]
+    return pa.Table.from_arrays([*arrays, *(_alike(name, len(records)) for name in RESERVED)], schema=STEPS)
+
+
+def _alike(name: str, rows: int) -> pa.Array:
+    """A reserved column of so many rows."""
+    if rows > _ALIKE_ROWS:
+        return column_of([RESERVED[name]] * rows, STEPS.field(name).type)
+    return _alike_rows(name).slice(0, rows)
+
+
+@cache
+def _alike_rows(name: str) -> pa.Array:
+    return column_of([RESERVED[name]] * _ALIKE_ROWS, STEPS.field(name).type)
+
+
+_ALIKE_ROWS = 1024
+
+
+def ledger_table(records: Sequence[LedgerRecord]) -> pa.Table:
+    """The rows as a table of schema LEDGER."""
+    return _table(records, LEDGER, _ledger_values)
+
+
+def ledger_records(table: pa.Table) -> list[LedgerRecord]:
+    """The rows of a table of schema LEDGER."""
+    return [LedgerRecord(**row) for row in table.select(LEDGER.names).to_pylist()]
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """An empty table. pyarrow's own way to make one would import pandas."""
+    return pa.Table.from_batches([], schema=schema)
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same columns under the schema with its units, which commits are stored without."""
+    return pa.Table.from_arrays([table.column(name) for name in schema.names], schema=schema)
+
+
+def with_reserved(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """A table with those of the named columns that are reserved and that it lacks, as files of format 1 do."""
+    for name in names:
+        if name in RESERVED and name not in table.schema.names:
+            table = table.append_column(STEPS.field(name), _alike(name, table.num_rows))
+    return table
+
+
+_WRITTEN = [name for name in STEPS.names if name not in RESERVED]
+"""Columns that records fill."""
+_step_values: Callable[[StepRecord], tuple[Any, ...]] = attrgetter(*_WRITTEN)
+_ledger_values: Callable[[LedgerRecord], tuple[Any, ...]] = attrgetter(*LEDGER.names)
+
+
+def _table(records: Sequence[Any], schema: pa.Schema, values: Callable[[Any], tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*map(values, records), strict=True) if records else [()] * len(schema)
+    arrays = [column_of(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)

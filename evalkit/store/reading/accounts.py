@@ -1,0 +1,143 @@
+"""A run's ledger read as accounts, one a session, and what they know of steps that are gone.
+
+A session writes `open` when it begins and `close` when it ends. One without a `close` has crashed. Money that was spent
+stays spent: where steps are lost, or never reached the log, the leases of their session less its `close` still know the
+sum, and `unaccounted` charges what nothing else shows.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from evalkit.money import PicoUsd
+from evalkit.store.files.record import LedgerRecord
+
+BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
+"""Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
+APART, PARTLY = "; bounds single agents", "; plays a part"
+LEASES_LOST = "its leases may be lost"
+"""Reason of an `open` row that a repair writes: leases of the session do not bound what it left in flight."""
+CRASHED = "crashed"
+"""Reason of a `close` that a later session wrote."""
+MERGED = "merge:"
+"""How the sessions of merges began that charged what they left out; now the session that paid is charged."""
+UNACCOUNTED = "spent, and no step in the log shows for what"
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """One session's money, in pico-dollars."""
+
+    session: str
+    leased: int = 0
+    charged: int = 0
+    """Charges for single attempts."""
+    settled: int = 0
+    """Its steps."""
+    crashed: int = 0
+    """What was charged for its crash."""
+    released: int = 0
+    confirmed: int = 0
+    """Part of `released` that was taken off `crashed`: the provider's usage showed that it was not spent."""
+    had_budget: bool = False
+    partial: bool = False
+    """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
+    apart: bool = False
+    """Whether agents had budgets of their own, so that some may have been passed over in the order."""
+    leases_lost: bool = False
+    """Whether leases of it may be lost with their file: they bound nothing then."""
+    closed: bool = False
+    crashed_close: bool = False
+    """Whether a later session closed it."""
+    returned: int = 0
+    """What it gave back of its leases when it closed."""
+    said: int = 0
+    """What it had spent by its own closing word; 0 where it left none."""
+    width: int = 0
+    """Episodes it could have in flight in all its lanes."""
+
+    def book(self, row: LedgerRecord) -> None:
+        """Count one of its money rows."""
+        if row.kind == "open" and row.reason == LEASES_LOST:
+            self.leases_lost, self.width = True, max(self.width, row.attempt)
+        elif row.kind == "open":
+            self.width = row.attempt
+            self.had_budget |= row.reason.startswith(BUDGETED)
+            self.partial = row.reason.endswith(PARTLY)
+            self.apart = APART in row.reason
+        elif row.kind == "lease":
+            self.leased += row.amount
+            self.had_budget |= row.amount > 0  # also where the row that opened it is lost
+        elif row.kind == "charge":
+            self.charged += row.amount
+        elif row.kind == "crash":
+            self.crashed += row.amount
+        elif row.kind == "release":
+            self.released += row.amount
+            self.confirmed += 0 if row.episode else row.amount
+        elif row.kind == "close":
+            self.closed = True
+            self.crashed_close = row.reason == CRASHED
+            self.returned += row.amount
+            self.said = max(self.said, closing_sum(row.reason))
+
+    @property
+    def unspent(self) -> int:
+        """What no step and no charge accounts for in its leases."""
+        return max(0, self.leased - self.settled - self.charged)
+
+    @property
+    def missing(self) -> int:
+        """What it had spent when it closed and no step and no charge shows any more: its closing word, and its leases
+        less what it gave back, outlive its steps. 0 of one that has crashed."""
+        if not self.closed or self.crashed_close:
+            return 0
+        known = max(self.said, self.leased - self.returned)
+        return max(0, known - self.settled - self.charged)
+
+
+def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
+    """All sessions of a run, from its ledger and the cost of each session's steps."""
+    found: dict[str, Account] = {}
+    for row in ledger:
+        found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0))).book(row)
+    return found
+
+
+_SAID = re.compile(r"spent (\d{1,19}) pico-dollars")
+
+
+def closing_word(spent: int) -> str:
+    """The reason of a session's own `close`: what it has spent, so that this outlives its steps."""
+    return f"spent {spent} pico-dollars"
+
+
+def closing_sum(reason: str) -> int:
+    """What a closing word says; 0 of any other."""
+    match = _SAID.fullmatch(reason)
+    return int(match[1]) if match else 0
+
+
+def unaccounted(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
+    """The charges for what sessions had spent when they closed and what nothing shows any more; books them too."""
+    covered = sum(one.charged for one in books.values() if one.session.startswith(MERGED))
+    for account in books.values():
+        part = min(covered, account.missing)
+        covered -= part
+        amount = account.missing - part
+        if amount:
+            account.charged += amount
+            yield LedgerRecord(
+                kind="charge", session=account.session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=time.time()
+            )
+
+
+def closing_row(session: str) -> LedgerRecord:
+    """The row that closes a crashed session."""
+    return LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason=CRASHED, at=time.time())
+
+
+def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:
+    """All that counts against the budget: steps and charges, crash charges included, releases taken off."""
+    return PicoUsd(steps + sum(one.charged + one.crashed - one.released for one in ledger))

@@ -1,0 +1,61 @@
+"""Arrow columns as arrays of numbers, and rows in another order. pyarrow's own conversions would import pandas."""
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evalkit.store.reading.effect import Ints
+
+
+def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+    """(values, for each row the number of its value) of a column of texts."""
+    column = table.column(name)
+    if not len(column):
+        return [], np.zeros(0, np.int64)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks
+    return chunks[-1].dictionary.to_pylist(), np.concatenate([integers(chunk.indices) for chunk in chunks])
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    """A column of integers without nulls."""
+    return np.concatenate([np.zeros(0, np.int64), *map(integers, table.column(name).chunks)])
+
+
+def floats(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
+    """A column of doubles without nulls."""
+    found = [np.zeros(0)]
+    for one in table.column(name).chunks:
+        buffer = one.buffers()[1]
+        if buffer is not None:
+            found.append(np.frombuffer(buffer, np.float64)[one.offset : one.offset + len(one)])
+    return np.concatenate(found)
+
+
+def integers(array: pa.Array) -> Ints:
+    """An int32 or int64 array without nulls."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(0, np.int64)
+    words = np.frombuffer(buffer, np.int32 if array.type.bit_width == 32 else np.int64)
+    return words[array.offset : array.offset + len(array)].astype(np.int64)
+
+
+def texts(table: pa.Table, name: str) -> list[bytes]:
+    """A column of texts or bytes without nulls, as UTF-8."""
+    found: list[bytes] = []
+    for chunk in table.column(name).chunks:
+        _, places, values = chunk.buffers()
+        if len(chunk):
+            data = b"" if values is None else values.to_pybytes()
+            ends = np.frombuffer(places, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
+            found += [data[begin:end] for begin, end in pairwise(ends)]
+    return found
+
+
+def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
+    """The rows of these numbers, in this order."""
+    return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))

@@ -1,0 +1,168 @@
+"""Where episodes stand, folded from their rows: what tells whether an episode is over, and what scores need of it.
+
+A row of take t at step s supersedes the rows of lower takes from the first step of take t on (`effect.py`). Rows are
+folded in the order in which they were written, in which takes never go down: what a later session knows of an episode
+before its own rows is one `Standing`. Sums are over all rows, superseded ones included, for they were paid for.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evalkit.store.files.columns import column_of
+from evalkit.store.files.schema import ENDS
+from evalkit.store.reading.arrays import coded, ints, texts
+from evalkit.store.reading.effect import Ints
+
+PLACE = ("environment", "suite", "instance", "agent", "replicate")
+SUMS = tuple(name for name in ENDS.names if name == "cost" or name.startswith("tokens_"))
+UNKNOWN = -1
+"""`steps` where rows lack a step or do not come in order: whoever needs them must read all rows."""
+
+Recall = Callable[[Collection[str]], Mapping[str, Sequence[bytes]]]
+"""By episode, the facts of the steps in effect, read back from the log."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """One episode after some of the log's rows."""
+
+    place: tuple[Any, ...]
+    """As PLACE names it; empty until a row says it."""
+    take: int = 0
+    """The highest."""
+    steps: int = 0
+    """Rows in effect: the steps 0 to `steps` - 1; or UNKNOWN."""
+    ending: str = ""
+    requests: int = 0
+    """All rows."""
+    sums: list[int] = field(default_factory=lambda: [0] * len(SUMS))
+    facts: list[bytes] | None = field(default_factory=list)
+    """Those of the steps in effect; None: not all of them are at hand."""
+
+    def follow(self, take: int, first: int, last: int) -> None:
+        """Rows `first` to `last` of a take have come."""
+        if take < self.take or first > self.steps or (take == self.take and first < self.steps):
+            self.steps = UNKNOWN
+        elif self.steps != UNKNOWN:
+            if first == 0:
+                self.facts = []
+            elif first < self.steps:
+                self.facts = None
+            self.steps = last + 1
+        self.take = max(self.take, take)
+
+
+def fold(
+    standings: dict[str, Standing],
+    table: pa.Table,
+    before: Callable[[str], Standing | None] = lambda _: None,
+) -> list[str]:
+    """Let rows of steps follow, in the order in which they were written; returns the episodes they are of, each once.
+
+    `before`: how an episode stood that `standings` lacks, from earlier parts of the log; None for one that begins here.
+    Of a table without facts none are kept. Time is that of a sort, and of a step in Python for each episode.
+    """
+    if not table.num_rows:
+        return []
+    names, codes = _numbered(table, "episode")
+    order = np.argsort(codes, kind="stable")
+    codes, take, step = codes[order], ints(table, "take")[order], ints(table, "step")[order]
+    new = np.flatnonzero((np.diff(codes) != 0) | (np.diff(take) != 0) | (np.diff(step) != 1)) + 1
+    begin = np.concatenate([np.zeros(1, np.int64), new])
+    end = np.concatenate([new, np.full(1, len(codes))])
+    sums = np.stack([np.add.reduceat(ints(table, name)[order], begin) for name in SUMS], axis=1).tolist()
+    endings, ending = _numbered(table, "ending")
+    facts = texts(table, "facts") if "facts" in table.schema.names else None
+    rows = zip(codes[begin], take[begin], step[begin], step[end - 1], begin, end, ending[order[end - 1]], strict=True)
+    touched: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        code, level, first, last, upper, lower, word = map(int, row)
+        name = names[code]
+        one = standings.get(name)
+        if one is None:
+            one = before(name) or Standing(place=(), steps=UNKNOWN if level else 0)
+            standings[name] = one
+        if not one.place:
+            one.place = tuple(table.column(part)[int(order[upper])].as_py() for part in PLACE)
+        one.follow(level, first, last)
+        one.ending = endings[word]
+        one.requests += lower - upper
+        one.sums = [a + b for a, b in zip(one.sums, sums[number], strict=True)]
+        if facts is None or one.steps == UNKNOWN:
+            one.facts = None
+        elif one.facts is not None:
+            one.facts += [facts[place] for place in order[upper:lower].tolist()]
+        touched[name] = None
+    return list(touched)
+
+
+def _numbered(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+    """As `coded`; plain texts are numbered without what pyarrow computes by, which takes 0.2 s to be there."""
+    if pa.types.is_dictionary(table.column(name).type):
+        return coded(table, name)
+    numbers: dict[bytes, int] = {}
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in texts(table, name)], np.int64)
+    return [value.decode() for value in numbers], codes
+
+
+def settle(standings: dict[str, Standing], touched: Iterable[str], recall: Recall) -> pa.Table:
+    """The rows of schema ENDS of these episodes; those that have ended are forgotten, with their facts."""
+    names = list(touched)
+    ended = [name for name in names if standings[name].ending]
+    lacking = [name for name in ended if standings[name].facts is None and standings[name].steps != UNKNOWN]
+    found = recall(lacking) if lacking else {}
+    for name in lacking:
+        one = standings[name]
+        one.facts = list(found.get(name, ())[: one.steps])
+        if len(one.facts) != one.steps:
+            one.facts = None
+    table = ends_table({name: standings[name] for name in names})
+    for name in ended:
+        del standings[name]
+    return table
+
+
+def ends_table(standings: Mapping[str, Standing]) -> pa.Table:
+    """Standings as a table of schema ENDS."""
+    held = list(standings.values())
+    columns: dict[str, Sequence[Any]] = {
+        "episode": list(standings),
+        **{name: [one.place[number] for one in held] for number, name in enumerate(PLACE)},
+        "take": [one.take for one in held],
+        "steps": [one.steps for one in held],
+        "ending": [one.ending for one in held],
+        "requests": [one.requests for one in held],
+        **{name: [one.sums[number] for one in held] for number, name in enumerate(SUMS)},
+        "facts": [_array(one) for one in held],
+    }
+    arrays = [column_of(columns[field.name], field.type) for field in ENDS]
+    return pa.Table.from_arrays(arrays, schema=ENDS)
+
+
+def _array(one: Standing) -> bytes | None:
+    """The facts as a JSON array; None where they are not all there, or the episode goes on."""
+    if not one.ending or one.facts is None or one.steps == UNKNOWN:
+        return None
+    return b"[" + b",".join(one.facts) + b"]"
+
+
+def read_standings(table: pa.Table, wanted: Collection[str] | None = None) -> dict[str, Standing]:
+    """Standings of rows of schema ENDS, facts left out; of several rows of an episode the last holds."""
+    found = {}
+    names = [name for name in table.schema.names if name != "facts"]
+    for row in table.select(names).to_pylist():
+        if wanted is None or row["episode"] in wanted:
+            found[row["episode"]] = Standing(
+                place=tuple(row[name] for name in PLACE),
+                take=row["take"],
+                steps=row["steps"],
+                ending=row["ending"],
+                requests=row["requests"],
+                sums=[row[name] for name in SUMS],
+                facts=None,
+            )
+    return found

@@ -1,0 +1,82 @@
+"""Patience with a log that is being written: files move while they are read, and are then looked for again."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.files.layout import Layout, journal_object, lay_out
+from evalkit.store.files.segment import KINDS, REMEDY, Kind, Segment
+
+LOOKS = 6
+PAUSE_S = 0.05
+"""How often, and after which pause, a listing that lacks a file is taken for a file on its way."""
+
+_ReadT = TypeVar("_ReadT")
+
+
+class Unsettled(Exception):
+    """A listing that cannot be right as it stands: `where` and `what`, as messages name them."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(where, what)
+        self.where, self.what = where, what
+
+
+def looks() -> Iterator[int]:
+    """As many looks as are worth it, with a pause before each but the first."""
+    for look in range(LOOKS):
+        if look:
+            time.sleep(PAUSE_S)
+        yield look
+
+
+def patiently(run: Path, read: Callable[[], _ReadT]) -> _ReadT:
+    """What `read` gives, once it meets neither an Unsettled listing nor a file that is gone. Raises CorruptLogError
+    where looking again does not help, and what `read` raises."""
+    where = what = ""
+    for _ in looks():
+        try:
+            return read()
+        except FileNotFoundError as gone:
+            where, what = "log", f"keeps changing while it is read: {Path(str(gone)).name} is gone"
+        except Unsettled as flaw:
+            where, what = flaw.where, flaw.what
+    raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
+
+
+def settled(run: Path, kind: Kind) -> Layout:
+    """The files of one kind, of which none is missing. Raises Unsettled."""
+    layout = lay_out(run, kind)
+    for where, what in layout.flaws:
+        raise Unsettled(where, what)
+    return layout
+
+
+def files_at_once(run: Path) -> tuple[dict[Kind, list[Segment]], dict[str, int]]:
+    """(the files of each kind, by writer the number of its newest object), all of them as of the moment at which the
+    first kind's objects were listed. Raises Unsettled."""
+    found: dict[Kind, list[Segment]] = {}
+    upto: dict[str, int] | None = None
+    for kind in reversed(KINDS):
+        layout = settled(run, kind)
+        upto = _newest(layout) if upto is None else upto
+        found[kind] = [one for one in layout.segments if not one.writer or _within(run, one, upto)]
+    return found, upto or {}
+
+
+def _newest(layout: Layout) -> dict[str, int]:
+    """By writer, the number of its newest object; that is never deleted."""
+    objects = [one for one in (*layout.segments, *layout.covered) if one.is_object]
+    return {one.writer: one.last for one in sorted(objects, key=lambda one: one.last)}
+
+
+def _within(run: Path, one: Segment, upto: Mapping[str, int]) -> bool:
+    """Whether a file is of the moment when these were the newest objects. Raises Unsettled if it is in part."""
+    newest = upto.get(one.writer, -1)
+    if one.last <= newest:
+        return True
+    if not one.is_object:
+        raise Unsettled(journal_object(run, one.writer, one.last).name, "is missing")
+    return False

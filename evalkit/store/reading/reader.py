@@ -1,0 +1,210 @@
+"""What a run's log holds: the rows to replay, tables for reports; `index.py` has it in numbers.
+
+All of it works while another process writes the run: where compaction has moved a file between listing and opening, the
+log is listed again. Page checksums are verified in every read. No loop over rows in Python but for rows asked for.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import LEDGER, STEPS, ledger_records, no_rows
+from evalkit.store.files.segment import REMEDY, SCHEMAS, Kind, Segment, read_segment
+from evalkit.store.reading.arrays import coded, ints, take_rows, texts
+from evalkit.store.reading.effect import Effect, Ints, rows_in_effect
+from evalkit.store.reading.looking import patiently, settled
+
+Choose = Callable[[pa.Table], pa.Table]
+"""Applied to each segment's table as it is read."""
+
+CODED = (
+    *("episode", "environment", "suite", "instance", "agent"),
+    *("ending", "worker", "attempts", "served_model", "finish"),
+)
+"""Columns of steps that reading keeps as dictionaries."""
+_KEYS = ("episode", "take", "step")
+_LONG = {"reply": pa.large_string(), "raw": pa.large_binary(), "facts": pa.large_string()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRow:
+    """A row in effect, as far as replay needs it."""
+
+    step: int
+    take: int
+    period: int
+    turn: int
+    reply: bytes | None
+    facts: bytes
+    observation_digest: bytes
+    request_digest: bytes
+    step_digest: bytes
+    ending: str
+
+
+_REPLAY = tuple(ReplayRow.__dataclass_fields__)
+
+
+def read_ledger(run: Path) -> list[LedgerRecord]:
+    """The money rows, in order. Raises CorruptLogError."""
+    return ledger_records(_read(run, "ledger", LEDGER.names))
+
+
+def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[ReplayRow]]:
+    """The rows in effect of these episodes, in step order; an episode without rows is absent.
+
+    One pass over the files that hold them; what is found stays in Arrow until an episode is asked for. Raises
+    CorruptLogError.
+    """
+    wanted = frozenset(episodes)
+    if not wanted:
+        return {}
+    table = _read(run, "steps", ("episode", *_REPLAY), wanted)
+    names, _, effect = _effect(table)
+    return _Rows(names, effect, table)
+
+
+def facts_of(run: Path, episodes: Collection[str]) -> dict[str, list[bytes]]:
+    """The facts of these episodes' steps in effect, in step order; an episode without rows is absent.
+
+    One pass over the files that hold them. Raises CorruptLogError.
+    """
+    table = _read(run, "steps", (*_KEYS, "facts"), frozenset(episodes))
+    names, _, effect = _effect(table)
+    facts = texts(table, "facts")
+    bounds = pairwise(effect.start.tolist())
+    rows = (effect.order[begin:end].tolist() for begin, end in bounds)
+    return {name: [facts[row] for row in mine] for name, mine in zip(names, rows, strict=True) if mine}
+
+
+def _rows_of(wanted: Collection[str]) -> Choose:
+    """Chooses the rows of these episodes."""
+
+    def chosen(table: pa.Table) -> pa.Table:
+        names, codes = coded(table, "episode")
+        keep = np.array([name in wanted for name in names], np.bool_)
+        return table if keep.all() else take_rows(table, np.flatnonzero(keep[codes]))
+
+    return chosen
+
+
+def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Table:
+    """These columns of the rows in effect, ordered by episode and step: the same table however the run went.
+
+    `episode`: of this one alone, at the price of looking up which segments hold it. Long texts come as `large_string`,
+    since a run may hold more than 2 GB of them. Raises CorruptLogError.
+    """
+    wanted = list(dict.fromkeys(columns))
+    only = None if episode is None else frozenset({episode})
+    table = _read(run, "steps", tuple(dict.fromkeys((*_KEYS, *wanted))), only)
+    names, codes, effect = _effect(table)
+    rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
+    order = effect.order[np.argsort(rank[codes[effect.order]], kind="stable")]
+    kinds = {name: _LONG.get(name, STEPS.field(name).type) for name in wanted}
+    # Long texts are made long before they are put in order, since an ordered column is one piece.
+    made = {
+        name: table.column(name).cast(kind) if name in _LONG else table.column(name) for name, kind in kinds.items()
+    }
+    ordered = take_rows(pa.table(made), order)
+    return pa.table({name: ordered.column(name).cast(kind) for name, kind in kinds.items()})
+
+
+def scan_all(run: Path, columns: Iterable[str]) -> pa.Table:
+    """These columns of all rows, superseded ones included, in the order in which they were written: what was paid for.
+
+    Raises CorruptLogError.
+    """
+    return _read(run, "steps", tuple(columns))
+
+
+def _read(run: Path, kind: Kind, columns: Sequence[str], only: Collection[str] | None = None) -> pa.Table:
+    """All rows of the log, in order; `only`: those of these episodes."""
+
+    def read() -> pa.Table:
+        held = [one for one in settled(run, kind).segments if only is None or may_hold(one, only)]
+        return tables_of(kind, held, columns, None if only is None else _rows_of(only))
+
+    return patiently(run, read)
+
+
+def tables_of(
+    kind: Kind, segments: Sequence[Segment], columns: Sequence[str], chosen: Choose | None = None
+) -> pa.Table:
+    """The rows of these files of one kind, in order. Raises as `read_segment` does."""
+    tables = [_one(segment, columns, chosen) for segment in segments]
+    return pa.concat_tables(tables) if tables else no_rows(SCHEMAS[kind]).select(list(columns))
+
+
+def may_hold(segment: Segment, episodes: Collection[str]) -> bool:
+    """Whether it is worth reading for rows of these episodes: of compacted files their dictionaries know, which are a
+    hundredth of them; commits are small. Raises as `read_segment` does."""
+    if segment.is_commit:
+        return True
+    names, _ = coded(read_segment(segment, ("episode",), ["episode"]), "episode")
+    return not set(episodes).isdisjoint(names)
+
+
+def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.Table:
+    coded = [name for name in columns if name in CODED]
+    table = read_segment(segment, columns, coded if segment.kind != "ledger" else ()).select(list(columns))
+    return table if chosen is None else chosen(table)
+
+
+def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
+    """(names of the episodes, each row's episode, rows in effect). Raises CorruptLogError if a step is missing."""
+    names, codes = coded(table, "episode")
+    effect = rows_in_effect(codes, ints(table, "take"), ints(table, "step"), len(names))
+    refuse_gaps(names, effect)
+    return names, codes, effect
+
+
+def refuse_gaps(names: Sequence[str], effect: Effect) -> None:
+    """Raises CorruptLogError if one of these episodes lacks a step."""
+    for episode, step, flaw in effect.gaps:
+        has = "lacks its" if flaw == "missing" else "has twice"
+        raise CorruptLogError(f"episode {names[episode]} {has} step {step}. {REMEDY}")
+
+
+class _Rows(Mapping[str, Sequence[ReplayRow]]):
+    """The rows of the chosen episodes, in Arrow until asked for."""
+
+    def __init__(self, names: list[str], effect: Effect, table: pa.Table) -> None:
+        # The dictionary still names episodes whose rows were not chosen.
+        self._numbers = {name: number for number, name in enumerate(names) if effect.take[number] >= 0}
+        self._effect = effect
+        kinds = {"reply": pa.large_binary(), "facts": pa.large_binary(), "ending": pa.string()}
+        columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in _REPLAY}
+        self._table = pa.table(columns).combine_chunks()
+
+    def __getitem__(self, episode: str) -> Sequence[ReplayRow]:
+        number = self._numbers[episode]
+        rows = self._effect.order[self._effect.start[number] : self._effect.start[number + 1]]
+        return [ReplayRow(**row) for row in take_rows(self._table, rows).to_pylist()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def step_segments(run: Path) -> tuple[Segment, ...]:
+    """The files whose rows are all steps of a log, each once, in order. While the run is written, one may be gone when
+    it is opened: list them again then. Raises CorruptLogError."""
+    return patiently(run, lambda: settled(run, "steps").segments)
+
+
+def superseded(run: Path) -> pa.Table:
+    """`episode`, `take` and `step` of the rows that a later take has replaced. Raises CorruptLogError."""
+    table = _read(run, "steps", _KEYS)
+    _, _, effect = _effect(table)
+    gone = np.ones(table.num_rows, np.bool_)
+    gone[effect.order] = False
+    rows = take_rows(table, np.flatnonzero(gone))
+    return pa.table({name: rows.column(name).cast(STEPS.field(name).type) for name in _KEYS})

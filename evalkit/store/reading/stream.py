@@ -1,0 +1,150 @@
+"""The rows of a log, episode by episode: memory is that of the episodes in flight, whatever the run's length.
+
+Facts of ended episodes lie together in `ends/`; steps are read for the others, and for what no compaction has covered.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.files.layout import lay_out
+from evalkit.store.files.segment import REMEDY, read_segment
+from evalkit.store.reading.arrays import coded, ints, take_rows
+from evalkit.store.reading.effect import Ints
+from evalkit.store.reading.looking import looks
+from evalkit.store.reading.reader import may_hold
+
+_KEYS = ("episode", "take", "step")
+_ENDED = ("episode", "take", "steps", "facts")
+
+
+def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -> Iterator[tuple[int, list[str]]]:
+    """(place in `episodes`, facts of its steps as JSON), each episode once, as soon as its last row was read.
+
+    episodes  their ids
+    takes     (rows,) take of each row in effect that is wanted, by episode and step
+    start     (episodes + 1,) where each episode's rows begin in `takes`: steps 0, 1, 2, ...
+
+    Works while another process writes the run. Raises CorruptLogError for damaged files and for rows that are gone.
+    """
+    wanted = _Wanted(episodes, takes, start)
+    yield from _ended(run, wanted)
+    yield from _stream(run, ("facts",), lambda table: table.column("facts").to_pylist(), wanted)
+
+
+def stream_rows(
+    run: Path, columns: Sequence[str], episodes: Sequence[str], takes: Ints, start: Ints
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """(place in `episodes`, its rows in step order with these columns), likewise."""
+    yield from _stream(run, columns, pa.Table.to_pylist, _Wanted(episodes, takes, start))
+
+
+def _ended(run: Path, wanted: "_Wanted") -> Iterator[tuple[int, list[str]]]:
+    """Those that `ends/` has."""
+    for _ in looks():
+        try:
+            for segment in lay_out(run, "ends").segments:
+                if not wanted.rows:
+                    return
+                if not segment.is_object and may_hold(segment, wanted.open):
+                    yield from wanted.take_ended(read_segment(segment, _ENDED, ["episode"]))
+            return
+        except FileNotFoundError:
+            continue
+
+
+def _stream(
+    run: Path, columns: Sequence[str], values: Callable[[pa.Table], list[Any]], wanted: "_Wanted"
+) -> Iterator[tuple[int, list[Any]]]:
+    read = tuple(dict.fromkeys((*_KEYS, *columns)))
+    if not wanted.rows:
+        return
+    for _ in looks():
+        try:
+            for segment in lay_out(run, "steps").segments:
+                if may_hold(segment, wanted.open):
+                    yield from wanted.take(read_segment(segment, read, ["episode"]), columns, values)
+                if not wanted.rows:
+                    return
+        except FileNotFoundError:
+            continue
+    raise CorruptLogError(f"{run}: rows that the log held are gone while it is read: {wanted.rows:,}. {REMEDY}")
+
+
+class _Wanted:
+    """The rows that are still to be read, and the values of those of episodes that are not whole yet."""
+
+    def __init__(self, episodes: Sequence[str], takes: Ints, start: Ints) -> None:
+        self._numbers = {name: number for number, name in enumerate(episodes)}
+        self._takes, self._start, self._count = takes, start, np.diff(start)
+        self._left = self._count.copy()
+        self._missing = np.ones(len(takes), np.bool_)
+        self._held: dict[int, list[Any]] = {}
+        self._names = list(episodes)
+        self.open = {name for name, number in self._numbers.items() if self._count[number]}
+        """Episodes that are not whole yet."""
+        self.rows = len(takes)
+
+    def take_ended(self, table: pa.Table) -> Iterator[tuple[int, list[str]]]:
+        """The episodes that ended with just the wanted steps, by rows of ENDS. A take's rows are never overtaken by
+        those of a lower one, so the same steps with the same last take are the same rows."""
+        names, codes = coded(table, "episode")
+        numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
+        fits = (numbers >= 0) & (ints(table, "steps") == self._count[numbers]) & (self._count[numbers] > 0)
+        rows = np.flatnonzero(fits & (ints(table, "take") == self._takes[self._start[numbers + 1] - 1]))
+        texts = take_rows(table.select(["facts"]), rows).column("facts").to_pylist()
+        for number, text in zip(numbers[rows].tolist(), texts, strict=True):
+            facts = _split(text)
+            if facts is not None and len(facts) == self._left[number] == self._count[number]:
+                self._missing[self._start[number] : self._start[number + 1]] = False
+                self._left[number] = 0
+                self.rows -= len(facts)
+                self.open.discard(self._names[number])
+                yield number, facts
+
+    def take(
+        self, table: pa.Table, columns: Sequence[str], values: Callable[[pa.Table], list[Any]]
+    ) -> Iterator[tuple[int, list[Any]]]:
+        """The episodes that a segment's rows make whole, with the values that `values` makes of these columns."""
+        if not table.num_rows:
+            return
+        names, codes = coded(table, "episode")
+        numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
+        step, take = ints(table, "step"), ints(table, "take")
+        mine = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]))
+        place = self._start[numbers[mine]] + step[mine]
+        fits = (self._takes[place] == take[mine]) & self._missing[place]
+        mine, place = mine[fits], place[fits]
+        if not len(mine):
+            return
+        self._missing[place] = False
+        self.rows -= len(mine)
+        texts = values(take_rows(table.select(list(columns)), mine))
+        order = np.argsort(numbers[mine], kind="stable")
+        found, first = np.unique(numbers[mine][order], return_index=True)
+        bounds = [*first.tolist(), len(mine)]
+        rows, steps = order.tolist(), step[mine].tolist()
+        for i, number in enumerate(found.tolist()):
+            held = self._held.setdefault(number, [None] * int(self._count[number]))
+            for row in rows[bounds[i] : bounds[i + 1]]:
+                held[steps[row]] = texts[row]
+            self._left[number] -= bounds[i + 1] - bounds[i]
+            if not self._left[number]:
+                self.open.discard(self._names[number])
+                yield number, self._held.pop(number)
+
+
+def _split(text: str | None) -> list[str] | None:
+    """The elements of a JSON array as they stand; None where it is none, and then the rows say it."""
+    try:
+        return None if text is None else [bytes(one).decode() for one in _ELEMENTS.decode(text)]
+    except msgspec.MsgspecError:
+        return None
+
+
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])

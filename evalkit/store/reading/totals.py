@@ -1,0 +1,366 @@
+"""What one writer has done so far, in sums: each object of its journal says it, so that the newest tells it all.
+
+Sums over all writers are the run's: how many rows there are and what they cost, how many episodes have begun and how
+they ended, what sessions leased and spent. A writer that plays an episode again takes back what an earlier one counted
+of its ending, so single writers may count below 0.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Protocol
+
+import msgspec
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.files.record import ESTIMATED, UNMETERED, LedgerRecord, StepRecord
+from evalkit.store.reading.accounts import Account
+from evalkit.store.reading.unmetered import UnmeteredRows
+
+PAUSE_S = 120.0
+"""Seconds without a request after which a run is taken to have stood still."""
+SPELLS = 64
+"""Spells of sending of a cell that are known by their ends."""
+
+
+class Held(Protocol):
+    """What an index says of an episode."""
+
+    @property
+    def steps(self) -> int:
+        """Rows in effect."""
+
+    @property
+    def ending(self) -> str:
+        """Empty while the episode goes on."""
+
+    @property
+    def cost(self) -> int:
+        """Of all its rows, in pico-dollars."""
+
+
+class Cell(msgspec.Struct, kw_only=True):
+    """One agent on one suite. Money is in pico-dollars, of all rows, superseded ones included; so are tokens."""
+
+    agent: str
+    suite: str
+    rows: int = 0
+    steps: int = 0
+    """Rows in effect."""
+    cost: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached_read: int = 0
+    tokens_cached_write: int = 0
+    tokens_reasoning: int = 0
+    begun: int = 0
+    """Episodes with rows."""
+    endings: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many episodes ended so, by word."""
+    ended_cost: int = 0
+    """Of episodes that have ended."""
+    ended_squares: float = 0.0
+    """Sum of their squared costs."""
+    ended_steps: int = 0
+    """Of these, rows in effect."""
+    going: dict[int, list[int]] = msgspec.field(default_factory=dict)
+    """Of episodes that go on, by how far they have come (`far`): how many, their rows in effect, their cost."""
+    unmetered: int = 0
+    """Replies without usage; then as `UnmeteredRows` has them."""
+    unmetered_cost: int = 0
+    estimated: int = 0
+    estimated_in: int = 0
+    estimated_out: int = 0
+    spells: list[tuple[float, float]] = msgspec.field(default_factory=list)
+    """When requests were sent without a pause of PAUSE_S: times of the first and the last, oldest first."""
+    earlier: int = 0
+    """Spells before those, if there are many."""
+    earlier_s: float = 0.0
+    """Their seconds."""
+
+    @property
+    def ended(self) -> int:
+        """Episodes that have ended."""
+        return sum(self.endings.values())
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Agent and suite."""
+        return self.agent, self.suite
+
+    def stay(self, far: int, count: int, steps: int, cost: int) -> None:
+        """So many episodes go on, with so many rows in effect and so much cost together."""
+        held = self.going.get(far)
+        if held is None:
+            self.going[far] = [count, steps, cost]
+            return
+        held[0] += count
+        held[1] += steps
+        held[2] += cost
+        if not (held[0] or held[1] or held[2]):
+            del self.going[far]
+
+    def send(self, at: float) -> None:
+        """A request was sent at that time, s since 1970; mostly in order."""
+        if self.spells:
+            first, last = self.spells[-1]
+            if first <= at < last + PAUSE_S:
+                if at > last:
+                    self.spells[-1] = first, at
+                return
+        self.spells = joined([*self.spells, (at, at)])
+        self.forget()
+
+    def forget(self) -> None:
+        """Keep the ends of the latest spells only."""
+        while len(self.spells) > SPELLS:
+            first, last = self.spells.pop(0)
+            self.earlier, self.earlier_s = self.earlier + 1, self.earlier_s + last - first
+
+    def add(self, other: "Cell") -> None:
+        """Count what another has of the same place."""
+        for name in SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for word, count in other.endings.items():
+            self.endings[word] = self.endings.get(word, 0) + count
+        for far, held in other.going.items():
+            self.stay(far, *held)
+        self.spells = joined([*self.spells, *other.spells])
+
+
+SUMMED = tuple(
+    one.name for one in msgspec.structs.fields(Cell) if one.name not in ("agent", "suite", "endings", "going", "spells")
+)
+
+
+def far(steps: int) -> int:
+    """How far an episode has come: its steps up to 15, from there on to an eighth of its octave, so that there are few
+    such classes, whatever the number of episodes."""
+    off = max(0, steps.bit_length() - 4)
+    return steps >> off << off
+
+
+def joined(spells: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spells in order; those between which there was no pause are one."""
+    found: list[tuple[float, float]] = []
+    for first, last in sorted(spells):
+        if found and first - found[-1][1] < PAUSE_S:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def rate(cells: Iterable[Cell]) -> float | None:
+    """Requests a second while any of these cells was sending; None where no two were sent."""
+    some = list(cells)
+    spells = joined(spell for cell in some for spell in cell.spells)
+    busy = sum(last - first for first, last in spells) + sum(cell.earlier_s for cell in some)
+    gaps = sum(cell.rows for cell in some) - len(spells) - sum(cell.earlier for cell in some)
+    return gaps / busy if busy > 0 else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """Sums of one writer, or of several."""
+
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    """By agent and suite."""
+    workers: dict[str, int] = field(default_factory=dict)
+    """Cost of the rows, by the session that wrote them."""
+    accounts: dict[str, Account] = field(default_factory=dict)
+    """By session, as far as money rows say; `books` knows what its steps cost as well."""
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return together((self, other))
+
+    def books(self) -> dict[str, Account]:
+        """The sessions that have money rows, as `accounts.accounts` makes them of these."""
+        for name, account in self.accounts.items():
+            account.settled = self.workers.get(name, 0)
+        return self.accounts
+
+    def paid(self) -> dict[str, int]:
+        """By agent, what its replies cost, in pico-dollars."""
+        found: dict[str, int] = {}
+        for cell in self.cells.values():
+            found[cell.agent] = found.get(cell.agent, 0) + cell.cost
+        return found
+
+    def unmetered(self) -> dict[str, UnmeteredRows]:
+        """By agent, replies without usage; agents without any are absent."""
+        found: dict[str, list[int]] = {}
+        for cell in self.cells.values():
+            if cell.unmetered:
+                sums = found.setdefault(cell.agent, [0] * 5)
+                mine = cell.unmetered, cell.unmetered_cost, cell.estimated, cell.estimated_in, cell.estimated_out
+                sums[:] = map(sum, zip(sums, mine, strict=True))
+        return {
+            agent: UnmeteredRows(replies=a, cost=b, estimated=c, tokens_in=d, tokens_out=e)
+            for agent, (a, b, c, d, e) in found.items()
+        }
+
+
+def together(some: Iterable[Totals]) -> Totals:
+    """The sums of several writers."""
+    found = Totals()
+    for totals in some:
+        for place, cell in totals.cells.items():
+            found.cells.setdefault(place, Cell(agent=cell.agent, suite=cell.suite)).add(cell)
+        for name, cost in totals.workers.items():
+            found.workers[name] = found.workers.get(name, 0) + cost
+        for name, account in totals.accounts.items():
+            _join(found.accounts.setdefault(name, Account(session=name)), account)
+    return found
+
+
+def _join(account: Account, other: Account) -> None:
+    """Add what another writer knows of the same session."""
+    for one in fields(Account):
+        mine, more = getattr(account, one.name), getattr(other, one.name)
+        if isinstance(mine, bool):
+            setattr(account, one.name, mine or more)
+        elif one.name in ("said", "width"):
+            setattr(account, one.name, max(mine, more))
+        elif one.name != "session":
+            setattr(account, one.name, mine + more)
+
+
+class _Wire(msgspec.Struct, kw_only=True):
+    """Totals as a footer has them."""
+
+    cells: list[Cell] = msgspec.field(default_factory=list)
+    workers: dict[str, int] = msgspec.field(default_factory=dict)
+    accounts: list[Account] = msgspec.field(default_factory=list)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def read(text: str, where: str) -> Totals:
+    """The totals that an object says. Raises CorruptLogError naming `where` they stand."""
+    try:
+        held = msgspec.json.decode(text, type=_Wire)
+    except msgspec.MsgspecError as flaw:
+        raise CorruptLogError(f"{where} is damaged (its totals: {flaw}).") from flaw
+    return Totals(
+        cells={cell.place: cell for cell in held.cells},
+        workers=held.workers,
+        accounts={account.session: account for account in held.accounts},
+    )
+
+
+def text_of(totals: Totals) -> str:
+    """Totals as a footer has them."""
+    held = _Wire(cells=list(totals.cells.values()), workers=totals.workers, accounts=list(totals.accounts.values()))
+    return _encode(held).decode()
+
+
+@dataclass(slots=True)
+class _Played:
+    """An episode in flight."""
+
+    cell: Cell
+    place: tuple[str, str]
+    steps: int = 0
+    ending: str = ""
+    cost: int = 0
+
+
+class Tally:
+    """A writer's running totals; a row takes 1.5 us."""
+
+    def __init__(self, before: Mapping[str, Held]) -> None:
+        """before: by episode, how it stood when the writer began."""
+        self._before = before
+        self._totals = Totals()
+        self._cost = self._totals.workers
+        self._playing: dict[str, _Played] = {}
+        self._touched: set[tuple[str, str]] = set()
+        self._pieces: dict[tuple[str, str], bytes] = {}
+
+    def step(self, row: StepRecord) -> None:
+        """Count a row. Each episode's rows come in order, and nothing follows its ending."""
+        one = self._playing.get(row.episode) or self._begin(row)
+        cell, cost, last = one.cell, row.cost, row.step + 1
+        cell.rows += 1
+        cell.cost += cost
+        cell.tokens_in += row.tokens_in
+        cell.tokens_out += row.tokens_out
+        if row.tokens_cached_read:
+            cell.tokens_cached_read += row.tokens_cached_read
+        if row.tokens_cached_write:
+            cell.tokens_cached_write += row.tokens_cached_write
+        if row.tokens_reasoning:
+            cell.tokens_reasoning += row.tokens_reasoning
+        cell.steps += last - one.steps
+        cell.send(row.started_at)
+        self._cost[row.worker] = self._cost.get(row.worker, 0) + cost
+        self._touched.add(one.place)
+        if one.ending:
+            _end(one, -1)
+            one.ending = ""
+        elif one.steps:
+            cell.stay(far(one.steps), -1, -one.steps, -one.cost)
+        one.steps = last
+        one.cost += cost
+        if row.attempts != "ok":
+            _meter(cell, row)
+        if row.ending:
+            one.ending = row.ending
+            _end(one, 1)
+            del self._playing[row.episode]
+        else:
+            cell.stay(far(last), 1, last, one.cost)
+
+    def _begin(self, row: StepRecord) -> _Played:
+        """The first row of an episode that this writer has."""
+        place = row.agent, row.suite
+        cell = self._totals.cells.get(place)
+        if cell is None:
+            cell = self._totals.cells[place] = Cell(agent=row.agent, suite=row.suite)
+        held = self._before.get(row.episode)
+        if held is None:
+            cell.begun += 1
+            one = _Played(cell, place)
+        else:
+            one = _Played(cell, place, held.steps, held.ending, held.cost)
+        self._playing[row.episode] = one
+        return one
+
+    def money(self, entry: LedgerRecord) -> None:
+        """Count a money row."""
+        books = self._totals.accounts
+        account = books.get(entry.session)
+        if account is None:
+            account = books[entry.session] = Account(session=entry.session)
+        account.book(entry)
+
+    def text(self) -> str:
+        """All of it as a footer has it. Only cells with new rows are encoded anew."""
+        for place in self._touched:
+            self._pieces[place] = _encode(self._totals.cells[place])
+        self._touched.clear()
+        cells = b",".join(self._pieces.values())
+        workers, accounts = _encode(self._totals.workers), _encode(list(self._totals.accounts.values()))
+        return (b'{"cells":[%b],"workers":%b,"accounts":%b}' % (cells, workers, accounts)).decode()
+
+
+def _end(one: _Played, sign: int) -> None:
+    """Count the ending of an episode, or take it back."""
+    cell = one.cell
+    cell.endings[one.ending] = cell.endings.get(one.ending, 0) + sign
+    cell.ended_cost += sign * one.cost
+    cell.ended_squares += sign * float(one.cost) ** 2
+    cell.ended_steps += sign * one.steps
+
+
+def _meter(cell: Cell, row: StepRecord) -> None:
+    """Count a reply without usage."""
+    word = row.attempts.rpartition(",")[2]
+    if word in (UNMETERED, ESTIMATED):
+        cell.unmetered += 1
+        cell.unmetered_cost += row.cost
+    if word == ESTIMATED:
+        cell.estimated += 1
+        cell.estimated_in += row.tokens_in
+        cell.estimated_out += row.tokens_out

@@ -1,0 +1,142 @@
+"""Is the log whole? Files, their digests, page checksums, row digests, and the steps of every episode without a gap.
+
+This looks at the log alone; whether replay reproduces it is for `evalkit verify` to say, which calls this first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from evalkit.store.files.chain import Chain, follow
+from evalkit.store.files.layout import Layout, gaps, journal_object, lay_out
+from evalkit.store.files.segment import KINDS, RANGE, Kind, Segment
+from evalkit.store.reading.effect import Effect, Flags, Ints, rows_in_effect
+from evalkit.store.recovery.examine import Examined, Flaw, examine, footer_problem
+from evalkit.store.recovery.recount import ends_flaws, totals_flaws
+
+__all__ = ["Flaw", "check_log"]
+
+
+def check_log(run: Path) -> list[Flaw]:
+    """Everything in a run's log that is not as it was written; empty if nothing is.
+
+    Raises StorageError where the disk refuses, RunError where a newer evalkit wrote a file.
+    """
+    layouts = {kind: lay_out(run, kind) for kind in KINDS}
+    chain = follow(run)
+    found = list(misplaced(run, layouts, chain))
+    steps = [examine(segment) for segment in layouts["steps"].segments]
+    told = {one.segment for file in steps for one in file.flaws}
+    for kind in ("ledger", "ends"):
+        for segment in layouts[kind].segments:
+            if segment.name not in told and not (segment.is_object and kind == "ends"):
+                found += file_flaws(segment)
+    for one in steps:
+        found += one.flaws
+    told = {one.segment for one in found}
+    found += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in told]
+    found += missing_steps(known_rows(steps), steps, {one.segment for one in found})
+    # What repeats the rows can be held against them once these are whole.
+    return found or [*ends_flaws(run), *totals_flaws(run)]
+
+
+def misplaced(run: Path, layouts: Mapping[Kind, Layout], chain: Chain) -> Iterator[Flaw]:
+    """Files that are missing, too many, or no files of a log; those that another file names are the chain's to tell."""
+    told = set(chain.missing)
+    for kind, layout in layouts.items():
+        hidden = _explained(run, kind, layout, chain.missing)
+        for where, what in layout.flaws:
+            if where not in hidden and where not in told:
+                told.add(where)
+                yield Flaw(segment=where, problem=what)
+
+
+def _explained(run: Path, kind: Kind, layout: Layout, missing: Sequence[str]) -> set[str]:
+    """Numbers that are missing since a compacted file is, which is known by its name."""
+    lost = [
+        match for name in missing if name.startswith(f"{kind}/") and (match := RANGE.fullmatch(name[len(kind) + 1 :]))
+    ]
+    found = set()
+    for writer, first, last in gaps(layout):
+        if any(one[1] == writer and int(one[2]) <= last and first <= int(one[3]) for one in lost):
+            names = [journal_object(run, writer, number).name for number in (first, last)]
+            found.add(names[0] + (f" to {names[1]}" if last > first else ""))
+    return found
+
+
+def file_flaws(segment: Segment) -> list[Flaw]:
+    """What is wrong with a file of money rows or ends, or with the money rows of an object."""
+    problem = footer_problem(segment)
+    return [Flaw(segment=segment.name, problem=problem)] if problem else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRows:
+    """All rows of the log whose episode and step are known, in the log's order."""
+
+    names: list[str]
+    """The episodes."""
+    episode: Ints
+    """(n,) index into `names`."""
+    take: Ints
+    step: Ints
+    sound: Flags
+    file: Ints
+    """(n,) which file the row lies in."""
+    row: Ints
+    """(n,) and at which place."""
+    effect: Effect
+
+
+def known_rows(files: Sequence[Examined]) -> KnownRows:
+    """Put the rows of all files together."""
+    numbers: dict[str, int] = {}
+    episode = [np.array([numbers.setdefault(one, len(numbers)) for one in file.episodes], np.int64) for file in files]
+    none = np.zeros(0, np.int64)
+    file_of = [np.full(len(one), number) for number, one in enumerate(episode)]
+    row_of = [np.arange(len(one)) for one in episode]
+    step = np.concatenate([none, *(group for file in files for group in file.step)])
+    keep = np.flatnonzero(step >= 0)
+    codes = np.concatenate([none, *episode])[keep]
+    take = np.concatenate([none, *(group for file in files for group in file.take)])[keep]
+    sound = np.concatenate([none.astype(np.bool_), *(group for file in files for group in file.sound)])[keep]
+    return KnownRows(
+        names=list(numbers),
+        episode=codes,
+        take=take,
+        step=step[keep],
+        sound=sound,
+        file=np.concatenate([none, *file_of])[keep],
+        row=np.concatenate([none, *row_of])[keep],
+        effect=rows_in_effect(codes, take, step[keep], len(numbers)),
+    )
+
+
+def missing_steps(rows: KnownRows, files: Sequence[Examined], suspects: set[str]) -> list[Flaw]:
+    """The first step each episode lacks or has twice, with the file where it should be."""
+    found = []
+    for episode, step, what in rows.effect.gaps:
+        begin, end = rows.effect.start[episode], rows.effect.start[episode + 1]
+        mine = rows.effect.order[begin:end]
+        after = int(np.searchsorted(rows.step[mine], step, side="left"))
+        behind = int(rows.file[mine[after]])
+        ahead = int(rows.file[mine[after - 1]]) if after else 0
+        problem = "the step is missing" if what == "missing" else "the step is there twice"
+        where = _where(ahead, behind, files, suspects) if what == "missing" else files[behind].segment.name
+        found.append(Flaw(segment=where, problem=problem, episode=rows.names[episode], step=step))
+    return found
+
+
+def _where(ahead: int, behind: int, files: Sequence[Examined], suspects: set[str]) -> str:
+    """The file a step is missing from, which lies between those of the steps around it."""
+    low, high = min(ahead, behind), max(ahead, behind)
+    between = [files[number].segment.name for number in range(low, high + 1)]
+    suspected = [name for name in between if name in suspects]
+    if suspected:
+        return suspected[0]
+    inner = between[1:-1]
+    if len(inner) == 1:
+        return inner[0]
+    return between[0] if len(between) == 1 else f"{between[0]} to {between[-1]}"

@@ -1,0 +1,206 @@
+"""One file of steps, looked at row by row: which rows are there, and which of them are what was written.
+
+Where a page is damaged the rows beside it are not given up: a step digest covers request, reply, facts and observation,
+so a row whose digest can be recomputed from the damaged page's neighbours is whole.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalkit.digests import step_digest
+from evalkit.errors import CorruptLogError
+from evalkit.store.files.chain import problem_of
+from evalkit.store.files.footer import columns_of, footer_flaw
+from evalkit.store.files.schema import STEPS, steps_table, with_reserved
+from evalkit.store.files.segment import REMEDY, Segment, claim, mismatch, open_file, readable, unlike
+from evalkit.store.reading.arrays import coded, integers, take_rows
+from evalkit.store.reading.effect import Flags, Ints
+
+COVERED = ("request_digest", "reply", "facts", "observation_digest", "step_digest")
+"""What a step digest covers, in the order `digests.step_digest` takes it; the digest last."""
+IDENTITY = ("episode", "take", "step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """Something in the log that is not as it was written."""
+
+    segment: str
+    """Folder and file, within the run directory."""
+    problem: str
+    episode: str = ""
+    """Empty: the flaw is about a file."""
+    step: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Examined:
+    """What a file of steps holds."""
+
+    segment: Segment
+    short: bool = False
+    """Whether it has not as many rows as it says."""
+    flaws: list[Flaw] = field(default_factory=list)
+    episodes: list[str] = field(default_factory=list)
+    """One a row; empty where it cannot be known."""
+    take: list[Ints] = field(default_factory=list)
+    step: list[Ints] = field(default_factory=list)
+    sound: list[Flags] = field(default_factory=list)
+    """By row group, like `take` and `step`: whether the row is what was written."""
+
+
+def examine(segment: Segment) -> Examined:
+    """Look at a file of steps. Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it)."""
+    found = Examined(segment=segment)
+    try:
+        with open_file(segment) as strict, open_file(segment, verify=False) as lax:
+            problem = mismatch(segment, strict)
+            found.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
+            for number in range(strict.metadata.num_row_groups):
+                _examine_group(found, _Group(segment, strict, lax, number))
+    except CorruptLogError as flaw:
+        problem = problem_of(segment, flaw) + ": none of its rows can be read"
+    if not problem and not found.flaws:
+        problem = footer_problem(segment)
+    if problem:
+        found.flaws.insert(0, _of_file(found, problem))
+    return found
+
+
+def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(STEPS.names)) -> pa.Table:
+    """These rows of an examined file; those whose columns are damaged and covered by no digest are left out."""
+    held = [name for name in columns if name in columns_of(examined.segment)]
+    schema = pa.schema([STEPS.field(name) for name in held])
+    tables = [steps_table([]).select(columns)]
+    if chosen.any():
+        with open_file(examined.segment) as strict, open_file(examined.segment, verify=False) as lax:
+            begin = 0
+            for number, sound in enumerate(examined.sound):
+                rows = np.flatnonzero(chosen[begin : begin + len(sound)])
+                begin += len(sound)
+                group = _Group(examined.segment, strict, lax, number) if len(rows) else None
+                if group is not None and not (set(group.bad) - set(COVERED)) & set(columns):
+                    table = pa.Table.from_arrays([group.column(name) for name in held], schema=schema)
+                    tables.append(with_reserved(take_rows(table, rows), columns).select(columns))
+    return pa.concat_tables(tables)
+
+
+def footer_problem(segment: Segment) -> str:
+    """What is wrong with a file as readers read it, pages and footer together; empty if nothing is."""
+    try:
+        return footer_flaw(segment)
+    except CorruptLogError as flaw:
+        return problem_of(segment, flaw)
+
+
+class _Group:
+    """A row group: columns read with their checksums verified, or else as they are."""
+
+    def __init__(self, segment: Segment, strict: pq.ParquetFile, lax: pq.ParquetFile, number: int) -> None:
+        self._segment, self._lax, self._number = segment, lax, number
+        self.rows: int = strict.metadata.row_group(number).num_rows
+        if not 0 <= self.rows <= segment.path.stat().st_size:  # a row has a digest, so it takes more than a byte
+            raise CorruptLogError(f"{segment.name} is damaged (a group of {self.rows} rows). {REMEDY}")
+        self.bad: list[str] = []
+        """Columns that fail their checksum."""
+        names = columns_of(segment)
+        self._columns: dict[str, pa.ChunkedArray] = {}
+        try:
+            self._keep(strict, names)
+        except CorruptLogError:
+            for name in names:
+                try:
+                    self._keep(strict, [name])
+                except CorruptLogError:
+                    self.bad.append(name)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column; a bad one as far as it can be decoded. Raises CorruptLogError where it cannot."""
+        if name not in self._columns:
+            self._keep(self._lax, [name])
+        return self._columns[name]
+
+    def _keep(self, file: pq.ParquetFile, names: Sequence[str]) -> None:
+        with readable(self._segment):
+            table = file.read_row_group(self._number, columns=list(names), use_threads=False)
+            table.validate(full=True)
+        if table.num_rows != self.rows or table.schema.names != list(names) or unlike(table, self._segment.kind):
+            raise CorruptLogError(f"{self._segment.name} lacks rows or columns")
+        self._columns.update(zip(table.schema.names, table.columns, strict=True))
+
+
+def _examine_group(found: Examined, group: _Group) -> None:
+    agrees = _agreement(group)
+    lost_identity = [name for name in IDENTITY if name in group.bad]
+    sound = agrees if not set(group.bad) - set(COVERED) else np.zeros(group.rows, np.bool_)
+    found.sound.append(sound)
+    if lost_identity:
+        found.episodes += [""] * group.rows
+        found.take.append(np.zeros(group.rows, np.int64))
+        found.step.append(np.full(group.rows, -1, np.int64))
+    else:
+        names, codes = coded(pa.table({"episode": group.column("episode")}), "episode")
+        found.episodes += [names[code] for code in codes]
+        found.take.append(_whole(group, "take"))
+        found.step.append(_whole(group, "step"))
+    found.flaws += _group_flaws(found, group, sound, lost_identity)
+
+
+def _agreement(group: _Group) -> Flags:
+    """Which rows agree with their digests; none where the columns cannot be decoded."""
+    try:
+        columns = [group.column(name).cast(_bytes_of(name)).to_pylist() for name in COVERED]
+    except CorruptLogError:
+        return np.zeros(group.rows, np.bool_)
+    rows = zip(*columns, strict=True)
+    return np.fromiter((step_digest(*row[:-1]) == row[-1] for row in rows), np.bool_, group.rows)
+
+
+def _bytes_of(name: str) -> pa.DataType:
+    """Texts as bytes: a damaged one may be no UTF-8."""
+    return pa.binary() if name in ("reply", "facts") else STEPS.field(name).type
+
+
+def _group_flaws(found: Examined, group: _Group, sound: Flags, lost_identity: Sequence[str]) -> Iterator[Flaw]:
+    name = found.segment.name
+    lost = np.flatnonzero(~sound)
+    what = f"column {', '.join(group.bad)} is damaged (page checksum)" if group.bad else ""
+    if lost_identity:
+        known = _known_episodes(group)
+        yield Flaw(segment=name, problem=f"{what}: {group.rows} rows of {known} cannot be told apart")
+        return
+    if not len(lost):
+        if what:
+            yield Flaw(segment=name, problem=f"{what}, yet every row agrees with its digest")
+        return
+    begin = len(found.episodes) - group.rows
+    told: dict[str, list[int]] = {}
+    for row in lost:
+        told.setdefault(found.episodes[begin + row], []).append(int(found.step[-1][row]))
+    for episode, steps in told.items():
+        problem = what or "does not agree with its digest: reply, facts or digests were changed"
+        if len(steps) > 1:
+            problem += f" ({len(steps)} rows of this episode, the first is named)"
+        yield Flaw(segment=name, problem=problem, episode=episode, step=min(steps))
+
+
+def _known_episodes(group: _Group) -> str:
+    if "episode" in group.bad:
+        return "unknown episodes"
+    names = sorted(set(group.column("episode").to_pylist()))
+    return f"episodes {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _of_file(found: Examined, problem: str) -> Flaw:
+    """A flaw of a whole file, with its first row as an example of what it holds."""
+    if not found.episodes:
+        return Flaw(segment=found.segment.name, problem=problem)
+    return Flaw(segment=found.segment.name, problem=problem, episode=found.episodes[0], step=int(found.step[0][0]))
+
+
+def _whole(group: _Group, name: str) -> Ints:
+    return np.concatenate([np.zeros(0, np.int64), *map(integers, group.column(name).chunks)])

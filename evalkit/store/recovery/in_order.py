@@ -1,0 +1,109 @@
+"""A log with its files under the names that they claim for themselves: what was swapped or renamed is not lost."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalkit.errors import CorruptLogError
+from evalkit.store.files.chain import digest_of_file, follow
+from evalkit.store.files.layout import FOLDERS, MARK, Layout, compacted, journal_object, lay_out
+from evalkit.store.files.segment import (
+    CLOSE,
+    COMMIT,
+    KINDS,
+    SEAL,
+    WRITER,
+    Kind,
+    Segment,
+    check_of,
+    claim,
+    compacted_name,
+    is_number,
+    open_file,
+)
+
+QUARANTINE = "quarantine"
+"""Folder of a run that keeps files which a repair has replaced."""
+
+
+@contextmanager
+def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """(a folder with the log's files in their places; files of the run whose places there are none).
+
+    It is the run itself where all are; otherwise it holds links, as long as the context lasts.
+    """
+    files = {one.path: one for kind in KINDS for layout in [lay_out(run, kind)] for one in _files(layout)}
+    fits, strays = dict[str, Path](), dict[str, Path]()
+    unsure = dict[str, Path]()
+    for path, segment in files.items():
+        name = _claimed(run, segment)
+        if name in (None, segment.name):
+            (fits if name else unsure)[segment.name] = path
+        else:
+            strays.setdefault(str(name), path)
+    kept = _kept(run, {one.name for one in files.values()} - fits.keys() - strays.keys())
+    if not strays and not kept:
+        yield run, []
+        return
+    places = unsure | kept | strays | fits
+    aside = [path for path, segment in files.items() if segment.name not in places]
+    with tempfile.TemporaryDirectory() as work:
+        view = Path(work) / "run"
+        for name, path in places.items():
+            (view / name).parent.mkdir(parents=True, exist_ok=True)
+            (view / name).symlink_to(path.resolve())
+        if (run / MARK).exists():
+            (view / MARK).symlink_to((run / MARK).resolve())
+        yield view, aside
+
+
+def _kept(run: Path, names: set[str]) -> dict[str, Path]:
+    """Files in quarantine that belong where there is nothing, or something else: a repair that was cut short had put
+    another in their place, and was yet to write them there."""
+    folder = run / QUARANTINE
+    if not folder.is_dir():
+        return {}
+    chain = follow(run)
+    by_digest = {digest_of_file(path): path for path in folder.glob("*.parquet*") if path.is_file()}
+    found = {}
+    for name in (*names, *chain.missing):
+        wanted = chain.repaired.get(name) or set(chain.named.get(name, {}).values())
+        for digest in wanted & by_digest.keys():
+            found[name] = by_digest[digest]
+    return found
+
+
+def _files(layout: Layout) -> tuple[Segment, ...]:
+    return layout.segments + layout.covered
+
+
+def _claimed(run: Path, segment: Segment) -> str | None:
+    """Where a file belongs by its own word; None where it says nothing that makes sense."""
+    try:
+        with open_file(segment) as file:
+            says = claim(file)
+    except (CorruptLogError, FileNotFoundError):
+        return None
+    kind, writer = says.get("kind", ""), says.get("writer", "")
+    if writer and (says.get("check") != check_of(says) or not WRITER.fullmatch(writer)):
+        return None
+    if writer and kind in (COMMIT, CLOSE, SEAL):
+        return journal_object(run, writer, int(says["number"])).name if is_number(says.get("number", "")) else None
+    first, last = says.get("first", ""), says.get("last", "")
+    if kind not in KINDS or not is_number(first) or not is_number(last):
+        return None
+    if not writer:
+        return _first_format(run, segment, kind, int(first), int(last))
+    return compacted(run, kind, writer, int(first), int(last)).name
+
+
+def _first_format(run: Path, segment: Segment, kind: Kind, first: int, last: int) -> str | None:
+    if (kind, first, last) == (segment.kind, segment.first, segment.last):
+        return segment.name
+    if kind == "ends":
+        return None
+    for one in lay_out(run, kind).segments:
+        if (one.writer, one.first, one.last) == ("", first, last):
+            return one.name
+    return f"{FOLDERS[kind][-1]}/{compacted_name('', first, last)}"

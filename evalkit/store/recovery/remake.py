@@ -1,0 +1,365 @@
+"""Files of a log made anew under their own names, each of which says what the one before it has become.
+
+What is damaged or missing is replaced by what can be kept: rows of steps and money, compacted or not, and what
+files of ended episodes must then say. Digests of all files are known before anything is written, so that the repair's
+own journal names them first.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from evalkit.store.files.chain import Chain, digest_of_file
+from evalkit.store.files.journal import Named
+from evalkit.store.files.layout import Layout, began, compacted, gaps, journal_object
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import STEPS, ledger_table, steps_table
+from evalkit.store.files.segment import (
+    CLOSE,
+    COMMIT,
+    KINDS,
+    NUMBER,
+    RANGE,
+    SEAL,
+    Kind,
+    Segment,
+    digest_of,
+    encode_compacted,
+    encode_object,
+    money_text,
+    read_segment,
+)
+from evalkit.store.recovery.recount import Part, ends_anew, odd_ends
+from evalkit.store.recovery.salvage import Kept, Money
+
+MOST_OBJECTS = 10_000
+"""Missing objects that are made one by one; more are one compacted range."""
+_CARRIED = ("totals", "compacted", "repaired")
+
+
+@dataclass(slots=True, kw_only=True)
+class Remade:
+    """What a repair writes."""
+
+    run: Path
+    by: str
+    """The repair's own writer."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """By name: what is to stand there. New objects and compacted files, and those that replace others."""
+    lost: list[Segment] = field(default_factory=list)
+    """Of these, those that were missing."""
+    heads: dict[str, tuple[int, str]] = field(default_factory=dict)
+    compacted: dict[str, dict[str, Named]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Sources:
+    """What the log held before."""
+
+    view: Path
+    """The run, or its files in order."""
+    layouts: Mapping[Kind, Layout]
+    chain: Chain
+    kept: Sequence[Kept]
+    money: Money
+    bad: set[str]
+    """Files that are to be replaced."""
+
+    def segments(self, kind: Kind, writer: str) -> list[Segment]:
+        """One writer's files of a kind, those that are covered included."""
+        layout = self.layouts[kind]
+        return [one for one in (*layout.segments, *layout.covered) if one.writer == writer]
+
+    def newest(self, writer: str) -> int:
+        """The number of the newest object of a journal that is there; -1 where there is none."""
+        return max((one.first for one in self.segments("steps", writer) if one.is_object), default=-1)
+
+    def certain(self, writer: str) -> bool:
+        """Whether a writer's newest object can be read, which says its sums."""
+        newest = self.newest(writer)
+        if newest < self.chain.ends.get(writer, -1) or newest < 0 or writer in self.chain.headless:
+            return False
+        return journal_object(self.view, writer, newest).name in self.chain.claims
+
+    def newest_says(self, writer: str, upto: int) -> Mapping[str, str]:
+        """What the newest object of a journal says, up to this number, that can be read; empty where none can."""
+        numbers = [one.first for one in self.segments("steps", writer) if one.is_object and one.first <= upto]
+        for number in sorted(numbers, reverse=True):
+            says = self.chain.claims.get(journal_object(self.view, writer, number).name)
+            if says is not None:
+                return says
+        return {}
+
+
+def remake(run: Path, by: str, sources: Sources) -> Remade:
+    """Make all files that are to be replaced, and those that are missing."""
+    made = Remade(run=run, by=by)
+    missing = list(_missing(run, sources))
+    made.lost = missing
+    writers = {one.writer for layout in sources.layouts.values() for one in layout.segments}
+    writers |= {one.writer for one in missing}
+    _remake_first_format(made, sources, [one for one in missing if not one.writer])
+    ends = _ends(sources, [one for one in missing if one.kind == "ends" and not one.is_object])
+    for writer in sorted(writers - {""}, key=began):
+        mine = [one for one in missing if one.writer == writer]
+        _Writer(made=made, sources=sources, writer=writer, missing=mine, ends=ends).remake()
+    return made
+
+
+def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
+    """The files that are to be made where there are none: those that others name, and what else numbers lack."""
+    named: list[Segment] = []
+    for name in sources.chain.missing:
+        folder, _, file = name.rpartition("/")
+        if folder in KINDS and (match := RANGE.fullmatch(file)):
+            named.append(compacted(run, _kind(folder), match[1], int(match[2]), int(match[3])))
+        elif match := NUMBER.fullmatch(file):
+            named.append(journal_object(run, folder.rpartition("/")[2], int(match[1])))
+    yield from named
+    made = {one.name for one in named}
+    for kind in KINDS:
+        for writer, first, last in gaps(sources.layouts[kind]):
+            for one in _fill(run, sources, kind, writer, first, last, named):
+                if one.name not in made:
+                    made.add(one.name)
+                    yield one
+    for one in _behind(run, sources):
+        if one.name not in made:
+            yield one
+
+
+def _behind(run: Path, sources: Sources) -> Iterator[Segment]:
+    """Where compacted files hold more than the objects that are left: what some kinds lack of it, and an end."""
+    whole = [one for layout in sources.layouts.values() for one in layout.segments if one.writer and not one.is_object]
+    for writer in dict.fromkeys(one.writer for one in whole):
+        mine = [one for one in whole if one.writer == writer]
+        held = max(one.last for one in mine)
+        if sources.newest(writer) >= held:
+            continue
+        for kind in KINDS:
+            upto = max((one.last + 1 for one in mine if one.kind == kind), default=0)
+            for first, last in sorted({(one.first, one.last) for one in mine if one.last >= upto}):
+                yield compacted(run, kind, writer, max(first, upto), last)
+        yield journal_object(run, writer, held + 1)
+
+
+def _kind(text: str) -> Kind:
+    return next(kind for kind in KINDS if kind == text)
+
+
+def _fill(
+    run: Path, sources: Sources, kind: Kind, writer: str, first: int, last: int, named: Sequence[Segment]
+) -> Iterator[Segment]:
+    """Files for numbers that no other file holds."""
+    if not writer:
+        yield compacted(run, kind, writer, first, last)
+        return
+    whole = [one for one in named if one.writer == writer and not one.is_object]
+    others = [one for other in KINDS for one in sources.segments(other, writer) if not one.is_object]
+    held = max((one.last for one in (*whole, *others)), default=-1)
+    likely = sorted({(one.first, one.last) for one in (*whole, *others)})
+    covers = [(one.first, one.last) for one in whole if one.kind == kind]
+    for begin, end in _without(first, last, covers):
+        upto = begin
+        for low, high in [*(pair for pair in likely if pair[1] <= end), (held + 1, held)]:
+            if low > upto and upto <= min(end, held):
+                yield compacted(run, kind, writer, upto, min(low - 1, end))
+                upto = low
+            if upto == low <= high:
+                yield compacted(run, kind, writer, low, high)
+                upto = high + 1
+        upto = max(begin, held + 1)
+        if end - upto >= MOST_OBJECTS:
+            yield compacted(run, kind, writer, upto, end)
+        else:
+            yield from (journal_object(run, writer, number) for number in range(upto, end + 1))
+
+
+def _without(first: int, last: int, covers: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What a range has beside others."""
+    for begin, end in sorted(covers):
+        if first < begin and first <= last:
+            yield first, min(begin - 1, last)
+        first = max(first, end + 1)
+    if first <= last:
+        yield first, last
+
+
+def _remake_first_format(made: Remade, sources: Sources, missing: Sequence[Segment]) -> None:
+    for one in sources.kept:
+        segment = one.segment
+        if not segment.writer and segment.name in sources.bad:
+            made.files[segment.name] = _compacted(one.rows(STEPS.names), segment)
+    for segment in sources.layouts["ledger"].segments:
+        if not segment.writer and segment.name in sources.bad:
+            made.files[segment.name] = _compacted(ledger_table([]), segment)
+    for segment in missing:
+        made.files[segment.name] = _compacted(_none(segment.kind), segment)
+
+
+def _none(kind: Kind) -> pa.Table:
+    return ledger_table([]) if kind == "ledger" else steps_table([])
+
+
+def _compacted(table: pa.Table, segment: Segment, facts: Mapping[str, str] | None = None) -> bytes:
+    data = encode_compacted(table, segment.kind, segment.first, segment.last, writer=segment.writer, facts=facts)
+    return bytes(memoryview(data))
+
+
+def _ends(sources: Sources, missing: Sequence[Segment]) -> dict[str, pa.Table]:
+    """By name, rows of files of ended episodes that are missing, damaged, or not what the steps say any more."""
+    there = [one for one in sources.layouts["ends"].segments if not one.is_commit]
+    parts: list[Part] = [one.part() for one in sources.kept]
+    files = sorted([*there, *missing], key=lambda one: (began(one.writer), one.first))
+    found = {}
+    for segment, table in ends_anew(parts, files):
+        if segment in missing or segment.name in sources.bad or any(odd_ends(read_segment(segment), table)):
+            found[segment.name] = table
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Writer:
+    """One writer's files."""
+
+    made: Remade
+    sources: Sources
+    writer: str
+    missing: Sequence[Segment]
+    ends: Mapping[str, pa.Table]
+    digests: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Of objects that are made anew."""
+
+    def remake(self) -> None:
+        """All objects in order, then compacted files; a seal where the journal has no end."""
+        there = {one.first for one in self.sources.segments("steps", self.writer) if one.is_object}
+        new = {one.first for one in self.missing if one.is_object}
+        numbers = sorted(there | new)
+        for number in numbers:
+            if number in new or self._name(number) in self.sources.bad:
+                self._put(self._name(number), self._object(number, last=number == numbers[-1]))
+        for kind in KINDS:
+            self._remake_compacted(kind)
+        held = [one.last for kind in KINDS for one in self.sources.segments(kind, self.writer) if not one.is_object]
+        held += [one.last for one in self.missing if not one.is_object]
+        self._end(max([*numbers, *held]))
+
+    def _name(self, number: int) -> str:
+        return journal_object(self.made.run, self.writer, number).name
+
+    def _put(self, name: str, data: bytes) -> None:
+        self.made.files[name] = data
+        self.digests[name] = digest_of(data)
+
+    def _digest(self, name: str) -> str:
+        """Of a file as it shall be."""
+        if name not in self.digests:
+            known = self.sources.chain.digests.get(name)
+            self.digests[name] = known or digest_of_file(self.sources.view / name)
+        return self.digests[name]
+
+    def _object(self, number: int, *, last: bool) -> bytes:
+        name = self._name(number)
+        says = self.sources.chain.claims.get(name, {})
+        kept = next((one for one in self.sources.kept if one.segment.name == name), None)
+        money = self.sources.money.by_file.get(name, [])
+        table = None if kept is None else kept.rows(STEPS.names)
+        empty = (table is None or not table.num_rows) and not money
+        kind = says.get("kind", SEAL if empty and last else COMMIT)
+        facts = self._carried(number)
+        if not number:
+            facts["heads"] = says.get("heads", "{}")
+        return self._encode(number, kind if last else COMMIT, facts, table, money)
+
+    def _carried(self, number: int) -> dict[str, str]:
+        """What an object repeats: its own word, or that of the nearest before it that can be read."""
+        says = self.sources.newest_says(self.writer, number)
+        return {name: says[name] for name in _CARRIED if name in says}
+
+    def _encode(
+        self,
+        number: int,
+        kind: str,
+        facts: Mapping[str, str],
+        table: pa.Table | None = None,
+        money: Sequence[LedgerRecord] = (),
+    ) -> bytes:
+        said = {
+            "kind": kind,
+            "writer": self.writer,
+            "by": self.made.by,
+            "number": str(number),
+            "nonce": secrets.token_hex(8),
+            "before": self._before(number),
+            "totals": "{}",
+            **facts,
+            **({"money": money_text(money)} if money else {}),
+        }
+        self.kinds[self._name(number)] = kind
+        return bytes(memoryview(encode_object(table, said)))
+
+    def _before(self, number: int) -> str:
+        """Digest of the object before, as it shall be; that of one that is compacted stands elsewhere."""
+        if not number:
+            return ""
+        name = self._name(number - 1)
+        if name in self.made.files or (self.sources.view / name).exists():
+            return self._digest(name)
+        return self._last_held(number - 1)
+
+    def _last_held(self, number: int) -> str:
+        """Digest of a compacted object, as files of any kind say it, or the object behind it."""
+        claims = self.sources.chain.claims
+        for kind in KINDS:
+            for one in self.sources.segments(kind, self.writer):
+                if not one.is_object and one.last == number and one.name in claims:
+                    return claims[one.name].get("object", "")
+        name = self._name(number)
+        if (self.sources.view / name).exists():
+            return self._digest(name)
+        return claims.get(self._name(number + 1), {}).get("before", "")
+
+    def _remake_compacted(self, kind: Kind) -> None:
+        there = [one for one in self.sources.layouts[kind].segments if one.writer == self.writer and not one.is_object]
+        new = [one for one in self.missing if one.kind == kind and not one.is_object]
+        before: tuple[()] | Named = ()
+        for segment in sorted([*there, *new], key=lambda one: one.first):
+            if segment in new or segment.name in self.sources.bad or segment.name in self.ends:
+                says = self.sources.chain.claims.get(segment.name, {})
+                facts = {"before": orjson.dumps(before).decode(), "object": self._last_held(segment.last)}
+                if segment.first == 0 and kind == "steps":
+                    facts["heads"] = says.get("heads", "{}")
+                self._put(segment.name, _compacted(self._rows(segment), segment, facts))
+            before = segment.name, self._digest(segment.name)
+        if before:
+            self.made.compacted.setdefault(self.writer, {})[kind] = before
+
+    def _rows(self, segment: Segment) -> pa.Table:
+        """What a compacted file shall hold; one that was missing, what is left of its objects."""
+        if segment.kind == "ends":
+            return self.ends[segment.name]
+        name, first, last = segment.name, segment.first, segment.last
+        if segment.kind == "ledger":
+            held = self.sources.money.by_file
+            names = [name, *(self._name(number) for number in range(first, last + 1) if self._name(number) in held)]
+            return ledger_table([row for one in names for row in held.get(one, ())])
+        kept = [one for one in self.sources.kept if one.segment.name == name or self._within(one.segment, first, last)]
+        return pa.concat_tables([steps_table([]), *(one.rows(STEPS.names) for one in kept)])
+
+    def _within(self, one: Segment, first: int, last: int) -> bool:
+        return one.is_object and one.writer == self.writer and first <= one.first <= last
+
+    def _end(self, newest: int) -> None:
+        """The newest object ends the journal; a seal follows one that does not, and compacted files without any."""
+        name = self._name(newest)
+        says = self.sources.chain.claims.get(name, {})
+        if self.kinds.get(name, says.get("kind")) not in (CLOSE, SEAL):
+            facts = self._carried(newest)
+            newest, name = newest + 1, self._name(newest + 1)
+            self._put(name, self._encode(newest, SEAL, facts))
+        self.made.heads[self.writer] = newest, self._digest(name)

@@ -1,0 +1,242 @@
+"""Make a damaged log valid again: say what is given up, then give up exactly that.
+
+Each episode that has lost a step is cut off at its first lost step; it will be played on from there. What is given up
+was paid for, so its cost goes into the ledger first: where no row tells it any more, by what running totals say, or
+what the sessions of the lost rows had leased and had not given back (`lost_money.py`). Damaged files are kept in
+`quarantine/`. A repair is a writer with a journal of its own, which names the files that it replaces by their digests.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from evalkit.money import show_usd
+from evalkit.store import disk
+from evalkit.store.files.chain import follow
+from evalkit.store.files.journal import Appender, Carried, new_writer
+from evalkit.store.files.layout import Layout, began, journals, lay_out
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.schema import steps_table
+from evalkit.store.files.segment import KINDS, Kind, Segment, digest_of
+from evalkit.store.lock import hold_run
+from evalkit.store.reading.sums import COLUMNS, totals_of
+from evalkit.store.reading.totals import Totals, read, text_of, together
+from evalkit.store.recovery.check import check_log, file_flaws, known_rows
+from evalkit.store.recovery.correction import difference
+from evalkit.store.recovery.examine import Flaw, examine
+from evalkit.store.recovery.in_order import QUARANTINE, in_order
+from evalkit.store.recovery.lost_money import Remains, Remnant, lost_money
+from evalkit.store.recovery.remake import Remade, Sources, remake
+from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, Kept, not_yet, read_money, salvage
+from evalkit.store.writing.opening import mark
+
+__all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What a repair gives up and changes; all empty if the log is whole."""
+
+    flaws: tuple[Flaw, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    """Damaged files, kept in `quarantine/`."""
+    unreadable: tuple[str, ...] = ()
+    """Files of steps that are lost without anybody knowing whose they were or what they cost: an episode whose last
+    rows were there is cut off without being listed."""
+    ledger_lost: tuple[str, ...] = ()
+    """Files of money rows that are lost: what they said counts only as far as other rows still show it."""
+    recovered: int = 0
+    """What stays charged beside the rows that are given up, since nothing else shows it any more."""
+    uncounted: tuple[str, ...] = ()
+    """Sessions that may have written the lost rows, and of which nobody knows what they had spent."""
+
+    def lines(self) -> list[str]:
+        """The same in sentences."""
+        if not self.flaws:
+            return ["The log is whole: nothing to repair."]
+        said = [f"{len(self.flaws)} flaws in the log. Damaged files are kept in {QUARANTINE}/."]
+        for one in self.given_up:
+            said.append(
+                f"Episode {one.episode}{f' ({one.place})' if one.place else ''} is cut off at step {one.step}: "
+                f"{one.rows} rows are given up, {show_usd(one.cost)} of them stay charged."
+            )
+        for name in self.unreadable:
+            said.append(f"{name}: its rows are lost, and nobody knows whose they were.")
+        for name in self.ledger_lost:
+            said.append(f"{name}: its money rows are lost; what they said counts as far as other rows show it.")
+        if self.recovered:
+            said.append(
+                f"{show_usd(self.recovered)} more stay charged: what the sessions of lost rows had spent, or may have "
+                "spent of what they had set aside."
+            )
+        for name in self.uncounted:
+            said.append(
+                f"Session {name} had no budget and did not end by itself: what its lost rows cost nobody knows."
+            )
+        return said
+
+
+def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
+    """Make the log valid again; `announce` is told what will be given up before anything is changed.
+
+    Raises RunError if another process writes the run, StorageError where the disk refuses.
+    """
+    with hold_run(run):
+        flaws = check_log(run)
+        if not flaws:
+            announce(Repair())
+            return Repair()
+        with in_order(run) as (view, aside):
+            work = _inspect(run, view, aside, flaws)
+            announce(work.plan)
+            _carry_out(run, work)
+            return work.plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    plan: Repair
+    made: Remade
+    charges: tuple[LedgerRecord, ...]
+    totals: Totals
+    """Of the repair's own journal: they make the sums of all right again."""
+    quarantine: tuple[Path, ...]
+
+
+def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]) -> _Work:
+    layouts = {kind: lay_out(view, kind) for kind in KINDS}
+    files = [examine(segment) for segment in layouts["steps"].segments]
+    kept, given_up, charges = salvage(known_rows(files), files)
+    money = read_money(layouts["ledger"].segments)
+    chain = follow(view)
+    bad = {one.segment.name for one in kept if one.file.flaws or not one.mask.all()} | chain.changed
+    bad |= {one.name for one in money.damaged}
+    bad |= {one.name for one in layouts["ends"].segments if not one.is_object and file_flaws(one)}
+    sources = Sources(view=view, layouts=layouts, chain=chain, kept=kept, money=money, bad=bad)
+    made = remake(run, new_writer([one.writer for one in journals(run)]), sources)
+    _put_in_place(run, view, made, layouts)
+    charges = not_yet(charges, money.rows)
+    said = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources)])
+    lost = [*money.damaged, *(one for one in made.lost if one.is_object or one.kind == "ledger")]
+    recovered, uncounted = lost_money(
+        run,
+        Remains(
+            files=_remnants(sources, made),
+            ledger=[*money.rows, *charges],
+            ledger_whole=all(one.writer for one in lost) and all(sources.certain(one) for one in made.heads),
+            said=said,
+        ),
+    )
+    charges = [*charges, *recovered]
+    damaged = [run / name for name in made.files if (run / name).exists() or (run / name).is_symlink()]
+    damaged += [*aside, *(run / one.relative_to(view) for layout in layouts.values() for one in layout.stray)]
+    unreadable = [one.segment.name for one in kept if one.segment.name in made.files and one.nobody_knows]
+    unreadable += [one.name for one in made.lost if one.is_object or one.kind == "steps"]
+    return _Work(
+        plan=Repair(
+            flaws=tuple(flaws),
+            given_up=tuple(given_up),
+            quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in damaged)),
+            unreadable=tuple(unreadable),
+            ledger_lost=tuple(dict.fromkeys(one.name for one in lost)),
+            recovered=sum(row.amount for row in recovered if row.kind in ("charge", "crash")),
+            uncounted=uncounted,
+        ),
+        made=made,
+        charges=tuple(charges),
+        totals=_correction(sources, made, charges),
+        quarantine=tuple(dict.fromkeys(damaged)),
+    )
+
+
+def _put_in_place(run: Path, view: Path, made: Remade, layouts: Mapping[Kind, Layout]) -> None:
+    """Files that were swapped or renamed, and are sound, are written under their own names as they are."""
+    if view == run:
+        return
+    for layout in layouts.values():
+        for one in layout.segments + layout.covered:
+            path = run / one.name
+            if one.name not in made.files and (not path.exists() or path.resolve() != one.path.resolve()):
+                made.files[one.name] = one.path.read_bytes()
+
+
+def _sums_of(sources: Sources, writer: str) -> Totals:
+    """What a journal's newest object says, of those that can be read; a repaired journal says the same."""
+    return read(sources.newest_says(writer, sys.maxsize).get("totals") or "{}", f"log/{writer}")
+
+
+def _remnants(sources: Sources, made: Remade) -> list[Remnant]:
+    """What is left of files of steps, in the log's order. What the writer's sums still tell is known."""
+    found = [(_place(one.segment), Remnant(settled=one.settled(), whole=one.told)) for one in sources.kept]
+    lost = [one for one in made.lost if one.is_object or one.kind == "steps"]
+    found += [(_place(one), Remnant(settled={}, whole=False)) for one in lost]
+    certain = {writer: sources.certain(writer) for _, writer, _ in (place for place, _ in found) if writer}
+    return [
+        Remnant(settled=one.settled, whole=one.whole or certain.get(place[1], False))
+        for place, one in sorted(found, key=lambda pair: pair[0])
+    ]
+
+
+def _place(segment: Segment) -> tuple[float, str, int]:
+    return began(segment.writer)[0] if segment.writer else 0.0, segment.writer, segment.first
+
+
+def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord]) -> Totals:
+    """What the repair's journal must say so that the sums over all journals, and over files of format 1, are those of
+    the rows that stay."""
+    money = [row for rows in sources.money.by_file.values() for row in rows]
+    wanted = totals_of(_rows(sources.kept), [*money, *charges])
+    said = [_sums_of(sources, writer) for writer in made.heads]
+    return difference(wanted, together([*said, _first_format(sources)]))
+
+
+def _first_format(sources: Sources) -> Totals:
+    """Sums of what stays of files of format 1, which say none."""
+    kept = [one for one in sources.kept if not one.segment.writer]
+    names = [one.name for one in sources.layouts["ledger"].segments if not one.writer]
+    return totals_of(_rows(kept), [row for name in names for row in sources.money.by_file[name]])
+
+
+def _rows(kept: Sequence[Kept]) -> pa.Table:
+    return pa.concat_tables([steps_table([]).select(COLUMNS), *(one.rows(COLUMNS) for one in kept)])
+
+
+def _carry_out(run: Path, work: _Work) -> None:
+    """Charges first, so that a crash in between leaves the budget too careful; then copies, then the new files."""
+    made = work.made
+    folders = {QUARANTINE, *(name.rpartition("/")[0] for name in made.files)}
+    for folder in sorted(folders):
+        disk.make_directories(run / folder)
+    for path in work.quarantine:
+        with disk.storage_errors(path):
+            _link(path, run / QUARANTINE)
+    disk.sync_directory(run / QUARANTINE)
+    mark(run, lay_out(run, "steps"), lay_out(run, "ledger"))
+    journal = Appender(
+        run=run,
+        writer=made.by,
+        heads=made.heads,
+        carried=Carried(
+            totals=text_of(work.totals),
+            compacted=made.compacted,
+            repaired={name: digest_of(data) for name, data in made.files.items()},
+        ),
+    )
+    journal.commit(None, work.charges)
+    for name, data in made.files.items():
+        disk.write_durably(run / name, data)
+    for path in set(work.quarantine) - {run / name for name in made.files}:
+        disk.remove(path)
+    journal.close()
+
+
+def _link(path: Path, folder: Path) -> None:
+    """Keep the file under a free name in `folder` as well."""
+    plain = f"{path.parent.name}-{path.name}"
+    names = (plain if not number else f"{plain}.{number}" for number in range(10_000))
+    os.link(path, next(folder / name for name in names if not (folder / name).exists()))

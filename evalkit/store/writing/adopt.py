@@ -1,0 +1,180 @@
+"""What dead writers left: their journals are at their end, and what they did not compact the next writer does.
+
+That comes before anything is appended, so at most the newest writer has rows that no compacted file holds. The files
+are named in the next writer's journal; only then the objects that they cover are deleted.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from evalkit.store import disk
+from evalkit.store.files.journal import Named, carried_of, heads_of, newest_claims
+from evalkit.store.files.layout import journal_object, journals, lay_out
+from evalkit.store.files.schema import ENDS
+from evalkit.store.files.segment import KINDS, LOG, Kind, Segment, digest_of, read_claim, read_segment
+from evalkit.store.reading.arrays import coded, take_rows
+from evalkit.store.reading.ends import PLACE, SUMS, Recall, Standing, fold, read_standings
+from evalkit.store.writing.compact import Chain, Tail, tail_of
+
+BATCH_BYTES, BATCH_OBJECTS = 16_000_000, 2048
+"""Memory of the rows that are compacted at once, and objects."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Adopted:
+    """What was taken over from dead writers."""
+
+    named: dict[str, dict[str, Named]] = field(default_factory=dict)
+    """By writer and kind: the newest compacted file, where no object names it yet."""
+    unnamed: list[Segment] = field(default_factory=list)
+    """Objects that they cover: to be deleted when they are named."""
+    covered: list[Segment] = field(default_factory=list)
+    """Objects that files cover which are named: to be deleted."""
+
+
+def adopt(run: Path, recall: Recall) -> Adopted:
+    """Compact what dead writers, whose journals have all ended, left uncompacted.
+
+    Raises CorruptLogError, StorageError.
+    """
+    adopted, known = Adopted(), _named(run)
+    files = {kind: _by_writer(lay_out(run, kind).segments) for kind in KINDS}
+    for journal in journals(run):
+        mine = {kind: files[kind].get(journal.writer, []) for kind in KINDS}
+        end = journal.numbers[-1]
+        if any(_upto(mine[kind]) < end for kind in KINDS):
+            _compact(run, journal.writer, mine, end, recall)
+        newest = {kind: _newest(run, kind, journal.writer) for kind in KINDS}
+        names: dict[str, Named] = {kind: named for kind, named in newest.items() if named is not None}
+        held = _held(run, journal.writer)
+        covered = [journal.object(run, number) for number in journal.numbers[:-1] if number in held]
+        if not known.issuperset(names.values()):
+            adopted.named[journal.writer] = names
+            adopted.unnamed += covered
+        else:
+            adopted.covered += covered
+    return adopted
+
+
+def _held(run: Path, writer: str) -> set[int]:
+    """Numbers of a journal's objects that compacted files of every kind cover: a repair may have left holes in one."""
+    layouts = (lay_out(run, kind) for kind in KINDS)
+    return set.intersection(*({one.first for one in each.covered if one.writer == writer} for each in layouts))
+
+
+def _named(run: Path) -> set[Named]:
+    """The compacted files that objects name as what they are."""
+    found = set[Named]()
+    for writer, says in newest_claims(run).items():
+        carried = carried_of(says, f"{LOG}/{writer}")
+        found.update(named for kinds in carried.compacted.values() for named in kinds.values())
+        found.update(carried.repaired.items())
+    return found
+
+
+def _by_writer(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
+    """Each writer's compacted files, in order."""
+    whole = (one for one in segments if not one.is_commit)
+    return {writer: list(found) for writer, found in groupby(whole, key=lambda one: one.writer)}
+
+
+def _upto(files: Sequence[Segment]) -> int:
+    """The number behind the last that compacted files hold."""
+    return files[-1].last + 1 if files else 0
+
+
+def _newest(run: Path, kind: Kind, writer: str) -> Named | None:
+    files = _by_writer(lay_out(run, kind).segments).get(writer)
+    return _name(files[-1]) if files else None
+
+
+def _name(segment: Segment) -> Named:
+    return segment.name, digest_of(disk.read_whole(segment.path) or b"")
+
+
+def _compact(run: Path, writer: str, mine: Mapping[Kind, list[Segment]], end: int, recall: Recall) -> None:
+    """Complete what kinds lack that others have, under the same names; then compact the rest up to the last object."""
+    begin = min(_upto(mine[kind]) for kind in KINDS)
+    wanted = _episodes(run, writer, begin, end)
+    states = standings(run, wanted, (writer, begin))
+    chain = Chain(run=run, writer=writer, heads=_heads(run, writer, begin), recall=recall, before=states.get)
+    for kind in KINDS:
+        older = [one for one in mine[kind] if one.first < begin]
+        if older:
+            chain.named[kind] = _name(older[-1])
+    there = {(kind, one.first, one.last): one for kind in KINDS for one in mine[kind] if one.first >= begin}
+    ranges = sorted({(first, last) for _, first, last in there})
+    for first, last in ranges:
+        tails = [_tail(run, writer, number) for number in range(first, last + 1)]
+        chain.compact(tails, [kind for kind in KINDS if (kind, first, last) not in there])
+        for kind in KINDS:
+            if (kind, first, last) in there:
+                chain.named[kind] = _name(there[kind, first, last])
+        begin = last + 1
+    for tails in _batches(_tail(run, writer, number) for number in range(begin, end)):
+        chain.compact(tails)
+
+
+def _tail(run: Path, writer: str, number: int) -> Tail:
+    return tail_of(journal_object(run, writer, number))
+
+
+def _batches(tails: Iterator[Tail]) -> Iterator[list[Tail]]:
+    batch, size = list[Tail](), 0
+    for tail in tails:
+        batch.append(tail)
+        size += tail.bytes
+        if size >= BATCH_BYTES or len(batch) >= BATCH_OBJECTS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _episodes(run: Path, writer: str, begin: int, end: int) -> set[str]:
+    """The episodes that objects have rows of."""
+    found: set[str] = set()
+    for number in range(begin, end):
+        table = read_segment(journal_object(run, writer, number), ("episode",), ("episode",))
+        found.update(coded(table, "episode")[0])
+    return found
+
+
+def _heads(run: Path, writer: str, begin: int) -> Mapping[str, tuple[int, str]]:
+    """What the first object says, if that is still to be compacted."""
+    if begin:
+        return {}
+    first = journal_object(run, writer, 0)
+    return heads_of(read_claim(first), first.name)
+
+
+def standings(run: Path, wanted: Collection[str], upto: tuple[str, int]) -> dict[str, Standing]:
+    """How episodes stood after all that is compacted, up to this object of a writer; facts left out.
+
+    Raises CorruptLogError, StorageError.
+    """
+    found: dict[str, Standing] = {}
+    if not wanted:
+        return found
+    columns = [name for name in ENDS.names if name != "facts"]
+    few = ["episode", *(name for name in PLACE if name != "replicate"), "ending"]
+    for segment in lay_out(run, "ends").segments:
+        if not segment.is_commit and not (segment.writer == upto[0] and segment.first >= upto[1]):
+            found |= read_standings(_rows_of(read_segment(segment, columns, few), wanted))
+    old = set(wanted) - set(found)
+    columns = ["episode", "take", "step", "ending", *PLACE, *SUMS]
+    for segment in lay_out(run, "steps").segments:
+        if not segment.writer and old:
+            fold(found, _rows_of(read_segment(segment, columns, few), old))
+    return found
+
+
+def _rows_of(table: pa.Table, wanted: Collection[str]) -> pa.Table:
+    names, codes = coded(table, "episode")
+    keep = np.array([name in wanted for name in names], np.bool_)
+    return table if keep.all() else take_rows(table, np.flatnonzero(keep[codes]))

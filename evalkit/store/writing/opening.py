@@ -1,0 +1,129 @@
+"""A run's log made ready for one more writer: what is there is whole, lasts, and belongs to nobody else any more."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from evalkit.errors import CorruptLogError
+from evalkit.store import disk
+from evalkit.store.files.chain import check_chain
+from evalkit.store.files.journal import Appender, new_writer, open_journal
+from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
+from evalkit.store.files.segment import (
+    ENDS_FOLDER,
+    KINDS,
+    LEDGER_FOLDER,
+    LOG,
+    REMEDY,
+    STEPS_FOLDER,
+    TAIL,
+    WRITER,
+    read_segment,
+)
+from evalkit.store.reading.ends import Standing
+from evalkit.store.reading.index import RunIndex, read_index
+from evalkit.store.reading.reader import facts_of
+from evalkit.store.writing.adopt import Adopted, adopt
+from evalkit.store.writing.compact import Chain, discard
+
+OLD_MANIFEST = "run.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A log that is open for writing."""
+
+    journal: Appender
+    chain: Chain
+    adopted: Adopted
+    index: RunIndex
+    """What the log held before this writer's first object."""
+
+
+def take_over(run: Path, session: str) -> Opened:
+    """Make ready the log of a run that is held; its journal is named after the session where that is a writer's name.
+
+    Raises CorruptLogError where files are missing, before anything is changed, or damaged; StorageError.
+    """
+    layouts = {kind: lay_out(run, kind) for kind in KINDS}
+    for layout in layouts.values():
+        for where, what in layout.flaws:
+            raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
+    refuse_damage(run)
+    _tidy(run)
+    mark(run, layouts["steps"], layouts["ledger"])
+    others = [one.writer for one in journals(run)]
+    fits = WRITER.fullmatch(session) and all(began(one) < began(session) for one in others)
+    journal = open_journal(run, session if fits else new_writer(others))
+
+    recall = partial(facts_of, run)
+    adopted = adopt(run, recall)
+    discard((*adopted.covered, *(one for kind in KINDS for one in layouts[kind].covered if not one.writer)))
+    index = read_index(run)
+    return Opened(
+        journal=journal,
+        chain=Chain(
+            run=run,
+            writer=journal.writer,
+            heads=journal.heads,
+            recall=recall,
+            before=lambda name: _standing(index, name),
+        ),
+        adopted=adopted,
+        index=index,
+    )
+
+
+def refuse_damage(run: Path) -> None:
+    """Look at every byte of a log that nobody writes: what is damaged is refused before money is spent on top of it,
+    and before it is compacted. Raises CorruptLogError naming the file, StorageError."""
+    for file, problem in check_chain(run):
+        raise CorruptLogError(f"{run}: {file} {problem}. {REMEDY}")
+    for kind in KINDS:
+        for segment in lay_out(run, kind).segments:
+            if not segment.writer:  # of format 1: nothing names its digest, but its pages have checksums
+                read_segment(segment)
+
+
+def _tidy(run: Path) -> None:
+    """Folders are there, without what a crash left under temporary names."""
+    newest = [run / LOG / one.writer for one in journals(run)]
+    folders = [run / name for name in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER)]
+    for folder in folders:
+        disk.make_directories(folder)
+    if (run / TAIL).is_dir():
+        folders.append(run / TAIL)
+    for folder in (run, *folders, *newest):
+        disk.remove_leftovers(folder)
+    # A process that was killed may have named files without waiting for the names: what is built on now lasts. Earlier
+    # journals than the newest were looked after when that began.
+    for folder in (*folders, *newest[-1:]):
+        with disk.storage_errors(folder):
+            disk.sync_directory(folder)
+
+
+def mark(run: Path, steps: Layout, ledger: Layout) -> None:
+    """Of a run that began in format 1: an evalkit that knows no other must refuse it from now on."""
+    path = run / MARK
+    held = disk.read_whole(path)
+    if held is None and not (steps.next or ledger.next or (run / OLD_MANIFEST).exists()):
+        return
+    data = encode_mark(steps=steps.next, ledger=ledger.next)
+    if held != data:
+        disk.write_durably(path, data)
+
+
+def _standing(index: RunIndex, name: str) -> Standing | None:
+    """How an episode stood when the log was opened."""
+    held = index.episodes.get(name)
+    if held is None:
+        return None
+    return Standing(
+        place=(),
+        take=held.take,
+        steps=held.steps,
+        ending=held.ending,
+        requests=held.requests,
+        sums=[*held.tokens, held.cost],
+        facts=None,
+    )

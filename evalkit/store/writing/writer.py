@@ -1,0 +1,355 @@
+"""The store a run writes to: rows are taken in memory, and a thread commits them in groups.
+
+All state lives on the event loop and all waiting is in the loop's time; the threads only carry out single jobs (commit
+this, compact that), so nothing here needs a lock. `inline=True` carries the jobs out at once on the loop's own thread:
+under virtual time the same code is then deterministic.
+"""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+import pyarrow as pa
+
+from evalkit.errors import CorruptLogError, EvalkitError, StorageError
+from evalkit.store.files.journal import Carried
+from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import steps_table
+from evalkit.store.files.segment import Segment
+from evalkit.store.lock import Hold, hold_run
+from evalkit.store.reading.totals import Tally
+from evalkit.store.writing.commit import Load, commit
+from evalkit.store.writing.compact import Tail
+from evalkit.store.writing.compactor import Compactor
+from evalkit.store.writing.opening import Opened, take_over
+
+GROUP_ROWS = 1024
+"""Rows that are committed without waiting for more."""
+PACK_ROWS = 256
+"""Rows that are turned into columns at once; bounds the pause this makes, to about 1 ms."""
+MOST_UNWRITTEN = 20_000
+"""Rows in memory beyond which `room()` waits."""
+SHARE_LEAST_S, SHARE_MOST_S, SHARE = 0.005, 0.25, 0.1
+"""What a waiter's row waits for company: a tenth of the median reply time, within these bounds."""
+ENTRY_BYTES = 500
+"""Memory of a money row, roughly."""
+LAZY_S = 0.25
+"""The same for rows that nobody waits for."""
+
+_MadeT = TypeVar("_MadeT")
+_Waiter = asyncio.Future[None]
+
+
+@contextmanager
+def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["Store"]:
+    """The run's log, open for writing inside a running event loop; creates the directory if need be.
+
+    `session` names this life of the run in `events.jsonl`; where it is a writer's name it names the journal too.
+    However the context is left, what was taken is committed, everything compacted, the journal closed, the threads
+    are joined. Raises RunError if another process writes the run, CorruptLogError if files are missing (nothing is
+    changed then) or damaged, StorageError if the disk refuses; also on leaving, because rows that nobody waited for may
+    be lost.
+    """
+    with hold_run(run) as hold:
+        store = Store(hold, take_over(run, session), session=session, inline=inline)
+        failing = True
+        try:
+            yield store
+            failing = False
+        finally:
+            store.close(quiet=failing)
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the next commit will write, and who waits for it."""
+
+    steps: list[StepRecord] = field(default_factory=list)
+    """The latest rows; those before them are in `tables`."""
+    tables: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    entries: list[LedgerRecord] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    waiters: list[_Waiter] = field(default_factory=list)
+    began: float = 0.0
+    """Loop time of its first row."""
+
+    def pack(self) -> None:
+        """Turn the latest rows into a table: a third of the memory."""
+        if self.steps:
+            self.tables.append(steps_table(self.steps))
+            self.steps = []
+
+
+class Store:
+    """See `open_store`."""
+
+    def __init__(self, hold: Hold, opened: Opened, *, session: str, inline: bool) -> None:
+        self._hold, self._session, self._inline = hold, session, inline
+        self._journal = opened.journal
+        self.found = opened.index
+        """What the log held when it was opened."""
+        self._tally = Tally(opened.index.episodes)
+        self._loop = asyncio.get_running_loop()
+        self._group = _Group()
+        self._writing: tuple[_Group, Load, Future[Segment | None]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Set from a group's first row until it is handed to the writer."""
+        self._due = 0.0
+        self._share_s = SHARE_LEAST_S
+        self._unwritten = 0
+        self._squeezed: list[_Waiter] = []
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._writer = ThreadPoolExecutor(1, "evalkit-writer")
+        self._helper = ThreadPoolExecutor(1, "evalkit-compactor")
+        self._compactor = Compactor(
+            opened.chain, opened.adopted, self._loop, partial(self._start, self._helper), self._fail
+        )
+
+    def append(self, record: StepRecord) -> None:
+        """Take a row. It is durable once a `durable()` that is called later returns. Raises StorageError."""
+        self._refuse()
+        group = self._group
+        group.steps.append(record)
+        self._tally.step(record)
+        group.rows += 1
+        self._unwritten += 1
+        if self._timer is None:
+            self._begin()
+        if len(group.steps) >= PACK_ROWS:
+            with self._or_fail():
+                group.pack()
+            if group.rows >= GROUP_ROWS:
+                self._want(self._loop.time())
+
+    def enter(self, record: LedgerRecord) -> None:
+        """Take a movement of money, likewise; it becomes durable no later than steps appended after it."""
+        self._refuse()
+        self._group.entries.append(record)
+        self._tally.money(record)
+        if self._timer is None:
+            self._begin()
+
+    def event(self, kind: str, **facts: object) -> None:
+        """Add a line to `events.jsonl`: for people and tools, not part of the log, not synced. Never refuses."""
+        line = {"time": time.time(), "session": self._session, "kind": kind, **facts}
+        self._group.lines.append(_json_line(line))
+        if self._timer is None and not self._closed:
+            self._begin()
+
+    async def durable(self) -> None:
+        """Wait until everything taken so far is on the disk. Raises StorageError, here and from then on."""
+        self._refuse()
+        group = self._group
+        if not (group.rows or group.entries):
+            if self._writing is None:
+                return
+            group = self._writing[0]
+        # A future of one's own: cancelling a task that waits for a shared one would cancel it for all.
+        waiter = self._loop.create_future()
+        group.waiters.append(waiter)
+        if group is self._group:
+            self._want(group.began + self._share_s)
+        await waiter
+
+    async def room(self) -> None:
+        """Wait while the disk is behind: more than MOST_UNWRITTEN rows in memory. Raises StorageError."""
+        self._refuse()
+        while self._unwritten > MOST_UNWRITTEN:
+            if self._group.rows:
+                self._want(self._loop.time())
+            waiter = self._loop.create_future()
+            self._squeezed.append(waiter)
+            await waiter
+            self._refuse()
+
+    @property
+    def unwritten(self) -> int:
+        """Rows that are in memory only."""
+        return self._unwritten
+
+    def pace(self, median_reply_s: float) -> None:
+        """Set what a row waits for company, from the median reply time of the fastest lane, s."""
+        self._share_s = min(SHARE_MOST_S, max(SHARE_LEAST_S, SHARE * median_reply_s))
+
+    def close(self, *, quiet: bool) -> None:
+        """Commit what waits, compact, join. Raises what has failed unless `quiet`: then another error is on its way."""
+        self._closed = True
+        self._compactor.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._writer.shutdown(wait=True)
+        self._helper.shutdown(wait=True)
+        self._settle()
+        if self._failure is None:
+            try:
+                self._finish()
+            except EvalkitError as flaw:
+                self._fail(flaw)
+        if self._failure is not None and not quiet:
+            raise _again(self._failure)
+
+    def _finish(self) -> None:
+        group = self._group
+        if group.rows or group.entries or group.lines:
+            load = self._load(group)
+            self._written(group, load, self._commit(load))
+        self._compactor.finish()
+        if self._journal.number or self._compactor.waits:
+            self._hold.check()
+            self._journal.carried = self._carried()
+            self._journal.close()
+            self._compactor.bury()
+
+    def _commit(self, load: Load) -> Segment | None:
+        self._hold.check()
+        return commit(self._journal, load)
+
+    def _carried(self) -> Carried:
+        """What the object repeats that is written next."""
+        return Carried(
+            totals=self._tally.text(),
+            compacted=self._compactor.names(),
+            repaired=self._journal.carried.repaired,
+        )
+
+    def _refuse(self) -> None:
+        if self._failure is not None:
+            raise _again(self._failure)
+        if self._closed:
+            raise RuntimeError("the store is closed")
+
+    def _begin(self) -> None:
+        """The group has got its first row: its time runs."""
+        self._group.began = now = self._loop.time()
+        self._due = now + LAZY_S
+        self._timer = self._loop.call_at(self._due, self._ripe)
+
+    def _want(self, due: float) -> None:
+        """Commit the group at `due` if that is earlier than planned."""
+        if due >= self._due:
+            return
+        self._due = due
+        if self._timer is not None:
+            self._timer.cancel()
+        if due <= self._loop.time():
+            self._ripe()
+        else:
+            self._timer = self._loop.call_at(due, self._ripe)
+
+    def _ripe(self) -> None:
+        """The group's time has come. While the writer is busy nothing happens: `_settle` looks again."""
+        if self._writing is not None:
+            # Not by the clock: uvloop's timers may fire a moment early, and nobody would look again at the due time.
+            self._due = -math.inf
+            return
+        if self._failure is not None or self._closed:
+            return
+        group = self._group
+        with self._or_fail():
+            load = self._load(group)
+        self._group, self._timer = _Group(), None
+        job = self._start(self._writer, partial(self._commit, load))
+        self._writing = group, load, job
+        job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settle))
+
+    @contextmanager
+    def _or_fail(self) -> Iterator[None]:
+        """A bug in here must not leave those hanging who wait for the log."""
+        sound = False
+        try:
+            yield
+            sound = True
+        finally:
+            if not sound:
+                self._fail(RuntimeError("rows could not be turned into columns"))
+
+    def _load(self, group: _Group) -> Load:
+        group.pack()
+        return Load(
+            steps=pa.concat_tables(group.tables) if group.tables else None,
+            entries=group.entries,
+            lines=group.lines,
+            carried=self._carried() if group.tables or group.entries else Carried(),
+        )
+
+    def _settle(self) -> None:
+        """The writer has ended a commit."""
+        if self._writing is None:  # `close` was faster
+            return
+        (group, load, job), self._writing = self._writing, None
+        flaw = job.exception()
+        if flaw is not None:
+            self._group.waiters += group.waiters
+            self._fail(flaw)
+            return
+        self._written(group, load, job.result())
+        if self._timer is not None and self._loop.time() >= self._due:
+            self._ripe()
+
+    def _written(self, group: _Group, load: Load, segment: Segment | None) -> None:
+        self._unwritten -= group.rows
+        if segment is not None:
+            self._compactor.named()
+            size = (0 if load.steps is None else load.steps.nbytes) + ENTRY_BYTES * len(load.entries)
+            digest = self._journal.before  # no other commit has begun
+            self._compactor.add(
+                Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
+            )
+        _wake(group.waiters)
+        if self._unwritten <= MOST_UNWRITTEN:
+            _wake(self._squeezed)
+
+    def _fail(self, flaw: BaseException) -> None:
+        """The log cannot be written any more: everybody who waits, and who comes later, is told."""
+        if self._failure is None:
+            self._failure = flaw
+        for waiter in (*self._group.waiters, *self._squeezed):
+            if not waiter.done():
+                waiter.set_exception(_again(self._failure))
+        self._squeezed.clear()
+
+    def _start(self, where: ThreadPoolExecutor, work: Callable[[], _MadeT]) -> Future[_MadeT]:
+        if not self._inline:
+            return where.submit(work)
+        done: Future[_MadeT] = Future()
+        try:
+            done.set_result(work())
+        except EvalkitError as flaw:
+            done.set_exception(flaw)
+        return done
+
+
+def _wake(waiters: list[_Waiter]) -> None:
+    for waiter in waiters:
+        if not waiter.done():  # a cancelled task waits no more
+            waiter.set_result(None)
+    waiters.clear()
+
+
+def _again(flaw: BaseException) -> Exception:
+    """The failure for one more who meets it: an exception that is raised twice gathers tracebacks."""
+    fresh: Exception
+    if isinstance(flaw, (StorageError, CorruptLogError)):
+        fresh = type(flaw)(str(flaw))
+    else:
+        fresh = RuntimeError(f"the log's writer failed: {flaw!r}")
+    fresh.__cause__ = flaw
+    return fresh
+
+
+def _json_line(value: dict[str, object]) -> bytes:
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # half a surrogate pair, or an integer beyond 64 bits
+        return json.dumps(value, default=str).encode() + b"\n"
