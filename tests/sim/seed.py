@@ -16,6 +16,7 @@ from tests.sim.begun import begun
 from tests.sim.checks import Broken
 from tests.sim.commands import findings
 from tests.sim.loop import Hung
+from tests.sim.remembered import remembered
 from tests.sim.scenario import Life, Scenario, undisturbed
 from tests.sim.sweeps import resolved
 from tests.sim.world import World
@@ -52,7 +53,7 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
         old = begun(scenario.begun) if scenario.begun else None
         budget = budget if old is None else old.budget
         found = replace(found, sweep=replace(found.sweep, width=scenario.width, budget=budget))
-        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
+        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder, remembered():
             world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story, detailed=detailed)
             world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")
             try:

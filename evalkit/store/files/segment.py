@@ -47,6 +47,8 @@ KINDS: tuple[Kind, ...] = ("steps", "ledger", "ends")
 
 LOG, TAIL, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER = "log", "tail", "steps", "ledger", "ends"
 SCHEMAS: Mapping[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER, "ends": ENDS}
+_FIRST_STEPS = pa.schema([field for field in STEPS if field.name not in RESERVED])
+"""Rows of steps in the log's first format."""
 
 COMMIT, CLOSE, SEAL = "commit", "close", "seal"
 """Kinds of objects of a journal."""
@@ -280,9 +282,7 @@ def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
     if says.get("rows") != str(rows) or sum(groups) != rows:
         return f"should hold {says.get('rows')} rows and holds {rows}"
     wanted = STEPS if segment.is_object else SCHEMAS[segment.kind]
-    if not segment.writer and segment.kind == "steps":
-        wanted = pa.schema([field for field in STEPS if field.name not in RESERVED])
-    return _other_columns(columns, wanted)
+    return _other_columns(columns, _FIRST_STEPS if not segment.writer and segment.kind == "steps" else wanted)
 
 
 def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
@@ -309,6 +309,8 @@ def is_number(text: str) -> bool:
 
 def _other_columns(found: pa.Schema, wanted: pa.Schema) -> str:
     """How a file's columns differ from those of its kind; empty if they do not."""
+    if found.equals(wanted):
+        return ""
     if found.names != wanted.names:
         odd = sorted(set(found.names) ^ set(wanted.names)) or ["in another order"]
         return f"has other columns than it should ({', '.join(odd[:3])})"
