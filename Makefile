@@ -26,7 +26,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 
-# How many seeds `make sim` lives through.
+# How many seeds `make sim` lives through; ALWAYS=first_format: each goes on from a run of the log's first format.
 SEEDS ?= 1000
 
 .PHONY: help run test check format bench conform soak chaos sim mutants sdks docs lock wheel setup clean
@@ -65,7 +65,7 @@ chaos: $(READY) ## faults, limits, kills and budgets at once, against the simula
 	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
 
 sim: $(READY) ## whole runs under virtual time, network and disk: make sim SEEDS=10000
-	$(PY) -m tests.sim --seeds $(SEEDS)
+	$(PY) -m tests.sim --seeds $(SEEDS) $(if $(ALWAYS),--always $(ALWAYS))
 
 mutants: $(READY) ## take one mechanism at a time out of a copy, and see that the simulation misses it
 	$(PY) -m tests.sim.mutants

@@ -2,6 +2,7 @@
 
 python -m tests.sim --seeds 10000            # or: make sim SEEDS=10000
 python -m tests.sim --seed 4711              # one seed's story
+python -m tests.sim --always first_format    # each seed goes on from a run of the log's first format
 """
 
 import argparse
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from tests.sim.scenario import DISTURBANCES, Scenario, scenario
 from tests.sim.seed import Lived, live_through
@@ -27,14 +29,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this seed alone, with its story")
     parser.add_argument("--stop", type=int, default=5, help="end after so many seeds that break a promise")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--always", choices=DISTURBANCES, action="append", default=[], help="each seed has this")
     parser.add_argument("--plain", action="store_true", help="do not shrink what fails")
     given = parser.parse_args()
+    always = frozenset(given.always)
     if given.seed is not None:
-        return _one(given.seed)
+        return _one(given.seed, always)
     took: list[float] = []
     counts, seeds = Counter[str](), Counter[str]()
     broken: list[int] = []
-    for number, (lived, seconds) in enumerate(_all(range(given.first, given.first + given.seeds), given.processes)):
+    seeds_given = range(given.first, given.first + given.seeds)
+    for number, (lived, seconds) in enumerate(_all(seeds_given, given.processes, always)):
         took.append(seconds)
         counts.update(lived.counts)
         seeds.update(name for name, count in lived.counts.items() if count)
@@ -45,7 +50,7 @@ def main() -> int:
                 break
     print(summary(took, len(broken), counts, seeds))
     if broken and not given.plain:
-        _tell(shrunk(scenario(broken[0], len(SWEEPS))))
+        _tell(shrunk(scenario(broken[0], len(SWEEPS), always=always)))
     return 1 if broken else 0
 
 
@@ -66,30 +71,31 @@ def summary(took: Sequence[float], broken: int, counts: Mapping[str, int], seeds
     )
 
 
-def _all(seeds: range, processes: int) -> Iterator[tuple[Lived, float]]:
+def _all(seeds: range, processes: int, always: frozenset[str]) -> Iterator[tuple[Lived, float]]:
+    live = partial(timed, always=always)
     if processes == 1:
-        yield from map(timed, seeds)
+        yield from map(live, seeds)
         return
     with ProcessPoolExecutor(processes) as pool:
         try:
-            yield from pool.map(timed, seeds, chunksize=8)
+            yield from pool.map(live, seeds, chunksize=8)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def timed(seed: int) -> tuple[Lived, float]:
+def timed(seed: int, *, always: frozenset[str]) -> tuple[Lived, float]:
     """A seed lived through, and its CPU seconds."""
     began = time.process_time()
-    lived = live_through(scenario(seed, len(SWEEPS)))
+    lived = live_through(scenario(seed, len(SWEEPS), always=always))
     return lived, time.process_time() - began
 
 
-def _one(seed: int) -> int:
-    lived = live_through(scenario(seed, len(SWEEPS)), detailed=True)
+def _one(seed: int, always: frozenset[str]) -> int:
+    lived = live_through(scenario(seed, len(SWEEPS), always=always), detailed=True)
     print("\n".join(lived.story))
     print(lived.broken or f"all promises held: {lived.lives} lives, {lived.requests} requests")
     if lived.broken:
-        _tell(shrunk(scenario(seed, len(SWEEPS))))
+        _tell(shrunk(scenario(seed, len(SWEEPS), always=always)))
     return 1 if lived.broken else 0
 
 

@@ -90,11 +90,13 @@ class Scenario:
     begun: str = ""
     """The run of the log's first format that it goes on from; empty: it begins anew."""
     without: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+    """Disturbances that it has whatever the seed says."""
 
     @property
     def active(self) -> frozenset[str]:
         """The disturbances that this seed has."""
-        return disturbances(self.seed) - self.without
+        return (disturbances(self.seed) | self.always) - self.without
 
     @property
     def overbilled(self) -> bool:
@@ -109,13 +111,20 @@ def disturbances(seed: int) -> frozenset[str]:
     return frozenset(name for name in DISTURBANCES if draws.uniform() < share)
 
 
-def scenario(seed: int, sweeps: int, without: frozenset[str] = frozenset(), lives: int = LIVES) -> Scenario:
-    """The seed's scenario, less some disturbances and with at most so many disturbed lives."""
+def scenario(
+    seed: int,
+    sweeps: int,
+    without: frozenset[str] = frozenset(),
+    lives: int = LIVES,
+    *,
+    always: frozenset[str] = frozenset(),
+) -> Scenario:
+    """The seed's scenario, less some disturbances, more some others, with at most so many disturbed lives."""
     draws = Stream(seed, "scenario")
     sweep, width = draws.below(sweeps), 1 + draws.below(6)
     budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
     count = 1 + draws.below(LIVES)
-    active = disturbances(seed) - without
+    active = (disturbances(seed) | always) - without
     old = _begun(Stream(seed, "begun")) if "first_format" in active else None
     return Scenario(
         seed=seed,
@@ -125,6 +134,7 @@ def scenario(seed: int, sweeps: int, without: frozenset[str] = frozenset(), live
         width=width,
         lives=tuple(_life(seed, number, active) for number in range(min(count, lives))),
         without=without,
+        always=always,
     )
 
 

@@ -12,20 +12,20 @@ def shrunk(failing: Scenario) -> tuple[Scenario, Lived]:
     kind = _kind(lived.broken)
     lives = len(failing.lives)
     for fewer in range(1, lives):
-        found = _tried(failing.seed, best.without, fewer, kind)
+        found = _tried(failing, best.without, fewer, kind)
         if found is not None:
             best, lived = found
             lives = fewer
             break
     for name in sorted(failing.active):
-        found = _tried(failing.seed, best.without | {name}, lives if lives < len(failing.lives) else LIVES, kind)
+        found = _tried(failing, best.without | {name}, lives if lives < len(failing.lives) else LIVES, kind)
         if found is not None:
             best, lived = found
     return best, lived
 
 
-def _tried(seed: int, without: frozenset[str], lives: int, kind: str) -> tuple[Scenario, Lived] | None:
-    least = scenario(seed, len(SWEEPS), without, lives)
+def _tried(failing: Scenario, without: frozenset[str], lives: int, kind: str) -> tuple[Scenario, Lived] | None:
+    least = scenario(failing.seed, len(SWEEPS), without, lives, always=failing.always)
     lived = live_through(least)
     return (least, lived) if lived.broken and _kind(lived.broken) == kind else None
 
