@@ -14,7 +14,20 @@ PROJECT = Path(__file__).resolve().parent.parent
 # The first part of a module's path below evalkit/ -> its layer. A module imports from lower layers or its own folder.
 LAYERS = {
     **dict.fromkeys(
-        ("dialogue", "digests", "errors", "money", "replies", "seeds", "shipped", "text", "waiting", "__init__"), 0
+        (
+            "dialogue",
+            "digests",
+            "errors",
+            "money",
+            "plugins",
+            "replies",
+            "seeds",
+            "shipped",
+            "text",
+            "waiting",
+            "__init__",
+        ),
+        0,
     ),
     **dict.fromkeys(("envs", "stats", "wire"), 1),
     "policy": 2,

@@ -207,7 +207,7 @@ def test_the_page_about_sweeps_names_every_policy() -> None:
 
 def test_the_page_about_econagentbench_names_its_tables_and_suites() -> None:
     text = (PROJECT / "docs" / "econagentbench.md").read_text()
-    sources = "".join(path.read_text() for path in (PROJECT / "evalkit" / "report").glob("*.py"))
+    sources = "".join(path.read_text() for path in (PROJECT / "evalkit" / "report").rglob("*.py"))
     tables = sorted(set(re.findall(r'"(econ_[a-z_]+)"', sources)))
     assert len(tables) > 5
     assert [name for name in tables if f"`{name}`" not in text] == []

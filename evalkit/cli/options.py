@@ -160,9 +160,10 @@ def export(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
     sub.add_argument(
         "--format",
+        metavar="FORMAT",
         required=True,
-        choices=("jsonl", "inspect", "dataset", "csv"),
-        help="jsonl: chats, one a line; inspect: Inspect AI's logs; dataset: for Hugging Face datasets; csv: sheets",
+        help="jsonl: chats, one a line; inspect: Inspect AI's logs; dataset: for Hugging Face datasets; csv: sheets; "
+        "or one that a package brings",
     )
     sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist yet")
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")

@@ -1,7 +1,7 @@
 """One episode: ask, step, record, until it ends. The path of one step, and where every failure of it is caught.
 
 No request that depends on a reply leaves before that reply is durable: `append` is synchronous, `durable` is the one
-await that follows it. The one `except Exception` of the code base stands here: a bug of ours ends its episode alone.
+await that follows it. The one `except Exception` around code of ours stands here: a bug of ours ends its episode alone.
 """
 
 import asyncio

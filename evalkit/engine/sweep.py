@@ -19,6 +19,7 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, check_keys, open_endpoints
 from evalkit.engine.episode import Stop
+from evalkit.engine.freezing.brought import changed
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.jobs import make_jobs
@@ -58,9 +59,10 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     old = _existing(directory)
     manifest = resolved.manifest if old is None else merge(old, resolved.manifest, str(directory))
     if old is not None:
+        newer = changed(old, resolved.manifest)
         resolved = replace(resolved, manifest=kept(old, resolved.manifest))
         if options.announce is not None:
-            options.announce(reworded(manifest))
+            options.announce([*reworded(manifest), *newer])
     loop = asyncio.get_running_loop()
     name = new_writer([one.writer for one in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()

@@ -37,8 +37,8 @@ def one_chat(name: str) -> bool:
 
 
 def one_chats(played: Iterable[str]) -> list[str]:
-    """The environments whose episodes are one chat, by name: of all that are known, and of those that were played."""
-    return sorted({name for name in (*table.ENVIRONMENTS, *played) if one_chat(name)})
+    """The environments whose episodes are one chat, by name: of evalkit's own, and of those that were played."""
+    return sorted({name for name in (*table.OWN_ENVIRONMENTS, *played) if one_chat(name)})
 
 
 def is_stationary(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""All environments by name. A plain table: adding an environment is adding a line here and a folder beside it.
+"""All environments by name: evalkit's own stand here, one line each; others are found by their packages' entry points.
 
 An environment is imported when it is first asked for: all of them together take a tenth of a second of every command.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from evalkit.envs.environment import Environment
 from evalkit.errors import RunError
+from evalkit.plugins import PluginTable
 
 _PLACES: Mapping[str, tuple[str, str]] = {
     "scheduling": ("evalkit.envs.scheduling.scheduling", "SCHEDULING"),
@@ -20,15 +21,10 @@ _PLACES: Mapping[str, tuple[str, str]] = {
 """Name -> module and the record in it."""
 
 
-class _Environments(Mapping[str, Environment[Any, Any]]):
-    """The table, read as any other mapping; an unknown name raises RunError."""
+class _Own(Mapping[str, Environment[Any, Any]]):
+    """Those of evalkit."""
 
     def __getitem__(self, name: str) -> Environment[Any, Any]:
-        if name not in _PLACES:
-            raise RunError(
-                f"This evalkit has no environment {name!r}: a newer one may have written the run, or its manifest was "
-                f"changed. It has {', '.join(_PLACES)}."
-            )
         module, record = _PLACES[name]
         found: Environment[Any, Any] = getattr(import_module(module), record)
         return found
@@ -43,4 +39,19 @@ class _Environments(Mapping[str, Environment[Any, Any]]):
         return len(_PLACES)
 
 
-ENVIRONMENTS: Mapping[str, Environment[Any, Any]] = _Environments()
+class _Environments(PluginTable[Environment[Any, Any]]):
+    """The table, read as any other mapping; an unknown name raises RunError."""
+
+    def __getitem__(self, name: str) -> Environment[Any, Any]:
+        try:
+            return super().__getitem__(name)
+        except KeyError:
+            raise RunError(
+                f"This evalkit has no environment {name!r}: the package that brings it is not installed, a newer "
+                f"evalkit may have written the run, or its manifest was changed. There are {', '.join(self)}."
+            ) from None
+
+
+OWN_ENVIRONMENTS: Mapping[str, Environment[Any, Any]] = _Own()
+"""Those of evalkit alone: reading them reads no entry points."""
+ENVIRONMENTS: PluginTable[Environment[Any, Any]] = _Environments("environments", OWN_ENVIRONMENTS, Environment)

@@ -70,6 +70,7 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     notes += _partial_notes(cells)
     notes += void_notes(cells)
     notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in manifest.agents.values() if agent.marks]
+    notes += _version_notes(manifest)
     return Table(
         name="scores",
         title="Scores",
@@ -99,6 +100,14 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
             methods={"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
         ),
     )
+
+
+def _version_notes(manifest: Manifest) -> list[str]:
+    """What packages brought to the run in more than one version."""
+    found: dict[str, list[str]] = {}
+    for one in manifest.plugins:
+        found.setdefault(one.entry, []).append(f"{one.package} {one.version}")
+    return [f"{entry}: played with {', then '.join(versions)}" for entry, versions in found.items() if versions[1:]]
 
 
 def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:

@@ -1,9 +1,11 @@
 """What was folded once is kept: `derived/` in the run directory, so that the next report does not fold it again.
 
 Kept is what the facts of each finished episode come to (`episodes.Fold`), in one Parquet file. An episode's entry holds
-while all its step digests, its instance's line, and the code that scores are the same; everything else of a result is
-read from the log each time. The file is put in place in one step, and ignored where it is stale or damaged; where the
-directory cannot be written, the next report takes longer. Deleting it loses nothing. `verify` does not read it.
+while all its step digests, its instance's line, and the code that scores are the same; where its environment is not
+installed, nobody knows that code, and the entry holds. Everything else of a result is read from the log each time. The
+file is put in place in one step, and ignored where it is stale or damaged; where the directory cannot be written, the
+next report takes longer. Deleting it loses nothing but what only an absent environment could fold. `verify` does not
+read it.
 """
 
 import hashlib
@@ -13,13 +15,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import orjson
 
 from evalkit import __version__
+from evalkit.envs.environment import Environment
+from evalkit.errors import RunError
 from evalkit.results.cells import Cell, cells
 from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import ASIDE
@@ -76,13 +80,26 @@ def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments:
     found = spots(steps, manifest)
     finished = [spot for spot in found if spot.finished]
     keys = dict(zip((spot.id for spot in found), _keys(steps, found), strict=True))
-    mark = _mark(environments)
-    held = _load(run, mark)
-    folds = {spot.id: held[spot.id][1] for spot in finished if held.get(spot.id, _NONE)[0] == keys[spot.id]}
+    names = dict.fromkeys(suite.environment for suite in manifest.suites.values())
+    marks = {name: _mark(environments[name]) for name in names if name in environments}
+    old_marks, held = _load(run)
+    marks = {name: marks.get(name) or old_marks.get(name, "") for name in names}
+    fresh = {name for name in names if marks[name] == old_marks.get(name)}
+    folds = {
+        spot.id: held[spot.id][1]
+        for spot in finished
+        if spot.suite.environment in fresh and held.get(spot.id, _NONE)[0] == keys[spot.id]
+    }
     missing = [spot for spot in finished if spot.id not in folds]
+    for name in dict.fromkeys(spot.suite.environment for spot in missing):
+        if name not in environments:
+            raise RunError(
+                f"{run}: the environment {name!r} is not installed, and some episodes have no score yet. "
+                f"{manifest.install(name)}"
+            )
     folds |= _folded(run, steps, missing, environments)
     if len(missing) > WORTH_WRITING * (len(folds) - len(missing)):
-        _save(run, mark, {name: (keys[name], fold) for name, fold in folds.items()})
+        _save(run, marks, {name: (keys[name], fold) for name, fold in folds.items()})
     return [result(spot, folds.get(spot.id)) for spot in found]
 
 
@@ -122,44 +139,44 @@ def _keys(steps: "pa.Table", found: Sequence[Spot]) -> list[bytes]:
     return keys
 
 
-def _mark(environments: Environments) -> bytes:
-    """What all folds follow from beside the log: the format, evalkit's version, the environments and their code."""
-    versions = [FORMAT, __version__, *(f"{env.name} {env.version}" for env in environments.values())]
-    found = hashlib.sha256(orjson.dumps(versions))
-    for path in _code(environments):
+def _mark(env: Environment[Any, Any]) -> str:
+    """What an environment's folds follow from beside the log: the format, evalkit's version, its own and its code."""
+    found = hashlib.sha256(orjson.dumps([FORMAT, __version__, env.name, env.version]))
+    for path in _code(env):
         found.update(path.read_bytes())
-    return found.hexdigest().encode()
+    return found.hexdigest()
 
 
-def _code(environments: Environments) -> list[Path]:
-    """The files that say how episodes are scored."""
+def _code(env: Environment[Any, Any]) -> list[Path]:
+    """The files that say how its episodes are scored: its own module's, its package's, and all of `evalkit.envs`."""
     import evalkit.envs
 
-    files = {path for folder in evalkit.envs.__path__ for path in Path(folder).rglob("*.py")}
-    for env in environments.values():
-        name = sys.modules[env.score.__module__].__file__
-        files |= {Path(name)} if name else set()
+    module = sys.modules[env.score.__module__]
+    top = sys.modules[env.score.__module__.partition(".")[0]]
+    own = [] if top.__name__ == evalkit.envs.__name__.partition(".")[0] else list(getattr(top, "__path__", ()))
+    files = {path for folder in (*evalkit.envs.__path__, *own) for path in Path(folder).rglob("*.py")}
+    files |= {Path(module.__file__)} if module.__file__ else set()
     return sorted(files)
 
 
-def _load(run: Path, mark: bytes) -> dict[str, tuple[bytes, Fold]]:
-    """What is kept, by episode: (key, fold); nothing where there is no file, or one that cannot be used."""
+def _load(run: Path) -> tuple[dict[str, str], dict[str, tuple[bytes, Fold]]]:
+    """What is kept: (marks by environment, (key, fold) by episode); nothing where no file can be used."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(run / FOLDER / FILE, page_checksum_verification=True) as file:
-            if (file.metadata.metadata or {}).get(_MARK) != mark:
-                return {}
+            marks = _MARKS.decode((file.metadata.metadata or {})[_MARK])
             columns = file.read(["episode", "key", "fold"]).to_pydict()
         entries = [_DECODER.decode(text) for text in columns["fold"]]
     except (OSError, pa.ArrowException, KeyError, ValueError):
-        return {}
-    return {
+        return {}, {}
+    return marks, {
         name: (key, _fold(entry)) for name, key, entry in zip(columns["episode"], columns["key"], entries, strict=True)
     }
 
 
+_MARKS = msgspec.json.Decoder(dict[str, str])
 _DECODER = msgspec.json.Decoder(_Entry)
 
 
@@ -174,7 +191,7 @@ def _fold(entry: _Entry) -> Fold:
     )
 
 
-def _save(run: Path, mark: bytes, kept: Mapping[str, tuple[bytes, Fold]]) -> None:
+def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, Fold]]) -> None:
     """Put the file in place in one step; where the disk refuses there is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -197,7 +214,7 @@ def _save(run: Path, mark: bytes, kept: Mapping[str, tuple[bytes, Fold]]) -> Non
         write_page_checksum=True,
     ) as writer:
         writer.write_table(pa.table(columns), row_group_size=1 << 14)
-        writer.add_key_value_metadata({_MARK: mark})
+        writer.add_key_value_metadata({_MARK: msgspec.json.encode(marks)})
     _put(run / FOLDER / FILE, sink.getvalue().to_pybytes())
 
 

@@ -1,7 +1,8 @@
 """Prompt packs: TOML files that hold every text an agent reads, by environment.
 
-`standard` is ours and complete. Another pack replaces what it names; `[scheduling.reasoning]` within a pack replaces
-what it names for agents tagged `reasoning`.
+`standard` is complete: ours for evalkit's environments, for another's the file that its record names. Another pack
+replaces what it names; `[scheduling.reasoning]` within a pack replaces what it names for agents tagged `reasoning`.
+Packs are found by name among ours, then among those that packages bring (group `prompts`).
 
     [scheduling]
     system = "..."
@@ -19,6 +20,7 @@ from evalkit.envs.environment import Environment, Pack
 from evalkit.envs.lines import canonical
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
+from evalkit.plugins import PluginTable
 from evalkit.spec.identity import REASONING
 from evalkit.spec.reading import parse_toml
 
@@ -28,35 +30,51 @@ VARIANTS = (REASONING,)
 _FOLDER = Path(__file__).resolve().parent.parent / "prompts"
 
 
+def packs() -> PluginTable[Path]:
+    """The packs that can be named without a path: their files."""
+    return PluginTable("prompts", {path.stem: path for path in sorted(_FOLDER.glob("*.toml"))}, Path)
+
+
 def pack_names() -> list[str]:
-    """The packs that can be named without a path."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    """Their names."""
+    return sorted(packs())
 
 
 def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     """The texts an agent reads in one environment: the pack's own, and `standard`'s where it has none.
 
-    A name stands for one of evalkit's packs; what ends in `.toml` is a path. `variant` is empty or one of `VARIANTS`;
-    a pack's variant goes before its plain texts, and any text of the pack before `standard`'s. Where a pack changes
-    nothing, it is `standard`, by name too: tables say what was read.
+    A name stands for one of evalkit's packs, or one of a package's; what ends in `.toml` is a path. `variant` is empty
+    or one of `VARIANTS`; a pack's variant goes before its plain texts, and any text of the pack before `standard`'s.
+    Where a pack changes nothing, it is `standard`, by name too: tables say what was read.
     Raises UsageError naming file and key for whatever is no pack.
     """
     if environment not in ENVIRONMENTS:
         raise UsageError(f"There is no environment {environment!r}.{nearest(environment, ENVIRONMENTS)}")
     if variant and variant not in VARIANTS:
         raise UsageError(f"A prompt pack has no variant {variant!r}.{nearest(variant, VARIANTS)}")
-    path = _find(name_or_path)
-    standard: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    for source in dict.fromkeys((_standard(environment), path)):
-        found = _texts(source, environment)
-        texts = {**texts, **found[""], **found.get(variant, {})}
-        standard = standard or texts
+    name, path = _find(name_or_path, environment)
     env: Environment[Any, Any] = ENVIRONMENTS[environment]
+    standard = _standard_texts(env, variant)
+    texts = standard
+    if name != STANDARD:
+        found = _texts(path, environment)
+        texts = {**texts, **found[""], **found.get(variant, {})}
+    _check_whole(env, texts, path)
+    name = STANDARD if texts == standard else name
+    return Pack(name=name, digest=texts_digest(environment, texts), texts=texts)
+
+
+def standard_pack(env: Environment[Any, Any], variant: str = "") -> Pack:
+    """An environment's standard texts, whether or not it is in the table. Raises UsageError where they are none."""
+    texts = _standard_texts(env, variant)
+    _check_whole(env, texts, _standard(env))
+    return Pack(name=STANDARD, digest=texts_digest(env.name, texts), texts=texts)
+
+
+def _check_whole(env: Environment[Any, Any], texts: Mapping[str, str], path: Path) -> None:
     missing = sorted(env.texts.keys() - env.later_texts.keys() - texts.keys())
     if missing:
-        raise UsageError(f"{path}: {environment} lacks {', '.join(missing)}.")
-    return Pack(name=STANDARD if texts == standard else path.stem, digest=texts_digest(environment, texts), texts=texts)
+        raise UsageError(f"{path}: {env.name} lacks {', '.join(missing)}.")
 
 
 def texts_digest(environment: str, texts: Mapping[str, str]) -> str:
@@ -72,7 +90,10 @@ def is_file(name_or_path: str) -> bool:
 def keys_of(name_or_path: str, environment: str) -> Mapping[str, frozenset[str]]:
     """The texts that the pack itself names, by variant (empty: plain); all others are `standard`'s. Raises as
     `read_pack`."""
-    return {name: frozenset(texts) for name, texts in _texts(_find(name_or_path), environment).items()}
+    name, path = _find(name_or_path, environment)
+    env: Environment[Any, Any] = ENVIRONMENTS[environment]
+    found = _variants(path, env, _own_table(env)) if name == STANDARD else _texts(path, environment)
+    return {which: frozenset(texts) for which, texts in found.items()}
 
 
 def import_reference(repo: Path, wording: str = "") -> str:
@@ -86,69 +107,91 @@ def import_reference(repo: Path, wording: str = "") -> str:
     return write_pack(repo, wording)
 
 
-def _find(name: str) -> Path:
+def _find(name: str, environment: str) -> tuple[str, Path]:
+    """(a pack's name, its file)."""
     if is_file(name):
         path = Path(name).expanduser()
         if not path.is_file():
             raise UsageError(f"There is no prompt pack {name}: no such file.")
-        return path
-    path = _FOLDER / f"{name}.toml"
-    if name not in pack_names():
+        return path.stem, path
+    if name == STANDARD:
+        return name, _standard(ENVIRONMENTS[environment])
+    found = packs()
+    if name not in found:
         raise UsageError(
-            f"There is no prompt pack {name!r}.{nearest(name, pack_names())} A pack of your own is named by its path, "
+            f"There is no prompt pack {name!r}.{nearest(name, found)} A pack of your own is named by its path, "
             "which ends in .toml."
         )
-    return path
+    return name, found[name]
 
 
-def _standard(environment: str) -> Path:
+def _standard(env: Environment[Any, Any]) -> Path:
     """The file of an environment's standard texts. Raises UsageError where the environment names none that is there."""
-    place = ENVIRONMENTS[environment].prompts
-    if not place:
+    if not env.prompts:
         return _FOLDER / f"{STANDARD}.toml"
-    package, _, name = place.partition(":")
+    package, _, name = env.prompts.partition(":")
     try:
         found = files(package).joinpath(name)
     except ModuleNotFoundError as flaw:
-        raise UsageError(f"{environment}: prompts: {place!r}: {flaw}.") from flaw
+        raise UsageError(f"{env.name}: prompts: {env.prompts!r}: {flaw}.") from flaw
     if not name or not isinstance(found, Path):
-        raise UsageError(f"{environment}: prompts: expected 'package:file' of an unpacked package, got {place!r}.")
+        raise UsageError(f"{env.name}: prompts: expected 'package:file' of an unpacked package, got {env.prompts!r}.")
     return found
 
 
+def _standard_texts(env: Environment[Any, Any], variant: str) -> dict[str, str]:
+    found = _variants(_standard(env), env, _own_table(env))
+    return {**found[""], **found.get(variant, {})}
+
+
+def _own_table(env: Environment[Any, Any]) -> Mapping[str, Any]:
+    """An environment's table of its standard texts; empty where the file has none."""
+    path, name = _standard(env), env.name.rpartition(":")[2]  # a package's name, where one is before it, aside
+    return _table(path, name, parse_toml(path).get(name, {}))
+
+
+def _table(path: Path, name: str, table: object) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{path}: {name}: expected a table of texts, got {table!r}.")
+    return table
+
+
 def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
-    """The texts of a file by variant (empty: plain) and key. A user's file is checked whole."""
+    """The texts of a file by variant (empty: plain) and key. A file that is not evalkit's is checked whole."""
     found: dict[str, dict[str, str]] = {"": {}}
     for name, table in parse_toml(path).items():
         if name not in ENVIRONMENTS:
             raise UsageError(f"{path}: unknown environment {name!r}.{nearest(name, ENVIRONMENTS)}")
-        if not isinstance(table, Mapping):
-            raise UsageError(f"{path}: {name}: expected a table of texts, got {table!r}.")
         if name != environment and path.parent == _FOLDER:
             continue  # evalkit's own packs are checked by its tests
-        plain = {key: value for key, value in table.items() if key not in VARIANTS}
-        by_variant = {"": _checked(path, name, plain)}
-        for variant in VARIANTS:
-            if variant in table:
-                by_variant[variant] = _checked(path, name, {variant: table[variant]}, variant)
+        by_variant = _variants(path, ENVIRONMENTS[name], _table(path, name, table))
         if name == environment:
             found = by_variant
     return found
 
 
-def _checked(path: Path, environment: str, table: Mapping[str, Any], variant: str = "") -> dict[str, str]:
+def _variants(path: Path, env: Environment[Any, Any], table: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """An environment's texts by variant (empty: plain) and key, checked."""
+    plain = {key: value for key, value in table.items() if key not in VARIANTS}
+    found = {"": _checked(path, env, plain)}
+    for variant in VARIANTS:
+        if variant in table:
+            found[variant] = _checked(path, env, {variant: table[variant]}, variant)
+    return found
+
+
+def _checked(path: Path, env: Environment[Any, Any], table: Mapping[str, Any], variant: str = "") -> dict[str, str]:
     """The table's texts by dotted key, without the variant's own prefix."""
-    known = ENVIRONMENTS[environment].texts
     prefix = f"{variant}." if variant else ""
     texts: dict[str, str] = {}
     for dotted, value in _leaves(table, ""):
         key = dotted.removeprefix(prefix)
-        place = f"{path}: {environment}.{dotted}"
-        if key not in known and key.rpartition(".")[0] not in ENVIRONMENTS[environment].open_texts:
-            raise UsageError(f"{place}: there is no such text.{nearest(key, known)}")
+        place = f"{path}: {env.name}.{dotted}"
+        if key not in env.texts and key.rpartition(".")[0] not in env.open_texts:
+            raise UsageError(f"{place}: there is no such text.{nearest(key, env.texts)}")
         if not isinstance(value, str):
             raise UsageError(f"{place}: expected a text, got {value!r}.")
-        choices = ENVIRONMENTS[environment].text_choices.get(key)
+        choices = env.text_choices.get(key)
         if choices and value not in choices:
             raise UsageError(f"{place}: there is no {value!r}.{nearest(value, choices)}")
         texts[key] = value

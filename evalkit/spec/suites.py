@@ -16,6 +16,7 @@ from evalkit.envs.lines import reach
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
+from evalkit.spec.brought import brought_suite
 from evalkit.spec.bulk import Bulk, Recognised, bulk_digest, digest_of, scan
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
@@ -43,7 +44,11 @@ def find_suite(name: str) -> Path:
     try:
         path = find("instances", f"{name}.jsonl")
     except UsageError as flaw:
-        raise UsageError(IMPORTED.get(name) or str(flaw)) from None
+        brought = brought_suite(name)
+        if brought is None:
+            raise UsageError(IMPORTED.get(name) or str(flaw)) from None
+        _check_sum(brought.parents[name.count("/") - 1], brought)
+        return brought
     _check_sum(path.parents[name.count("/")], path)
     return path
 

@@ -15,6 +15,7 @@ from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.money import Price
+from evalkit.plugins import PREFIX, install_line
 from evalkit.store.instances import ManifestInstance, admission, laid
 
 FORMAT = 2
@@ -112,6 +113,25 @@ class ManifestOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The run before each extension, oldest first: what joins comes after what was frozen."""
 
 
+class ManifestPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """What another package brought to the run."""
+
+    entry: str
+    """`evalkit.environments:offers`"""
+    package: str
+    version: str
+
+    @property
+    def group(self) -> str:
+        """`environments`"""
+        return self.entry.removeprefix(PREFIX).partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """`offers`"""
+        return self.entry.partition(":")[2]
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The run."""
 
@@ -125,6 +145,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     packs: Mapping[str, ManifestPack]
     """By digest."""
     order: ManifestOrder = ManifestOrder()
+    plugins: tuple[ManifestPlugin, ...] = ()
+    """What other packages brought to it; of one that came in another version later, a line for each version."""
 
     @property
     def file(self) -> str:
@@ -135,6 +157,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def extent(self) -> ManifestExtent:
         """All that the run is to hold."""
         return ManifestExtent(agents=tuple(self.agents), suites=tuple(self.suites), replicates=self.replicates)
+
+    def install(self, environment: str) -> str:
+        """What to do where an environment of the run is not installed, in a sentence."""
+        for one in reversed(self.plugins):
+            if (one.group, one.name) == ("environments", environment):
+                return f"It came with a package: {install_line(one.package, one.version)}."
+        return "Install the package that brings it, or use the evalkit that wrote the run."
 
     def admitted(self, suite: ManifestSuite) -> Iterator[ManifestInstance]:
         """A suite's instances in the order of admission (`instances.admission`), lazily."""

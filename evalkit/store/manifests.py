@@ -153,4 +153,6 @@ def encode_manifest(manifest: Manifest) -> bytes:
         if not isinstance(instances, Stored):
             raise TypeError(f"the instances of {name!r} lie in no file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
+    if not manifest.plugins:
+        del plain["plugins"]  # a run of evalkit alone says nothing of packages
     return msgspec.json.format(msgspec.json.encode({**plain, "format": FORMAT}), indent=2) + b"\n"

@@ -24,4 +24,4 @@ def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known.score_range("guessing") == (-2.0, 1.0)
     assert known.zero_means("guessing") == "far off"
     assert known.is_stationary("guessing")
-    assert known.one_chats(["absent"]) == ["guessing"]
+    assert known.one_chats(["absent", "guessing"]) == ["guessing"]

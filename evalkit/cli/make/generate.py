@@ -13,7 +13,7 @@ from typing import Any
 
 from evalkit.cli.files import new_file
 from evalkit.envs.environment import Parameter
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 
 SHOW_EVERY_S = 5.0
@@ -72,13 +72,14 @@ class _Progress:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Say in the command's help which environments there are, and which parameters each has."""
-    made = [name for name, env in ENVIRONMENTS.items() if env.parameters]
-    parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(made))
+    made = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
+    others = "; or one that a package brings"
+    parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(made) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []
     for name in made:
         lines.append(f"parameters of {name}:")
-        for key, parameter in ENVIRONMENTS[name].parameters.items():
+        for key, parameter in OWN_ENVIRONMENTS[name].parameters.items():
             if key != SEED:
                 head = f"  --{key.replace('_', '-')} {parameter.kind.__name__.upper()}"
                 lines += wrap(f"{head:<24}  {_help(parameter)}", width, subsequent_indent=" " * 26)

@@ -12,6 +12,7 @@ from typing import Any
 
 from evalkit import __version__
 from evalkit.dialogue import Sampling
+from evalkit.engine.freezing.brought import brought, joined, require
 from evalkit.engine.freezing.bulk import Sourced
 from evalkit.engine.freezing.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
 from evalkit.engine.freezing.distinct import shared
@@ -58,6 +59,8 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
 
     `frozen`: what the run that it goes on with holds, so that large suites need not be looked into again.
     """
+    if frozen is not None:
+        require(frozen)
     offers: list[OfferedTools] = []
     suites = {suite.name: suite for suite in _suites(sweep, offers, frozen)}
     environments = sorted({suite.environment for suite in suites.values()})
@@ -79,6 +82,7 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
         suites=suites,
         packs=packs,
         order=ManifestOrder(key=derive("admission order", sweep.name)),
+        plugins=brought(sweep, environments, (endpoint.provider for endpoint in endpoints.values())),
     )
     twice = list(islice(shared(manifest), MOST_SHARED))
     if twice:
@@ -319,6 +323,7 @@ def united(old: Manifest, new: Manifest) -> Manifest:
         suites={**old.suites, **{name: suite for name, suite in new.suites.items() if name not in old.suites}},
         packs={**new.packs, **old.packs},
         order=extended_order(old, new),
+        plugins=joined(old, new),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.spec.identity import suite_digest, variant
-from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, pack_names, read_pack, texts_digest
+from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, packs, read_pack, texts_digest
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
 
@@ -138,16 +138,16 @@ def reworded(run: Manifest) -> list[str]:
         if own is None:
             continue
         name, aside = (STANDARD, own) if pack.file else (pack.name, frozenset())
-        if name not in pack_names():
+        if name not in packs():
             continue
         today = read_pack(name, environment, which).texts
         texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
         if any(texts.get(key) != today[key] for key in today.keys() - aside):
             found.setdefault(name, set()).add(environment)
-    packs = "; ".join(f"{name}: {', '.join(sorted(where))}" for name, where in sorted(found.items()))
-    if not packs:
+    others = "; ".join(f"{name}: {', '.join(sorted(where))}" for name, where in sorted(found.items()))
+    if not others:
         return []
-    return [f"Agents read the prompts that this run has frozen, also those that join it; reworded since ({packs})."]
+    return [f"Agents read the prompts that this run has frozen, also those that join it; reworded since ({others})."]
 
 
 def _packs_of(run: Manifest) -> Iterator[tuple[str, str, ManifestPack]]:
@@ -165,7 +165,7 @@ def _own(pack: ManifestPack, environment: str, which: str) -> frozenset[str] | N
     """Which texts are the pack's and not `standard`'s; None where an older manifest does not say."""
     if pack.file is not None:
         return frozenset(pack.own)
-    if pack.name not in pack_names():
+    if pack.name not in packs():
         return None
     if pack.name == STANDARD:
         return frozenset()

@@ -1,0 +1,192 @@
+"""What other packages bring, found by name through their entry points. The contract of each group: `docs/plugins.md`.
+
+Each table of evalkit's own (environments, policies, ...) is a literal, and is read first; entry points are read only
+for a name that is not in it, for reading them takes a tenth of a second. Only the entry that was named is imported. A
+name of evalkit's own cannot be taken, and one that two packages claim stands for neither: it is written `PACKAGE:NAME`.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from evalkit.errors import UsageError
+
+ValueT = TypeVar("ValueT")
+
+PREFIX = "evalkit."
+GROUPS: Mapping[str, str] = {
+    "environments": "environment",
+    "policies": "policy",
+    "dialects": "dialect",
+    "exporters": "exporter",
+    "prompts": "prompt pack",
+    "suites": "folder of suites",
+}
+"""Groups of entry points, without `PREFIX`, and what an entry of each is. Each is a promise: none is added lightly."""
+
+AT = "@"
+"""Between a policy of evalkit's and an environment: `random@offers` is that environment's player of `random`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """One entry of an installed package. Nothing of it is imported until `load`."""
+
+    group: str
+    """A key of `GROUPS`."""
+    name: str
+    value: str
+    """`module:attribute`."""
+    package: str
+    version: str
+
+    @property
+    def entry(self) -> str:
+        """`evalkit.environments:offers`."""
+        return f"{PREFIX}{self.group}:{self.name}"
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for messages."""
+        return f"{self.package} {self.version} ({self.entry} = {self.value})"
+
+    def load(self) -> Any:
+        """Import what the entry names. Raises UsageError with package, version, entry and cause."""
+        from importlib.metadata import EntryPoint
+
+        try:
+            return EntryPoint(name=self.name, value=self.value, group=PREFIX + self.group).load()
+        except Exception as flaw:  # another's code: whatever it raises is what is wrong with that package
+            raise UsageError(f"{self.source} cannot be imported: {type(flaw).__name__}: {flaw}") from flaw
+
+
+def installed(group: str) -> tuple[Plugin, ...]:
+    """All entries of a group, by name and package; nothing is imported. Takes 0.1 CPU s, once in a process."""
+    return tuple(one for one in _scanned(tuple(sys.path)) if one.group == group)
+
+
+def strangers() -> tuple[Plugin, ...]:
+    """Entries of groups that begin as evalkit's do, and that this evalkit does not know."""
+    return tuple(one for one in _scanned(tuple(sys.path)) if one.group not in GROUPS)
+
+
+@lru_cache(maxsize=8)
+def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
+    """Entries of all packages on this path: what is put on it later is found too."""
+    del path
+    from importlib.metadata import distributions  # heavier than all of this module, and most calls need none of it
+
+    found: dict[str, list[Plugin]] = {}
+    for package in distributions():
+        # Looked at as text first: what others' packages declare, and whether it is well formed, is no matter of ours.
+        if f"[{PREFIX}" not in (package.read_text("entry_points.txt") or ""):
+            continue
+        mine = [
+            Plugin(
+                group=one.group.removeprefix(PREFIX),
+                name=one.name,
+                value=one.value,
+                package=package.name,
+                version=package.version,
+            )
+            for one in package.entry_points
+            if one.group.startswith(PREFIX)
+        ]
+        found.setdefault(plain_name(package.name), mine)  # as imports do, the first on the path wins
+    return tuple(
+        sorted({one for mine in found.values() for one in mine}, key=lambda one: (one.group, one.name, one.package))
+    )
+
+
+def find(group: str, name: str) -> Plugin | None:
+    """The entry of that name, which may be written `PACKAGE:NAME`; None where there is none.
+
+    Raises UsageError where several packages claim it.
+    """
+    package, _, bare = name.rpartition(":")
+    claims = [
+        one
+        for one in installed(group)
+        if one.name == bare and (not package or plain_name(one.package) == plain_name(package))
+    ]
+    if len(claims) < 2:
+        return next(iter(claims), None)
+    sources = ", ".join(one.source for one in claims)
+    ways = " or ".join(repr(f"{one.package}:{bare}") for one in claims)
+    raise UsageError(
+        f"The {GROUPS[group]} {bare!r} is claimed by {len(claims)} packages: {sources}. Write {ways}, or uninstall all "
+        "but one."
+    )
+
+
+def plain_name(package: str) -> str:
+    """A package's name as installers compare it."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def install_line(package: str, version: str = "") -> str:
+    """What brings a package."""
+    return f"pip install {package}{version and f'=={version}'}"
+
+
+class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
+    """A table of evalkit's own, and behind it what packages bring. Reading a name imports that entry alone."""
+
+    def __init__(self, group: str, built_in: Mapping[str, ValueT], kind: type[ValueT]) -> None:
+        """`kind`: what a value must be; where that is a record with a name, the name must be the entry's."""
+        self.group, self.built_in, self._kind = group, built_in, kind
+        self._read: dict[tuple[str, Plugin], ValueT] = {}
+
+    def __getitem__(self, name: str) -> ValueT:
+        """The value. Raises KeyError where there is none, UsageError where its package is at fault or several claim
+        it."""
+        if name in self.built_in:
+            return self.built_in[name]
+        plugin = self.plugin(name)
+        if plugin is None:
+            raise KeyError(name)
+        if (name, plugin) not in self._read:
+            self._read[name, plugin] = self.read(plugin, name)
+        return self._read[name, plugin]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.built_in or (isinstance(name, str) and self.plugin(name) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        """Own names, then those of packages; a name that several claim comes once for each, as it is to be written."""
+        yield from self.built_in
+        yield from names(self.group, self.built_in)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def plugin(self, name: str) -> Plugin | None:
+        """The entry that a name stands for; None of evalkit's own, and where there is none."""
+        if not name or name in self.built_in or name.rpartition(":")[2] in self.built_in:
+            return None
+        return find(self.group, name)
+
+    def read(self, plugin: Plugin, name: str = "") -> ValueT:
+        """What an entry brings, under the name it was asked for by. Raises UsageError where it is no such thing."""
+        value = plugin.load()
+        if not isinstance(value, self._kind):
+            raise UsageError(f"{plugin.source}: expected a value of {self._kind.__name__}, got {value!r:.80}.")
+        if not is_dataclass(value):
+            return value
+        own = getattr(value, "name", plugin.name)
+        if own != plugin.name:
+            raise UsageError(f"{plugin.source}: its record has the name {own!r}; it must be the entry's.")
+        return value if name in ("", own) else replace(value, name=name)  # type: ignore[type-var,return-value]
+
+
+def names(group: str, taken: Iterable[str] = ()) -> list[str]:
+    """The names by which a group's entries can be asked for, without those that are `taken`."""
+    held = set(taken)
+    claims = [one for one in installed(group) if one.name not in held]
+    count: dict[str, int] = {}
+    for one in claims:
+        count[one.name] = count.get(one.name, 0) + 1
+    return [one.name if count[one.name] == 1 else f"{one.package}:{one.name}" for one in claims]
