@@ -19,12 +19,12 @@ from evalkit.envs.procurement.instance import ProcurementInstance, optimum_of
 from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
 from evalkit.envs.scheduling.market import stable_matching
 from evalkit.errors import UsageError
-from evalkit.policy import pricing as prices
-from evalkit.policy import procurement as plans
+from evalkit.policy.pricing import playing as prices
+from evalkit.policy.procurement import playing as plans
 from evalkit.policy.conversation import PolicyFn, asking, calling, results, turns
 from evalkit.policy.market_reading import whole
-from evalkit.policy.reading import says
-from evalkit.policy.scheduling import submit
+from evalkit.policy.costbench.reading import says
+from evalkit.policy.scheduling.playing import submit
 from evalkit.seeds import Stream
 
 

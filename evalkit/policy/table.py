@@ -10,19 +10,17 @@ from typing import Any
 
 from evalkit.dialogue import Reply, Request
 from evalkit.errors import UsageError, nearest
-from evalkit.policy import (
-    costbench,
-    pricing,
-    procurement,
-    scheduling,
-)
+from evalkit.policy.costbench import playing as costbench
+from evalkit.policy.pricing import playing as pricing
+from evalkit.policy.procurement import playing as procurement
+from evalkit.policy.scheduling import playing as scheduling
 from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.errand import clerk
-from evalkit.policy.noisy import costbench as noisy_costbench
-from evalkit.policy.noisy import pricing as noisy_pricing
-from evalkit.policy.noisy import procurement as noisy_procurement
-from evalkit.policy.noisy import scheduling as noisy_scheduling
+from evalkit.policy.errand.clerk import clerk
+from evalkit.policy.costbench import mistakes as noisy_costbench
+from evalkit.policy.pricing import mistakes as noisy_pricing
+from evalkit.policy.procurement import mistakes as noisy_procurement
+from evalkit.policy.scheduling import mistakes as noisy_scheduling
 from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.scripted import read_script
 from evalkit.seeds import Stream

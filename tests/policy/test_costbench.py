@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Request, Sampling
-from evalkit.policy import costbench as module
+from evalkit.policy.costbench import playing as module
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.costbench import cheapest, greedy, planner, random, replanner
-from evalkit.policy.noisy.costbench import MISTAKES
+from evalkit.policy.costbench.playing import cheapest, greedy, planner, random, replanner
+from evalkit.policy.costbench.mistakes import MISTAKES
 from evalkit.policy.noisy.mistakes import Moment, noisy
-from evalkit.policy.reading import ChatState, read_chat
+from evalkit.policy.costbench.reading import ChatState, read_chat
 from evalkit.policy.table import player
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat as scheduling_chat

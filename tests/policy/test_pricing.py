@@ -19,12 +19,12 @@ from evalkit.envs.pricing.instance import market_of
 from evalkit.envs.pricing.optimum import solve
 from evalkit.envs.pricing.pricing import PRICING
 from evalkit.policy.answer import answer
-from evalkit.policy.drifting import forecast
+from evalkit.policy.pricing.drifting import forecast
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
-from evalkit.policy.markups import Total, best_markup
-from evalkit.policy.noisy import pricing as noisy_pricing
+from evalkit.policy.pricing.markups import Total, best_markup
+from evalkit.policy.pricing import mistakes as noisy_pricing
 from evalkit.policy.noisy.mistakes import Moment
-from evalkit.policy.pricing import fixed, learner, random
+from evalkit.policy.pricing.playing import fixed, learner, random
 from evalkit.seeds import Stream
 from tests.play import Episode, kit, play, policy
 from tests.policy.chatting import chat

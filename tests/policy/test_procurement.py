@@ -19,12 +19,12 @@ from evalkit.envs.procurement.market import is_feasible
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
-from evalkit.policy.buying import cover, improve, make_shop, worth
-from evalkit.policy.effects import learn
+from evalkit.policy.procurement.buying import cover, improve, make_shop, worth
+from evalkit.policy.procurement.effects import learn
 from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
-from evalkit.policy.noisy import procurement as noisy_procurement
+from evalkit.policy.procurement import mistakes as noisy_procurement
 from evalkit.policy.noisy.mistakes import Moment
-from evalkit.policy.procurement import climber, random
+from evalkit.policy.procurement.playing import climber, random
 from evalkit.seeds import Stream
 from tests.play import Episode, kit, play, policy
 from tests.policy.chatting import chat

@@ -14,7 +14,7 @@ from evalkit.envs.scheduling.assignment import distinct
 from evalkit.envs.scheduling.generate import DIFFICULTIES
 from evalkit.envs.scheduling.market import stable_matching
 from evalkit.envs.scheduling.scheduling import SCHEDULING
-from evalkit.policy.scheduling import read_history
+from evalkit.policy.scheduling.playing import read_history
 from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
 from tests.periods import replying

@@ -15,8 +15,8 @@ from heapq import heapify, heappop, heappush
 
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.conversation import PolicyFn, calling
-from evalkit.policy.offers import Offer, read_tools
-from evalkit.policy.reading import ChatState, closest, read_chat, says
+from evalkit.policy.costbench.offers import Offer, read_tools
+from evalkit.policy.costbench.reading import ChatState, closest, read_chat, says
 from evalkit.seeds import Stream
 
 MOST_STATES = 20_000

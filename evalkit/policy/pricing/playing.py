@@ -125,7 +125,7 @@ def _most(request: Request) -> float:
 def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws: Stream) -> dict[str, float]:
     import numpy as np
 
-    from evalkit.policy.drifting import forecast
+    from evalkit.policy.pricing.drifting import forecast
 
     times = sorted(sales)
     shown = np.full((4, len(products), len(times)), np.nan)
@@ -174,7 +174,7 @@ def _markup(
     """The markup to set: the best by the law that was learned, one of the first ones while there is none."""
     import numpy as np
 
-    from evalkit.policy.markups import Total, best_markup
+    from evalkit.policy.pricing.markups import Total, best_markup
 
     totals = []
     told = telling.all(axis=0)

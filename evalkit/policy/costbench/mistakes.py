@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from evalkit.dialogue import Reply
 from evalkit.policy.conversation import calling
-from evalkit.policy.costbench import call
+from evalkit.policy.costbench.playing import call
 from evalkit.policy.noisy.mistakes import (
     NON_ASCII,
     Mistakes,
@@ -24,8 +24,8 @@ from evalkit.policy.noisy.mistakes import (
     with_last,
     wrong_type,
 )
-from evalkit.policy.offers import Offer
-from evalkit.policy.reading import ChatState, read_chat
+from evalkit.policy.costbench.offers import Offer
+from evalkit.policy.costbench.reading import ChatState, read_chat
 
 
 def _text_only(at: Moment) -> Reply:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from evalkit.dialogue import Message, Request
-from evalkit.policy.offers import Offer, Offers, read_tools
+from evalkit.policy.costbench.offers import Offer, Offers, read_tools
 
 _WORD = re.compile(r"\w+")
 _ID = re.compile(r"<([A-Za-z]\w*?)(\d+)>")
