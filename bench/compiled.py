@@ -116,7 +116,7 @@ def _recorded(env: Any, instance: Any, kit: Any, policy: str) -> tuple[list[Any]
     from evalkit.policy.table import player
     from evalkit.replies import encode_reply
 
-    position, play = begin(env, instance, kit), player(policy, instance=instance)
+    position, play = begin(env, instance, kit), player(policy, env.name, instance=instance)
     replies: list[Any] = []
     facts: list[Any] = []
     while not position.ending:

@@ -78,7 +78,7 @@ def _atomic(episode: Episode) -> list[bytes]:
     env, found = episode.cell.env, []
     # Not `episode.instance`: what is worked out for that one must be paid for in what is measured.
     position = begin(env, env.load(episode.target.line), episode.cell.kit)
-    play = player("replanner")
+    play = player("replanner", env.name)
     while not position.ending:
         request = Request(
             messages=tuple(position.messages),

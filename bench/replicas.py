@@ -93,7 +93,7 @@ def _rows(episode: Episode) -> list[StepRecord]:
     env, made = episode.cell.env, []
     position = begin(env, episode.instance, episode.cell.kit)
     name = episode.cell.agent.policy
-    play = player(name, instance=episode.instance)
+    play = player(name, env.name, instance=episode.instance)
     while not position.ending:
         request = Request(
             messages=tuple(position.messages),

@@ -35,7 +35,7 @@ def played(environment: str, line: Mapping[str, Any], agent: str, *, seed: int =
     """A policy's episode on a line."""
     env = ENVIRONMENTS[environment]
     target = env.load(line)
-    who: Callable[..., Any] = policy(agent, instance=target)
+    who: Callable[..., Any] = policy(agent, environment, instance=target)
     done = play(env, line, who, seed=seed, most_steps=most_steps)
     rows = [
         {

@@ -8,7 +8,7 @@ from typing import Any
 from evalkit.dialogue import Message, Reply, Request, Sampling
 from evalkit.envs.environment import Environment, Facts, Kit, Score
 from evalkit.policy.answer import answer
-from evalkit.policy.table import player
+from evalkit.policy.table import player, served
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
 
@@ -74,7 +74,7 @@ def play(
     return Episode(score=env.score(instance, facts), ending=env.ended(state), facts=facts, replies=replies, chats=chats)
 
 
-def policy(name: str, *, instance: Any = None, script: str = "") -> Agent:
-    """A policy as an agent."""
-    playing = player(name, instance=instance, script=script)
+def policy(name: str, environment: str = "", *, instance: Any = None, script: str = "") -> Agent:
+    """A policy as an agent of an environment; without one, as a model of that name, or as a script."""
+    playing = player(name, environment, instance=instance, script=script) if environment or script else served(name)
     return lambda request: answer(name, playing, request)

@@ -20,8 +20,6 @@ FAMILIES: Mapping[str, str] = {
 
 STILL: Mapping[str, str] = {
     "envs/compiled.py": "loads the compiled kernels of three environments: goes when a record names its kernels",
-    "policy/table.py": "which policy plays which environment: goes with plug-ins for policies",
-    "policy/oracle.py": "reads the instances of four environments: goes with plug-ins for policies",
     "spec/imported.py": "reads prompts out of a copy of the reference: belongs to the environments it is written for",
     "spec/imported_results.py": "as imported.py",
     "spec/queries.py": "queries of costbench: go with the work that models do on suites",

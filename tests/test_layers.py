@@ -145,7 +145,7 @@ def circles(sources: Mapping[str, str]) -> list[str]:
 # Where an import stands in a function only if what it loads is heavy. Commands load what their call needs, and the rest
 # of the package has such imports still.
 EAGER = (
-    *("client/", "envs/costbench/", "envs/pricing/", "envs/scheduling/", "policy/noisy/", "serve/", "store/", "view/"),
+    *("client/", "envs/costbench/", "envs/pricing/", "envs/scheduling/", "policy/", "serve/", "store/", "view/"),
     "wire/",
 )
 

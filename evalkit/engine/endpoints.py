@@ -73,12 +73,13 @@ class Endpoints:
 
     def _policy(self, episode: Episode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name
-        if find_policy(agent.policy).oracle is not None:
+        policy = find_policy(agent.policy, env)
+        if policy is not None and policy.oracle is not None:
             # What cannot be played is found out when it is begun: nobody asks.
-            play = _nobody if episode.target.flaw else player(agent.policy, instance=episode.instance)
+            play = _nobody if episode.target.flaw else player(agent.policy, env, instance=episode.instance)
             return PolicyAsker(agent.policy, play, episode.cell.sampling)
         if (agent.name, env) not in self.askers:
-            play = player(agent.policy, script=agent.script)
+            play = player(agent.policy, env, script=agent.script)
             self.askers[agent.name, env] = PolicyAsker(agent.policy, play, episode.cell.sampling)
         return self.askers[agent.name, env]
 

@@ -18,7 +18,7 @@ from evalkit.errors import UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.table import POLICIES, find_policy, player
+from evalkit.policy.table import check_policy, find_policy, player
 from evalkit.spec.identity import episode_id
 from evalkit.store.files.record import StepRecord
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
@@ -71,10 +71,11 @@ def stand_in_of(agent: ManifestAgent, environment: str) -> str:
     Raises UsageError where the environment names a policy that is not there or cannot play it.
     """
     for name in (agent.policy, agent.stand_in, agent.model if agent.provider == "simulated" else ""):
-        if name and name in POLICIES and POLICIES[name].plays(environment):
+        if name and find_policy(name, environment) is not None:
             return name
     name = ENVIRONMENTS[environment].stand_in
-    if not find_policy(name).plays(environment):
+    if find_policy(name, environment) is None:
+        check_policy(name)
         raise UsageError(f"The environment {environment!r} names {name!r} as its stand-in, which cannot play it.")
     return name
 
@@ -176,7 +177,7 @@ async def play_sample(episode: Episode, stand_in: str, till: Till, most: int | N
     Raises UsageError where the environment or the policy fails.
     """
     cell = episode.cell
-    policy = player(stand_in, instance=episode.instance, script=cell.agent.script)
+    policy = player(stand_in, cell.env.name, instance=episode.instance, script=cell.agent.script)
     meter = _Meter(stand_in, policy, cell.agent.model, cell.sampling, till)
     table = LaneContext(log=_NoLog(), worker="plan", stop=Stop(), lane_stop=Stop())
     periods: int | None = episode.target.line.get("periods")

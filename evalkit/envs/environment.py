@@ -207,6 +207,8 @@ class Environment(Generic[InstanceT, StateT]):
     report: str = ""
     """What reports and pages have of it beside what they have of every environment, as `module:name` of a record of
     `evalkit/report/extras/record.py`. A name, since an environment lies below reports; read where one needs it."""
+    policies: str = ""
+    """The policies that play it alone, as `module:name` of a table by name of `evalkit/policy/record.py`'s records."""
     stand_in: str = "random"
     """The policy that plays for a model when a run's requests and cost are forecast."""
 

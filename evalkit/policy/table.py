@@ -1,192 +1,117 @@
-"""All policies by name. A plain table: adding a policy is adding a line here and a function beside it.
+"""All policies: those that play any environment stand here, those of one in the table that its record names.
 
-A policy recognises its environment by the tools that the request offers; which function plays which environment is said
-here too, one line an environment.
+`find_policy(name, environment)` is the way to a policy; the functions behind it are all that reads the tables.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalkit.dialogue import Reply, Request
+from evalkit.envs.known import known
+from evalkit.envs.named import named_table
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
-from evalkit.policy.costbench import playing as costbench
-from evalkit.policy.pricing import playing as pricing
-from evalkit.policy.procurement import playing as procurement
-from evalkit.policy.scheduling import playing as scheduling
 from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.errand.clerk import clerk
-from evalkit.policy.costbench import mistakes as noisy_costbench
-from evalkit.policy.pricing import mistakes as noisy_pricing
-from evalkit.policy.procurement import mistakes as noisy_procurement
-from evalkit.policy.scheduling import mistakes as noisy_scheduling
-from evalkit.policy.noisy.mistakes import noisy
+from evalkit.policy.record import Policy
 from evalkit.policy.scripted import read_script
 from evalkit.seeds import Stream
 
-ANY_ENVIRONMENT: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """One policy. Exactly one of `reply`, `oracle` and `script` is there."""
-
-    name: str
-    help: str
-    """One line for people."""
-    environments: frozenset[str]
-    """The environments it can play; empty: all."""
-    reply: PolicyFn | None = None
-    """Plays from the conversation alone; such a policy can also be served as a model."""
-    oracle: Callable[[Any], PolicyFn] | None = None
-    """Privileged: made for one instance, whose hidden part it reads."""
-    script: Callable[[str], PolicyFn] | None = None
-    """Made from the agent's script, a JSON text."""
-
-    def plays(self, environment: str) -> bool:
-        """Whether it can play that environment."""
-        return not self.environments or environment in self.environments
-
-
-_MARKS: Mapping[str, tuple[Callable[[Request], bool], str]] = {
-    "scheduling": (scheduling.plays, scheduling.ACTION),
-    "procurement": (procurement.plays, procurement.ACTION),
-    "pricing": (pricing.plays, pricing.ACTION),
-    "costbench": (costbench.plays, "any that state a cost and an output type"),
+GENERAL: Mapping[str, Policy] = {
+    "random": Policy(help="any tool, with arguments drawn from its schema", reply=any_tool),
+    "scripted": Policy(
+        help="answers from the agent's list of replies, from its first in every chat", script=read_script
+    ),
 }
-"""Environment -> whether a request is one of its own, and what tells so, in words."""
+"""Policies that play any environment, by name; where an environment has one of the same name, that one plays it."""
 
 
-def _by_tools(players: Mapping[str, PolicyFn], otherwise: PolicyFn | None = None) -> PolicyFn:
-    """The player of the environment whose tools the request offers; of none, `otherwise`, or a reply that says so and
-    calls nothing."""
-    choices = [(_MARKS[environment][0], play) for environment, play in players.items()]
-    known = ", or ".join(_MARKS[environment][1] for environment in players)
-
-    def reply(request: Request, draws: Stream) -> Reply:
-        for plays, play in choices:
-            if plays(request):
-                return play(request, draws)
-        if otherwise is not None:
-            return otherwise(request, draws)
-        return Reply(text=f"None of the tools offered is one that I act with: {known}.")
-
-    return reply
+def find_policy(name: str, environment: str) -> Policy | None:
+    """The policy of that name as it plays that environment; None where it does not."""
+    return policies_of(environment).get(name) or GENERAL.get(name)
 
 
-def _oracle(instance: Any) -> PolicyFn:
-    # Imported late: reading an instance needs its environment with its tables, playing from a conversation does not.
-    from evalkit.policy.oracle import oracle
+def policies_of(environment: str) -> Mapping[str, Policy]:
+    """The policies that an environment has of its own; none of one that is not installed.
 
-    return oracle(instance)
-
-
-def _policy(name: str, about: str, players: Mapping[str, PolicyFn]) -> Policy:
-    return Policy(name=name, help=about, environments=frozenset(players), reply=_by_tools(players))
+    Raises UsageError where its record names a table that cannot be read.
+    """
+    env = known(environment)
+    return named_table(environment, "policies", env.policies, Policy) if env and env.policies else {}
 
 
-POLICIES: Mapping[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        Policy(
-            name="random",
-            help="a random valid action in every period; in CostBench any tool whose inputs are held; else any tool",
-            environments=ANY_ENVIRONMENT,
-            reply=_by_tools(
-                {
-                    "scheduling": scheduling.random,
-                    "procurement": procurement.random,
-                    "pricing": pricing.random,
-                    "costbench": costbench.random,
-                },
-                any_tool,
-            ),
-        ),
-        _policy(
-            "knuth",
-            "repairs one random reported blocking pair a period (the paper's heuristic)",
-            {"scheduling": scheduling.knuth},
-        ),
-        _policy(
-            "climber",
-            "learns what items are worth from what its plans supported, and buys the best plan by that",
-            {"procurement": procurement.climber},
-        ),
-        _policy(
-            "fixed",
-            "half the highest sensible price at first, then the same prices, in proportion to costs, for ever",
-            {"pricing": pricing.fixed},
-        ),
-        _policy(
-            "learner",
-            "infers how prices drift and how demand falls with them, and sets the markup that earns most",
-            {"pricing": pricing.learner},
-        ),
-        _policy(
-            "greedy",
-            "calls the tool that is cheapest for each step it stands for (the paper's baseline)",
-            {"costbench": costbench.greedy},
-        ),
-        _policy(
-            "planner",
-            "finds the cheapest plan at the start and follows it until it cannot go on",
-            {"costbench": costbench.planner},
-        ),
-        _policy(
-            "replanner",
-            "finds the cheapest plan afresh in every turn",
-            {"costbench": costbench.replanner},
-        ),
-        _policy(
-            "noisy",
-            "a knuth, climber, learner or replanner that makes every kind of mistake a model makes",
-            {
-                "scheduling": noisy(scheduling.knuth, noisy_scheduling.MISTAKES),
-                "procurement": noisy(procurement.climber, noisy_procurement.MISTAKES),
-                "pricing": noisy(pricing.learner, noisy_pricing.MISTAKES),
-                "costbench": noisy(costbench.replanner, noisy_costbench.MISTAKES),
-            },
-        ),
-        Policy(
-            name="clerk",
-            help="does errands in a fixed form: no wish conflicts, every line with an arrow is a path",
-            environments=frozenset({"errand"}),
-            reply=clerk,
-        ),
-        Policy(
-            name="scripted",
-            help="answers from the agent's list of replies, from its first in every chat",
-            environments=ANY_ENVIRONMENT,
-            script=read_script,
-        ),
-        Policy(
-            name="oracle",
-            help="reads the instance and takes the best actions from the first on",
-            environments=frozenset({"scheduling", "procurement", "pricing", "costbench"}),
-            oracle=_oracle,
-        ),
-    )
-}
+def is_policy(name: str) -> bool:
+    """Whether there is a policy of that name, for whatever environment. Loads environments until one has it."""
+    return name in GENERAL or any(name in policies_of(environment) for environment in ENVIRONMENTS)
 
 
-def player(name: str, *, instance: Any = None, script: str = "") -> PolicyFn:
-    """The policy of that name, ready to play one episode.
+def policy_names() -> tuple[str, ...]:
+    """The names of all policies. Loads every environment."""
+    own = (name for environment in ENVIRONMENTS for name in policies_of(environment))
+    return tuple(dict.fromkeys((*GENERAL, *own)))
+
+
+def check_policy(name: str) -> None:
+    """Raises UsageError, with the nearest name, where there is no such policy."""
+    if not is_policy(name):
+        raise UsageError(f"There is no policy {name!r}.{nearest(name, policy_names())}")
+
+
+def player(name: str, environment: str, *, instance: Any = None, script: str = "") -> PolicyFn:
+    """The policy of that name, ready to play one episode of that environment.
 
     `instance` is what the oracle reads, `script` what the scripted policy answers; the others look at neither.
-    Raises UsageError where there is no such policy, or the script is none.
+    Raises UsageError where there is no such policy, it does not play the environment, or the script is none.
     """
-    policy = find_policy(name)
+    policy = find_policy(name, environment)
+    if policy is None:
+        check_policy(name)
+        raise UsageError(f"The policy {name!r} does not play {environment}.")
     if policy.oracle is not None:
         return policy.oracle(instance)
     if policy.script is not None:
         return policy.script(script)
-    assert policy.reply is not None
-    return policy.reply
+    return lambda request, draws: _replying(name, iter((policy,)), request, draws)
 
 
-def find_policy(name: str) -> Policy:
-    """The policy of that name. Raises UsageError with the nearest name."""
-    if name not in POLICIES:
-        raise UsageError(f"There is no policy {name!r}.{nearest(name, POLICIES)}")
-    return POLICIES[name]
+def served_names() -> tuple[str, ...]:
+    """The policies that can be models: those that decide from the conversation alone. Loads every environment."""
+    return tuple(name for name in policy_names() if is_served(name))
+
+
+def is_served(name: str) -> bool:
+    """Whether the policy of that name can be a model."""
+    return any(policy.reply is not None for policy in _everywhere(name))
+
+
+def served(name: str) -> PolicyFn:
+    """The policy of that name as a model, which is told of no environment: who can act on a request plays."""
+    return lambda request, draws: _replying(name, _everywhere(name), request, draws)
+
+
+def _everywhere(name: str) -> Iterator[Policy]:
+    """The policies of that name: each environment's, then the general one. Environments are loaded one by one."""
+    for environment in ENVIRONMENTS:
+        policy = policies_of(environment).get(name)
+        if policy is not None:
+            yield policy
+    if name in GENERAL:
+        yield GENERAL[name]
+
+
+def _replying(name: str, policies: Iterator[Policy], request: Request, draws: Stream) -> Reply:
+    """The reply of the first policy that recognises the request; else of one that plays whatever is asked; else a reply
+    that says so and calls nothing."""
+    known_by, otherwise = list[str](), GENERAL[name].reply if name in GENERAL else None
+    for policy in policies:
+        if policy.reply is None:
+            continue
+        if policy.recognises is None:
+            otherwise = otherwise or policy.reply
+        elif policy.recognises(request):
+            return policy.reply(request, draws)
+        else:
+            known_by.append(policy.acts_with)
+    if otherwise is not None:
+        return otherwise(request, draws)
+    return Reply(text=f"None of the tools offered is one that I act with: {', or '.join(known_by)}.")

@@ -11,14 +11,11 @@ from typing import Any
 
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
-from evalkit.policy.table import POLICIES
+from evalkit.policy.table import is_served, served_names
 from evalkit.serve.dialects.table import base_urls
 from evalkit.serve.faults import FAULTS
 from evalkit.serve.latency import INSTANT, Latency, parse_latency
 from evalkit.spec.reading import parse_span
-
-SERVED = tuple(name for name, policy in POLICIES.items() if policy.reply is not None)
-"""Policies that can be models: those that decide from the conversation alone."""
 
 
 def _price(text: str) -> Price:
@@ -41,7 +38,7 @@ DEFAULT_PRICE = "1:4"
 class SimulatorOptions:
     """All that decides how the simulated provider behaves."""
 
-    models: tuple[str, ...] = SERVED
+    models: tuple[str, ...] = field(default_factory=served_names)
     """Policies served as models."""
     latency: Latency = INSTANT
     """From a request's arrival to its answer."""
@@ -241,8 +238,9 @@ def _prices(value: Any) -> dict[str, Price]:
 
 
 def _refuse_unknown_model(name: object) -> None:
-    if name not in SERVED:
-        raise ValueError(f"no policy {name!r} can be served as a model.{nearest(str(name), SERVED).rstrip('.')}")
+    if not isinstance(name, str) or not is_served(name):
+        near = nearest(str(name), served_names()).rstrip(".")
+        raise ValueError(f"no policy {name!r} can be served as a model.{near}")
 
 
 _SPANS = ("burst", "retry_after", "drip", "cache")
@@ -251,7 +249,9 @@ _FAULT_KEYS = {kind: f"fault_{kind}" for kind in FAULTS}
 
 OPTIONS: Mapping[str, Option] = {
     "models": Option(
-        read=_models, metavar="NAMES", help=f"policies to serve, with commas (default: {','.join(SERVED)})"
+        read=_models,
+        metavar="NAMES",
+        help="policies to serve, with commas (default: all that need only the conversation)",
     ),
     "latency": Option(
         read=lambda value: parse_latency(_text(value)),

@@ -16,7 +16,7 @@ import orjson
 
 from evalkit.dialogue import Reply, Request, Usage
 from evalkit.policy.answer import answer
-from evalkit.policy.table import player
+from evalkit.policy.table import served
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
 from evalkit.serve.bill import BillLine, BillTotals
@@ -166,7 +166,7 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         return replace(about, outcome=failure, word=fault, works=failure.status >= 500)
     if simulator.cache is not None:
         simulator.cache.keep(model, share, now_s)
-    reply = changed_reply(answer(model, player(model), request), fault)
+    reply = changed_reply(answer(model, served(model), request), fault)
     usage = Usage(
         input=tokens_in,
         output=output_tokens(reply),

@@ -11,7 +11,7 @@ import orjson
 from evalkit.dialogue import Sampling
 from evalkit.errors import UsageError, nearest
 from evalkit.money import PicoUsd, parse_usd
-from evalkit.policy.table import POLICIES
+from evalkit.policy.table import is_policy, policy_names
 from evalkit.shipped import find
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
@@ -143,8 +143,8 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
     if file.policy and (file.provider or file.model):
         raise UsageError(f"{where}: an agent with a `policy` has no `provider` or `model`.")
     for key, policy in (("policy", file.policy), ("stand_in", file.stand_in)):
-        if policy and policy not in POLICIES:
-            raise UsageError(f"{where}.{key}: there is no policy {policy!r}.{nearest(policy, POLICIES)}")
+        if policy and not is_policy(policy):
+            raise UsageError(f"{where}.{key}: there is no policy {policy!r}.{nearest(policy, policy_names())}")
     if (file.policy == "scripted") != (file.replies is not None):
         raise UsageError(f"{where}: `replies` belongs to the policy 'scripted', which needs it.")
     if file.policy and file.budget_usd is not None:

@@ -6,6 +6,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.cli.main import main
-from evalkit.dialogue import Reply, ToolCall
+from evalkit.dialogue import Reply, Request, Sampling, Tool, ToolCall
 from evalkit.envs import table
 from evalkit.envs.environment import Kit, Pack
+from evalkit.policy.table import find_policy, served, served_names
 from evalkit.report.report import report
 from evalkit.report.views import open_views
+from evalkit.seeds import Stream
 from evalkit.view.run_cache import RunCache
 from tests.docs.blocks import PROJECT, blocks_of, commands
 from tests.view.conftest import ask
@@ -69,6 +72,22 @@ def test_the_environment_of_the_page_plays_to_a_report(here: Path, capsys: pytes
     wanted = {line["id"]: min(line["offers"]) / line["offers"][2] for line in lines}
     assert {row["instance"]: row["score"] for row in rows} == pytest.approx(wanted)
     assert {row["seen"] for row in rows} == {3.0}
+
+
+def test_its_own_policy_plays_it_and_can_be_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suites = (here / "runs" / "models.toml").read_text().partition("[[suites]]")[2]
+    (here / "runs" / "own.toml").write_text(f'[[agents]]\npolicy = "patient"\n[[suites]]{suites}')
+    assert main(["plan", "runs/own.toml"]) == 0
+    assert main(["run", "runs/own.toml"]) == 0
+    (cell,) = report(here / "runs" / "own").cells
+    assert [one.metrics["seen"] for one in cell.episodes] == [5.0] * 20
+    assert "patient" in served_names()
+    assert find_policy("patient", "scheduling") is None
+    tools = (Tool(name="take_offer", description="", parameters={}),)
+    asked = Request(messages=(), tools=tools, sampling=Sampling(), seed=0)
+    assert served("patient")(asked, Stream(0)).calls
+    assert "take_offer" in served("patient")(replace(asked, tools=()), Stream(0)).text
+    capsys.readouterr()
 
 
 def test_a_model_plays_it_under_a_budget(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

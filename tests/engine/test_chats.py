@@ -33,7 +33,7 @@ class Listening(PolicyAsker):
     """Notes what it is asked, and how often it has to encode tools."""
 
     def __init__(self, played: Episode) -> None:
-        super().__init__("random", player("random", instance=played.instance), played.cell.sampling)
+        super().__init__("random", player("random", played.cell.env.name), played.cell.sampling)
         self.asked: list[tuple[tuple[Message, ...], tuple[Tool, ...]]] = []
         self.encoded: list[tuple[Tool, ...]] = []
 

@@ -102,7 +102,7 @@ def digests_of(suite: str, policy: str) -> list[bytes]:
     env = ENVIRONMENTS[str(line["environment"])]
     instance = env.load(line)
     position = begin(env, instance, Kit(pack=read_pack("standard", env.name)))
-    play, found = player(policy, instance=instance), list[bytes]()
+    play, found = player(policy, env.name, instance=instance), list[bytes]()
     while not position.ending and len(found) < 60:
         messages = tuple(position.messages)
         request = Request(messages=messages, tools=position.tools, sampling=env.defaults, seed=len(found))

@@ -9,7 +9,7 @@ from evalkit.envs.environment import Kit
 from evalkit.envs.replay import Position, Turn, advance, begin
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.policy.answer import answer
-from evalkit.policy.table import POLICIES
+from evalkit.policy.table import find_policy
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
@@ -18,7 +18,8 @@ KIT = Kit(pack=read_pack("standard", "scheduling", ""))
 
 
 def live(policy: str, instance: Any) -> tuple[Position, list[Turn], list[bytes]]:
-    play = POLICIES[policy].reply
+    found = find_policy(policy, "scheduling")
+    play = found and found.reply
     assert play is not None
     position, turns, log = begin(SCHEDULING, instance, KIT), [], []
     while not position.ending:

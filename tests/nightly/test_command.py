@@ -5,12 +5,11 @@ import shlex
 import shutil
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evalkit.policy.table import POLICIES
+from evalkit.policy.scheduling.policies import POLICIES
 from evalkit.serve.launch import simulated
 from evalkit.store.lock import hold_run
 from tests.cli.calling import Call, await_requests, bill_lines, finish, lab, start, tree
@@ -29,7 +28,7 @@ sys.exit(int(open("code").read()))
 
 def fall(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on `knuth` plays at random."""
-    monkeypatch.setitem(POLICIES, "knuth", replace(POLICIES["random"], name="knuth"))  # type: ignore[arg-type]
+    monkeypatch.setitem(POLICIES, "knuth", POLICIES["random"])  # type: ignore[arg-type]
 
 
 def two_nights(call: Call) -> None:

@@ -12,7 +12,7 @@ from evalkit.dialogue import Message, Request, Sampling, Tool
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.policy.answer import answer
 from evalkit.policy.any_tool import MOST, any_tool
-from evalkit.policy.table import POLICIES, player
+from evalkit.policy.table import find_policy, served
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=4096, tool_choice="auto")
 
@@ -104,10 +104,10 @@ def test_nothing_offered_is_answered_in_words() -> None:
 
 
 def test_random_plays_what_nobody_has_told_it_of() -> None:
-    reply = answer("random", player("random"), offering(tool("offer_of_nobody_known")))
+    reply = answer("random", served("random"), offering(tool("offer_of_nobody_known")))
     assert [call.name for call in reply.calls] == ["offer_of_nobody_known"]
 
 
 def test_every_environment_has_a_stand_in_that_plays_it() -> None:
     for name, env in ENVIRONMENTS.items():
-        assert POLICIES[env.stand_in].plays(name)
+        assert find_policy(env.stand_in, name) is not None

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Request, Sampling
-from evalkit.policy.costbench import playing as module
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.costbench.playing import cheapest, greedy, planner, random, replanner
+from evalkit.policy.costbench import playing as module
 from evalkit.policy.costbench.mistakes import MISTAKES
-from evalkit.policy.noisy.mistakes import Moment, noisy
+from evalkit.policy.costbench.playing import cheapest, greedy, planner, random, replanner
 from evalkit.policy.costbench.reading import ChatState, read_chat
-from evalkit.policy.table import player
+from evalkit.policy.noisy.mistakes import Moment, noisy
+from evalkit.policy.table import served
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat as scheduling_chat
 from tests.policy.workshop import ASKED, SYSTEM, Machine, Workshop, play, repriced, shop
@@ -202,10 +202,10 @@ def test_where_there_is_no_way_a_policy_says_so() -> None:
 def test_an_environment_is_recognised_by_its_tools() -> None:
     request = asking(shop(*SPANS).machines)
     for name in ("random", "greedy", "planner", "replanner", "noisy"):
-        assert player(name)(request, Stream(3)).calls[0].name.startswith("make_")
-    assert player("random")(scheduling_chat({}), Stream(1)).calls[0].name == "get_worker_ids"
+        assert served(name)(request, Stream(3)).calls[0].name.startswith("make_")
+    assert served("random")(scheduling_chat({}), Stream(1)).calls[0].name == "get_worker_ids"
     for name, wanted in (("greedy", scheduling_chat({})), ("knuth", request)):
-        reply = player(name)(wanted, Stream(1))
+        reply = served(name)(wanted, Stream(1))
         assert not reply.calls
         assert "None of the tools offered" in reply.text
 

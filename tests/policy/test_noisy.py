@@ -2,9 +2,9 @@ import json
 import math
 
 from evalkit.policy.answer import answer
-from evalkit.policy.scheduling import mistakes as module
 from evalkit.policy.noisy.mistakes import Moment, noisy, several
 from evalkit.policy.noisy.periods import after_action, partial
+from evalkit.policy.scheduling import mistakes as module
 from evalkit.policy.scheduling.mistakes import MISTAKES
 from evalkit.policy.scheduling.playing import knuth
 from evalkit.seeds import Stream

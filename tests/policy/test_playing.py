@@ -100,7 +100,7 @@ def test_random_is_as_good_as_random_and_takes_two_turns_a_period() -> None:
 @pytest.mark.parametrize("difficulty", SIZES)
 def test_the_oracle_is_stable_in_its_first_turn(difficulty: str) -> None:
     target = line(difficulty, 7)
-    episode = play(SCHEDULING, target, policy("oracle", instance=SCHEDULING.load(target)))
+    episode = play(SCHEDULING, target, policy("oracle", "scheduling", instance=SCHEDULING.load(target)))
     assert (episode.ending, episode.score.value, len(episode.facts)) == ("stable", 1.0, 1)
 
 

@@ -41,7 +41,7 @@ def generated(count: int, seed: int = 0, **fields: Any) -> list[dict[str, Any]]:
 
 def played(line: dict[str, Any], name: str, seed: int = 0) -> Episode:
     instance = COSTBENCH.load(line) if name == "oracle" else None
-    return play(COSTBENCH, line, policy(name, instance=instance), seed=seed)
+    return play(COSTBENCH, line, policy(name, "costbench", instance=instance), seed=seed)
 
 
 def path(episode: Episode) -> tuple[str, ...]:

@@ -19,11 +19,11 @@ from evalkit.envs.pricing.instance import market_of
 from evalkit.envs.pricing.optimum import solve
 from evalkit.envs.pricing.pricing import PRICING
 from evalkit.policy.answer import answer
-from evalkit.policy.pricing.drifting import forecast
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
-from evalkit.policy.pricing.markups import Total, best_markup
-from evalkit.policy.pricing import mistakes as noisy_pricing
 from evalkit.policy.noisy.mistakes import Moment
+from evalkit.policy.pricing import mistakes as noisy_pricing
+from evalkit.policy.pricing.drifting import forecast
+from evalkit.policy.pricing.markups import Total, best_markup
 from evalkit.policy.pricing.playing import fixed, learner, random
 from evalkit.seeds import Stream
 from tests.play import Episode, kit, play, policy
@@ -106,7 +106,7 @@ def lines(size: str, count: int = 4) -> tuple[Mapping[str, Any], ...]:
 
 def played(name: str, line: Mapping[str, Any], **fields: Any) -> Episode:
     line = {**line, **fields}
-    return play(PRICING, line, policy(name, instance=PRICING.load(line)))
+    return play(PRICING, line, policy(name, "pricing", instance=PRICING.load(line)))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_the_oracle_asks_for_the_period_and_prices_it() -> None:
     for period, one in enumerate(said):
         alphas = market.drift.alphas(period)
         assert one == pytest.approx([a * (c + markup) for a, c in zip(alphas, market.costs, strict=True)])
-    last = policy("oracle", instance=PRICING.load(line))(chat({}, tools=(ACTION,)))
+    last = policy("oracle", "pricing", instance=PRICING.load(line))(chat({}, tools=(ACTION,)))
     assert list(prices(last).values()) == pytest.approx(said[0])
 
 

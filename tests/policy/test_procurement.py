@@ -19,11 +19,11 @@ from evalkit.envs.procurement.market import is_feasible
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
+from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
+from evalkit.policy.noisy.mistakes import Moment
+from evalkit.policy.procurement import mistakes as noisy_procurement
 from evalkit.policy.procurement.buying import cover, improve, make_shop, worth
 from evalkit.policy.procurement.effects import learn
-from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
-from evalkit.policy.procurement import mistakes as noisy_procurement
-from evalkit.policy.noisy.mistakes import Moment
 from evalkit.policy.procurement.playing import climber, random
 from evalkit.seeds import Stream
 from tests.play import Episode, kit, play, policy
@@ -95,7 +95,7 @@ def lines(size: str, count: int = 4) -> tuple[Mapping[str, Any], ...]:
 
 def played(name: str, line: Mapping[str, Any], **fields: Any) -> Episode:
     line = {**line, **fields}
-    return play(PROCUREMENT, line, policy(name, instance=PROCUREMENT.load(line)))
+    return play(PROCUREMENT, line, policy(name, "procurement", instance=PROCUREMENT.load(line)))
 
 
 def test_a_menu_is_read_whatever_stands_around_it() -> None:
@@ -245,7 +245,7 @@ def test_the_oracle_takes_one_turn_a_period_and_needs_the_optimum() -> None:
     episode = played("oracle", line, periods=3)
     assert (len(episode.facts), episode.score.metrics["first_score"], episode.score.solved) == (3, 1.0, True)
     with pytest.raises(UsageError, match="optimum"):
-        policy("oracle", instance=PROCUREMENT.load({key: line[key] for key in line if key != "optimum"}))
+        policy("oracle", "procurement", instance=PROCUREMENT.load({key: line[key] for key in line if key != "optimum"}))
 
 
 def test_results_in_any_style_lead_to_the_same_plans() -> None:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Request, Sampling, Tool, ToolCall
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.costbench.playing import greedy, replanner
 from evalkit.policy.costbench.offers import read_tools
+from evalkit.policy.costbench.playing import greedy, replanner
 from evalkit.policy.costbench.reading import closest, read_chat, says
 from tests.policy.workshop import ASKED, SYSTEM, VALUES, Machine, Workshop, chain, play, shop
 

@@ -6,7 +6,7 @@ from evalkit.dialogue import Message, Request, Sampling
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.policy.scripted import read_script, scripted
-from evalkit.policy.table import POLICIES, find_policy, player
+from evalkit.policy.table import GENERAL, check_policy, find_policy, player, policies_of, served, served_names
 from evalkit.seeds import Stream
 
 SCRIPT = [
@@ -56,16 +56,28 @@ def test_a_wrong_script_is_named_with_its_place(script: str, words: str) -> None
 
 
 def test_the_table_says_what_each_policy_needs() -> None:
-    for name, policy in POLICIES.items():
-        assert policy.name == name
-        assert [policy.reply, policy.oracle, policy.script].count(None) == 2
-        assert any(policy.plays(environment) for environment in ENVIRONMENTS)
-    assert player("scripted", script='["Hi."]')(after(0), Stream(0)).text == "Hi."
+    for table in (GENERAL, *map(policies_of, ENVIRONMENTS)):
+        for policy in table.values():
+            assert [policy.reply, policy.oracle, policy.script].count(None) == 2
+            assert policy.recognises is None or policy.acts_with
+    assert player("scripted", "", script='["Hi."]')(after(0), Stream(0)).text == "Hi."
     with pytest.raises(UsageError, match=r"no policy 'knut'. Did you mean 'knuth'\?"):
-        find_policy("knut")
+        check_policy("knut")
+
+
+def test_a_policy_is_found_by_its_name_and_environment() -> None:
+    own, other = find_policy("random", "pricing"), find_policy("random", "scheduling")
+    assert own is not None
+    assert own is not other
+    assert find_policy("random", "errand") is find_policy("random", "unheard_of") is GENERAL["random"]
+    assert find_policy("knuth", "pricing") is None
+    with pytest.raises(UsageError, match="The policy 'knuth' does not play pricing"):
+        player("knuth", "pricing")
+    assert "knuth" in served_names()
+    assert "oracle" not in served_names()
 
 
 def test_without_a_tool_it_knows_a_policy_says_so_and_calls_nothing() -> None:
-    reply = player("knuth")(after(0), Stream(0))
+    reply = served("knuth")(after(0), Stream(0))
     assert not reply.calls
     assert "submit_assignment" in reply.text

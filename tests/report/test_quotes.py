@@ -37,7 +37,7 @@ class Run:
         self.played: dict[str, Episode] = {}
         results = []
         for i, line in lines.items():
-            done = self.played[i] = play(env, line, policy("noisy", instance=env.load(line)))
+            done = self.played[i] = play(env, line, policy("noisy", env.name, instance=env.load(line)))
             results.append(result_of(i, done, name))
         instances = tuple(ManifestInstance(id=i, digest=i, stratum="", line=line) for i, line in lines.items())
         suite = ManifestSuite(

@@ -4,9 +4,10 @@ import re
 import pytest
 
 from evalkit.errors import UsageError
+from evalkit.policy.table import served_names
 from evalkit.seeds import Stream
 from evalkit.serve.latency import parse_latency
-from evalkit.serve.options import OPTIONS, SERVED, SimulatorOptions, add_arguments, as_flags, given_flags, options_from
+from evalkit.serve.options import OPTIONS, SimulatorOptions, add_arguments, as_flags, given_flags, options_from
 
 EVERYTHING = {
     "models": ["knuth", "noisy"],
@@ -99,8 +100,8 @@ def test_a_wrong_option_is_named_with_its_place_and_remedy(values: dict[str, obj
 
 
 def test_policies_that_need_more_than_the_conversation_are_not_served() -> None:
-    assert {"random", "knuth", "noisy"} <= set(SERVED)
-    assert not {"oracle", "scripted"} & set(SERVED)
+    assert {"random", "knuth", "noisy"} <= set(served_names())
+    assert not {"oracle", "scripted"} & set(served_names())
 
 
 @pytest.mark.parametrize(

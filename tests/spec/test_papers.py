@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalkit.policy.table import POLICIES
+from evalkit.policy.table import find_policy
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 
@@ -36,9 +36,9 @@ def test_suites_are_those_of_the_table(name: str, wanted: list[str]) -> None:
     assert not any(suite.vary or suite.instances for suite in found.suites)
     # Every agent plays something, and something plays every suite.
     for environment in {suite.name.partition("/")[0] for suite in found.suites}:
-        assert any(POLICIES[agent.policy].plays(environment) for agent in found.agents)
+        assert any(find_policy(agent.policy, environment) for agent in found.agents)
     for agent in found.agents:
-        assert any(POLICIES[agent.policy].plays(suite.name.partition("/")[0]) for suite in found.suites)
+        assert any(find_policy(agent.policy, suite.name.partition("/")[0]) for suite in found.suites)
 
 
 def test_once_as_in_the_paper_but_for_the_heuristic() -> None:

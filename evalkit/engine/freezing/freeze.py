@@ -21,7 +21,7 @@ from evalkit.envs.environment import Environment, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
-from evalkit.policy.table import POLICIES
+from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
 from evalkit.spec.bulk import Bulk, Recognised
 from evalkit.spec.catalogue import find_model, read_provider
@@ -237,7 +237,7 @@ def _plays(spec: AgentSpec, endpoint: Endpoint | None, environment: str) -> bool
     """Whether an agent plays an environment: models play all, a policy, also one that is served, only its own."""
     served = endpoint is not None and endpoint.provider.simulate is not None
     policy = spec.policy or (spec.model if served else "")
-    return policy not in POLICIES or POLICIES[policy].plays(environment)
+    return not policy or find_policy(policy, environment) is not None or not is_policy(policy)
 
 
 def _check(

@@ -56,5 +56,6 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.costbench:EXTRAS",
+    policies="evalkit.policy.costbench.policies:POLICIES",
     stand_in="replanner",
 )

@@ -179,5 +179,6 @@ ERRAND: Environment[Instance, State] = Environment(
     offers=lambda _: 0,
     likeness=lambda line: line.get("kind"),
     score_range=(0.0, 1.0),
+    policies="evalkit.policy.errand.policies:POLICIES",
     stand_in="clerk",
 )

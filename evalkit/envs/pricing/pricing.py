@@ -87,5 +87,6 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.pricing:EXTRAS",
+    policies="evalkit.policy.pricing.policies:POLICIES",
     stand_in="learner",
 )

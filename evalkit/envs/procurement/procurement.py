@@ -110,5 +110,6 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.procurement:EXTRAS",
+    policies="evalkit.policy.procurement.policies:POLICIES",
     stand_in="climber",
 )

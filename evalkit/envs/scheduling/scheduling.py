@@ -102,5 +102,6 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.scheduling:EXTRAS",
+    policies="evalkit.policy.scheduling.policies:POLICIES",
     stand_in="knuth",
 )

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from evalkit.dialogue import Reply
 from evalkit.policy.conversation import calling
+from evalkit.policy.costbench.offers import Offer
 from evalkit.policy.costbench.playing import call
+from evalkit.policy.costbench.reading import ChatState, read_chat
 from evalkit.policy.noisy.mistakes import (
     NON_ASCII,
     Mistakes,
@@ -24,8 +26,6 @@ from evalkit.policy.noisy.mistakes import (
     with_last,
     wrong_type,
 )
-from evalkit.policy.costbench.offers import Offer
-from evalkit.policy.costbench.reading import ChatState, read_chat
 
 
 def _text_only(at: Moment) -> Reply:

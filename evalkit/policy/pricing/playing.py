@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.conversation import action_arguments, asking, calling, listed, offered, results
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
+from evalkit.policy.pricing.drifting import forecast
+from evalkit.policy.pricing.markups import Total, best_markup
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -125,8 +127,6 @@ def _most(request: Request) -> float:
 def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws: Stream) -> dict[str, float]:
     import numpy as np
 
-    from evalkit.policy.pricing.drifting import forecast
-
     times = sorted(sales)
     shown = np.full((4, len(products), len(times)), np.nan)
     for t, time in enumerate(times):
@@ -173,8 +173,6 @@ def _markup(
 ) -> float:
     """The markup to set: the best by the law that was learned, one of the first ones while there is none."""
     import numpy as np
-
-    from evalkit.policy.pricing.markups import Total, best_markup
 
     totals = []
     told = telling.all(axis=0)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.procurement.buying import cover, improve, make_shop, worth
 from evalkit.policy.conversation import action_arguments, asking, calling, offered, results
 from evalkit.policy.market_reading import Bought, ReadDeal, read_budget, read_menu, read_purchases
+from evalkit.policy.procurement.buying import cover, improve, make_shop, worth
+from evalkit.policy.procurement.effects import learn
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -88,8 +89,6 @@ def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[ReadDeal, ...], i
 
 def _next_plan(deals: Sequence[ReadDeal], budget: int, bought: Sequence[Bought], draws: Stream) -> dict[str, int]:
     import numpy as np
-
-    from evalkit.policy.procurement.effects import learn
 
     units, category = _units(deals)
     place = {deal.id: j for j, deal in enumerate(deals)}

@@ -6,12 +6,10 @@ it is imported when a report or a page first needs it; evalkit's own environment
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from evalkit.envs.known import known
-from evalkit.errors import UsageError
+from evalkit.envs.named import named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,19 +143,7 @@ def extras_of(environment: str) -> Extras:
     Raises UsageError where its record names something that is not there.
     """
     env = known(environment)
-    return _read(environment, env.report) if env and env.report else NONE
-
-
-@lru_cache(maxsize=64)
-def _read(environment: str, place: str) -> Extras:
-    module, _, name = place.partition(":")
-    try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as flaw:
-        raise UsageError(f"{environment}: report: {place!r} cannot be read: {flaw}.") from flaw
-    if not isinstance(found, Extras):
-        raise UsageError(f"{environment}: report: expected 'module:name' of an Extras record, got {place!r}.")
-    return found
+    return named(environment, "report", env.report, Extras) if env and env.report else NONE
 
 
 def all_extras(cells: "Iterable[Cell]") -> tuple[Extras, ...]:

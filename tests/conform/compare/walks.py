@@ -147,7 +147,7 @@ def submit_all(instance: SchedulingInstance, assignments: Sequence[Mapping[str, 
 
 def play_knuth(instance: SchedulingInstance) -> Played:
     """The policy `knuth`, from what the conversation shows, to the episode's end."""
-    played, play = _begin(instance), player("knuth")
+    played, play = _begin(instance), player("knuth", "scheduling")
     while not played.position.ending:
         position = played.position
         request = Request(

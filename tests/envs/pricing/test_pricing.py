@@ -221,7 +221,7 @@ def test_logged_replies_reproduce_what_was_played(policy: str) -> None:
         request = Request(
             messages=tuple(position.messages), tools=position.tools, sampling=PRICING.defaults, seed=position.step
         )
-        log.append(encode_reply(player(policy)(request, Stream(3, position.step))))
+        log.append(encode_reply(player(policy, "pricing")(request, Stream(3, position.step))))
         turns.append(advance(PRICING, position, decode_reply(log[-1]), log[-1]))
     again = begin(PRICING, PRICING.load(PRICING.describe(PRICING.load(line))), KIT)
     replayed = [advance(PRICING, again, decode_reply(data), data) for data in log]

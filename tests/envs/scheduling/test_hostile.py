@@ -91,7 +91,7 @@ def test_every_outcome_has_a_text_in_the_pack() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_an_agent_that_makes_every_mistake_plays_to_the_end(seed: int) -> None:
     instance = SCHEDULING.load({**SMALL, "n": 12, "seed": seed, "periods": 30})
-    position, play = begin(SCHEDULING, instance, KIT), player("noisy")
+    position, play = begin(SCHEDULING, instance, KIT), player("noisy", "scheduling")
     seen: set[str] = set()
     while not position.ending:
         request = Request(

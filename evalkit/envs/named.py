@@ -1,0 +1,42 @@
+"""What an environment's record names as `module:attribute`: read when it is first needed, from wherever it lies.
+
+An environment lies below policies, reports and commands and imports none of them, so its record names what
+it has there.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import TypeVar, cast
+
+from evalkit.errors import UsageError
+
+ValueT = TypeVar("ValueT")
+
+
+@lru_cache(maxsize=256)
+def named(environment: str, field: str, place: str, kind: type[ValueT]) -> ValueT:
+    """The value of that kind that a field of an environment's record names. Raises UsageError where there is none."""
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as flaw:
+        raise UsageError(f"{environment}: {field}: {place!r} cannot be read: {flaw}.") from flaw
+    if not isinstance(found, kind):
+        raise UsageError(f"{environment}: {field}: expected 'module:name' of {_article(kind)}, got {place!r}.")
+    return found
+
+
+def named_table(environment: str, field: str, place: str, kind: type[ValueT]) -> Mapping[str, ValueT]:
+    """The table of values of that kind, by name, that a field of an environment's record names. Raises UsageError."""
+    found = named(environment, field, place, cast("type[Mapping[str, object]]", Mapping))
+    for name, value in found.items():
+        if not isinstance(value, kind):
+            raise UsageError(
+                f"{environment}: {field}: {place!r}: expected {_article(kind)} as {name!r}, got {value!r}."
+            )
+    return cast(Mapping[str, ValueT], found)
+
+
+def _article(kind: type[object]) -> str:
+    return f"a{'n' * (kind.__name__[0] in 'AEIOU')} {kind.__name__}"

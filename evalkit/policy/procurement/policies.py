@@ -1,0 +1,24 @@
+"""The policies that play procurement, by name."""
+
+from collections.abc import Mapping
+
+from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.noisy.mistakes import noisy
+from evalkit.policy.procurement import playing
+from evalkit.policy.procurement.mistakes import MISTAKES
+from evalkit.policy.procurement.oracle import oracle
+from evalkit.policy.record import Policy
+
+
+def _policy(about: str, reply: PolicyFn) -> Policy:
+    return Policy(help=about, reply=reply, recognises=playing.plays, acts_with=playing.ACTION)
+
+
+POLICIES: Mapping[str, Policy] = {
+    "random": _policy("a random valid action in every period", playing.random),
+    "climber": _policy(
+        "learns what items are worth from what its plans supported, and buys the best plan by that", playing.climber
+    ),
+    "noisy": _policy("a climber that makes every kind of mistake a model makes", noisy(playing.climber, MISTAKES)),
+    "oracle": Policy(help="reads the instance and takes the best actions from the first on", oracle=oracle),
+}
