@@ -19,7 +19,6 @@ FAMILIES: Mapping[str, str] = {
 """Folders that belong to several environments -> whose they are."""
 
 STILL: Mapping[str, str] = {
-    "envs/compiled.py": "loads the compiled kernels of three environments: goes when a record names its kernels",
     "spec/imported.py": "reads prompts out of a copy of the reference: belongs to the environments it is written for",
     "spec/imported_results.py": "as imported.py",
     "spec/queries.py": "queries of costbench: go with the work that models do on suites",

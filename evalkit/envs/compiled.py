@@ -8,16 +8,21 @@ left aside, and the plain path goes on.
 """
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import FunctionType, ModuleType
+from typing import Any
 
-if TYPE_CHECKING:
-    from evalkit.envs.environment import Environment
+from evalkit.envs.environment import Environment
+from evalkit.envs.named import named
+from evalkit.errors import UsageError
+
+Env = Environment[Any, Any]
 
 START_S = 0.7
 """CPU seconds of numba's import and its first kernel, its cache being warm. Measured by `bench/compiled.py`."""
@@ -27,10 +32,6 @@ MARGIN = 2.0
 LOADED: dict[str, ModuleType] = {}
 """By environment: the module whose kernels may be called. Empty until `load`."""
 
-_MAIN = {"scheduling": "evalkit.envs.scheduling.kernels", "costbench": "evalkit.envs.costbench.planning.kernels"}
-"""Kernels that steps call. Their modules have `samples()`: by kernel, arguments of the types that it is called with."""
-_SEARCH = "evalkit.envs.procurement.kernels"
-"""The branch and bound, which only big markets' optima take; it is compiled ahead with the others."""
 _MARK = "ready.json"
 
 
@@ -42,84 +43,94 @@ def folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "evalkit" / "kernels"
 
 
-def keep_in_folder() -> None:
+def keep_in_folder(source: str) -> None:
     """Have numba keep what it compiles from now on below `folder`; where that cannot be, beside the sources or nowhere.
 
-    Each state of the sources has a place of its own: numba looks at a kernel's own file alone, and what it kept names
-    types of other files, which another version may lack.
+    `source`: the file of the kernels. Each state of the sources has a place of its own: numba looks at a kernel's own
+    file alone, and what it kept names types of other files, which another version may lack.
     """
     config: Any = import_module("numba.core.config")  # its stub does not know what it reads from the environment
+    ours, theirs = Path(__file__).parent, Path(source).parent
+    others = [] if theirs.is_relative_to(ours) else sorted(theirs.rglob("*.py"))
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in (*sorted(ours.rglob("*.py")), *others):
         digest.update(path.read_bytes())
     config.CACHE_DIR = str(folder() / digest.hexdigest()[:16])
 
 
-def load_for(work: Iterable[tuple["Environment[Any, Any]", Mapping[str, Any], float]]) -> bool:
-    """Load the kernels if the work ahead is worth it; whether they are loaded now.
+def load_for(work: Iterable[tuple[Env, Mapping[str, Any], float]]) -> bool:
+    """Load the kernels of the environments that the work ahead is of, if it is worth it; whether they are loaded now.
 
     work: (environment, line of an instance, periods like it). Takes about `START_S`, so it is called before the first
     request, or where nobody waits.
     """
-    return bool(LOADED) or (pays(work) and load())
+    ahead = list(work)
+    wanted = {env.name: env for env, _, _ in ahead if env.kernels}
+    if not wanted:
+        return False
+    return wanted.keys() <= LOADED.keys() or (pays(ahead) and load(wanted.values()))
 
 
-def pays(work: Iterable[tuple["Environment[Any, Any]", Mapping[str, Any], float]]) -> bool:
+def pays(work: Iterable[tuple[Env, Mapping[str, Any], float]]) -> bool:
     """Whether the kernels would save more than loading them costs."""
     return sum(periods * env.compiled_saves_s(line) for env, line, periods in work) > MARGIN * START_S
 
 
-def load() -> bool:
-    """Take the kernels from the cache; False, and nothing is changed, where they are not all there."""
-    if not ready() or import_module("numba.core.config").DISABLE_JIT:
+def load(environments: Iterable[Env]) -> bool:
+    """Take these environments' kernels from the cache; False, and nothing is changed, where they are not all there."""
+    wanted = [env for env in environments if env.kernels]
+    if not all(map(ready, wanted)) or import_module("numba.core.config").DISABLE_JIT:
         return False
     found: dict[str, ModuleType] = {}
-    for name, place in _MAIN.items():
-        module = import_module(place)
+    for env in wanted:
+        module = _kernels(env)
         if not all(_taken(getattr(module, kernel), given) for kernel, given in module.samples().items()):
             return False
-        found[name] = module
+        found[env.name] = module
     LOADED.update(found)
     return True
 
 
-def ready() -> bool:
-    """Whether the cache was filled by these versions of everything; looks at one small file, and imports nothing."""
-    import json
-
-    try:
-        held = json.loads((folder() / _MARK).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return bool(held == _versions())
+def ready(env: Env) -> bool:
+    """Whether the cache has an environment's kernels, made by these versions of everything. Imports nothing heavy."""
+    return _marked().get(env.name) == _versions(env)
 
 
-def compile_all() -> Iterator[tuple[str, str]]:
-    """Compile every kernel into the cache; (environment, kernel) of each as it is done. Takes half a minute.
+def compile_all(environments: Iterable[Env]) -> Iterator[tuple[str, str]]:
+    """Compile every kernel of these environments into the cache; (environment, kernel) of each as it is done.
 
-    Raises OSError where the folder cannot be written.
+    Takes half a minute. Raises OSError where the folder cannot be written, UsageError where a record names what is not
+    there.
     """
-    from evalkit.envs.table import ENVIRONMENTS
+    known = list(environments)
+    yield from compile_steps(known)
+    for env in known:
+        if env.compiled_ahead:
+            ahead = named(env.name, "compiled_ahead", env.compiled_ahead, FunctionType)
+            yield from ((env.name, name) for name in ahead())
 
-    yield from compile_steps()
-    import_module(_SEARCH)  # from here on the search for an optimum takes it
-    next(ENVIRONMENTS["procurement"].generate({}, 1, 0))
-    yield "procurement", "search"
 
-
-def compile_steps() -> Iterator[tuple[str, str]]:
+def compile_steps(environments: Iterable[Env]) -> Iterator[tuple[str, str]]:
     """The part of `compile_all` that `load` takes, which is done first: a few seconds."""
-    import json
-
     folder().mkdir(parents=True, exist_ok=True)
-    for name, place in _MAIN.items():
-        module = import_module(place)
-        for kernel, given in module.samples().items():
-            getattr(module, kernel)(*given)
-            yield name, kernel
+    done = list[Env]()
+    for env in environments:
+        if env.kernels:
+            module = _kernels(env)
+            for kernel, given in module.samples().items():
+                getattr(module, kernel)(*given)
+                yield env.name, kernel
+            done.append(env)
     aside = folder() / f".{_MARK}.{os.getpid()}"
-    aside.write_text(json.dumps(_versions()))
+    aside.write_text(json.dumps({**_marked(), **{env.name: _versions(env) for env in done}}))
     aside.replace(folder() / _MARK)
+
+
+def _kernels(env: Env) -> ModuleType:
+    try:
+        return import_module(env.kernels)
+    except ImportError as flaw:
+        raise UsageError(f"{env.name}: kernels: {env.kernels!r} cannot be imported: {flaw}.") from flaw
 
 
 def _taken(kernel: Any, given: tuple[Any, ...]) -> bool:
@@ -136,9 +147,17 @@ def _taken(kernel: Any, given: tuple[Any, ...]) -> bool:
     return True
 
 
-def _versions() -> dict[str, str]:
+def _marked() -> dict[str, Any]:
+    """By environment: the versions that made what the cache has of it."""
+    try:
+        held = json.loads((folder() / _MARK).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _versions(env: Env) -> dict[str, str]:
     """All that decides whether a kernel in the cache is the one that would be compiled now, the processor aside."""
-    import hashlib
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": sys.version}
@@ -147,9 +166,13 @@ def _versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = ""
-    here = Path(__file__).parent  # a kernel may be a function of any file beside its own
+    try:
+        place = find_spec(env.kernels)
+    except ImportError:
+        place = None
     digest = hashlib.sha256()
-    for path in sorted(one for kernels in here.glob("*/kernels.py") for one in kernels.parent.glob("*.py")):
+    # A kernel may be a function of any file beside its own.
+    for path in sorted(Path(place.origin).parent.glob("*.py")) if place and place.origin else ():
         digest.update(path.read_bytes())
         # numba finds its code by the place and the time of the source.
         digest.update(f"{path}\0{path.stat().st_mtime_ns}".encode())

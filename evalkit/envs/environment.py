@@ -179,6 +179,11 @@ class Environment(Generic[InstanceT, StateT]):
     compiled_saves_s: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
     """CPU seconds that compiled kernels save in one period, by an instance's line, as measured by `bench/compiled.py`;
     0 where steps call none, and for a line that makes no sense."""
+    kernels: str = ""
+    """The module of the compiled kernels that its steps call, if there is one. Its `samples()` gives, by kernel,
+    arguments of the types that steps call it with."""
+    compiled_ahead: str = ""
+    """What more `evalkit warmup` has to compile, as `module:function`: an iterator of what it has compiled, by name."""
     later_texts: Mapping[str, str] = field(default_factory=dict)
     """Of `texts`, those that a pack may lack, each with what it then says: texts that are younger than the environment,
     so that a run whose pack was frozen without them goes on byte for byte as it began; and optional ones, empty."""

@@ -11,7 +11,7 @@ def test_warmup_says_what_it_compiles_and_where_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(warmup, "compile_all", lambda: iter([("scheduling", "rows_blocking")]))
+    monkeypatch.setattr(warmup, "compile_all", lambda _: iter([("scheduling", "rows_blocking")]))
     assert main(["warmup"]) == 0
     said = capsys.readouterr().out
     assert "scheduling: rows_blocking, after 0 s" in said
@@ -21,7 +21,8 @@ def test_warmup_says_what_it_compiles_and_where_it_lies(
 def test_where_nothing_can_be_kept_warmup_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused() -> Iterator[tuple[str, str]]:
+    def refused(environments: object) -> Iterator[tuple[str, str]]:
+        del environments
         raise PermissionError(13, "Permission denied", str(tmp_path))
         yield "", ""
 

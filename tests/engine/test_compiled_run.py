@@ -1,5 +1,6 @@
 """Runs and `verify` take the compiled kernels where they pay, and play and find the same."""
 
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -18,10 +19,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Calls of `load`, which load as if the cache were warm."""
     calls: list[str] = []
 
-    def load() -> bool:
+    def load(environments: Iterable[compiled.Env]) -> bool:
         calls.append("load")
-        for name, place in compiled._MAIN.items():
-            monkeypatch.setitem(compiled.LOADED, name, import_module(place))
+        for env in environments:
+            monkeypatch.setitem(compiled.LOADED, env.name, import_module(env.kernels))
         return True
 
     monkeypatch.setattr(compiled, "load", load)

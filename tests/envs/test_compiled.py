@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from evalkit.envs.replay import advance, begin
 from evalkit.envs.scheduling import market as markets
 from evalkit.envs.scheduling.market import SchedulingMarket, blocking, make_market
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.replies import encode_reply
@@ -34,8 +36,9 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels, as if they had been loaded; they compile at their first call."""
-    for name, place in compiled._MAIN.items():
-        monkeypatch.setitem(compiled.LOADED, name, import_module(place))
+    for name, env in ENVIRONMENTS.items():
+        if env.kernels:
+            monkeypatch.setitem(compiled.LOADED, name, import_module(env.kernels))
 
 
 def by_definition(market: SchedulingMarket, matching: Sequence[int]) -> list[tuple[int, int]]:
@@ -56,7 +59,7 @@ def test_both_paths_find_the_blocking_pairs_of_the_definition(n: int, data: st.D
     market, matching = make_market(workers, tasks), tuple(data.draw(orders))
     wanted = by_definition(market, matching)
     chosen = data.draw(st.permutations(range(len(wanted))))
-    for loaded in ({}, {"scheduling": import_module(compiled._MAIN["scheduling"])}):
+    for loaded in ({}, {"scheduling": import_module(ENVIRONMENTS["scheduling"].kernels)}):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(markets, "LOADED", loaded)
             found = blocking(market, matching)
@@ -80,7 +83,7 @@ def test_both_paths_find_the_same_distances(length: int, data: st.DataObject) ->
         data.draw(st.frozensets(st.integers(0, size - 1))),
     )
     plain = solve.distances.__wrapped__(world, terms)
-    assert solve._compiled_distances(import_module(compiled._MAIN["costbench"]), world, terms) == plain
+    assert solve._compiled_distances(import_module(ENVIRONMENTS["costbench"].kernels), world, terms) == plain
     edges, far = solve._edges(world), np.empty(length + 1, np.int64)
     usable = np.array([0 if place in terms.off else terms.costs[place] for place in range(len(world.tools))])
     solve.chain_distances(edges, usable, far)
@@ -126,7 +129,7 @@ def test_an_episode_is_the_same_on_both_paths(kernels: None, monkeypatch: pytest
 def weighed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Calls of `load`, which do nothing."""
     asked: list[bool] = []
-    monkeypatch.setattr(compiled, "load", lambda: asked.append(True) or True)
+    monkeypatch.setattr(compiled, "load", lambda environments: asked.append(True) or True)
     return asked
 
 
@@ -150,6 +153,9 @@ def test_kernels_are_loaded_for_work_that_gains_more_than_they_cost(weighed: lis
 SCRIPT = """
 import sys
 from evalkit.envs import compiled
+from evalkit.envs.table import ENVIRONMENTS
+ALL = list(ENVIRONMENTS.values())
+S = ENVIRONMENTS["scheduling"]
 from evalkit.envs.scheduling.market import blocking, make_market
 import evalkit.envs.costbench.planning.solve
 {body}
@@ -174,24 +180,63 @@ USE = "market = make_market([[0, 1], [1, 0]], [[1, 0], [0, 1]]); print(blocking(
 
 
 def test_a_cold_cache_leaves_the_plain_path_and_numba_alone(tmp_path: Path) -> None:
-    body = f"print(compiled.load(), 'numba' in sys.modules); {USE}; print('numba' in sys.modules)"
+    body = f"print(compiled.load(ALL), 'numba' in sys.modules); {USE}; print('numba' in sys.modules)"
     assert said(tmp_path, body) == ["False", "False", "0", "False"]
 
 
 def test_a_warm_cache_is_loaded_without_compiling_and_a_stale_one_is_left(tmp_path: Path) -> None:
-    assert said(tmp_path, "print(len(list(compiled.compile_steps())), compiled.ready())") == ["3", "True"]
-    body = f"print(compiled.load()); m = compiled.LOADED['scheduling']; {USE}; {COMPILED_NOTHING}"
+    assert said(tmp_path, "print(len(list(compiled.compile_steps(ALL))), compiled.ready(S))") == ["3", "True"]
+    body = f"print(compiled.load(ALL)); m = compiled.LOADED['scheduling']; {USE}; {COMPILED_NOTHING}"
     assert said(tmp_path, body) == ["True", "0", "[False,", "False]"]
     # The mark is there, the code is not: nothing is compiled, nothing is loaded.
     for path in tmp_path.rglob("*.nbi"):
         path.unlink()
-    assert said(tmp_path, f"print(compiled.ready(), compiled.load()); {USE}") == ["True", "False", "0"]
+    assert said(tmp_path, f"print(compiled.ready(S), compiled.load(ALL)); {USE}") == ["True", "False", "0"]
     # Other versions made it.
     mark = tmp_path / compiled._MARK
     mark.write_text(mark.read_text().replace(sys.version[:4], "3.0"))
-    assert said(tmp_path, "print(compiled.ready(), compiled.load(), 'numba' in sys.modules)") == ["False"] * 3
+    assert said(tmp_path, "print(compiled.ready(S), compiled.load(ALL), 'numba' in sys.modules)") == ["False"] * 3
     mark.write_text("[")
-    assert said(tmp_path, "print(compiled.ready())") == ["False"]
+    assert said(tmp_path, "print(compiled.ready(S))") == ["False"]
+
+
+FOREIGN = """
+import numpy as np
+from numba import njit
+from evalkit.envs.compiled import keep_in_folder
+
+keep_in_folder(__file__)
+twice = njit(cache=True)(lambda values: values * 2)
+
+def samples():
+    return {"twice": (np.zeros(1, np.int64),)}
+"""
+
+
+def test_a_foreign_environments_kernels_are_compiled_ahead_and_loaded(tmp_path: Path) -> None:
+    place = tmp_path / "site" / "far_away"
+    place.mkdir(parents=True)
+    (place / "__init__.py").touch()
+    (place / "kernels.py").write_text(FOREIGN)
+    begin = f"sys.path.insert(0, {str(place.parent)!r}); from dataclasses import replace; import numpy; "
+    begin += "env = replace(S, name='far', kernels='far_away.kernels'); "
+    cache = tmp_path / "cache"
+    cold = said(cache, begin + "print(compiled.ready(env), list(compiled.compile_steps([env])), compiled.ready(env))")
+    assert " ".join(cold) == "False [('far', 'twice')] True"
+    warm = "print(compiled.ready(S), compiled.load([env]), *compiled.LOADED); k = compiled.LOADED['far'].twice; "
+    warm += "print(k(numpy.ones(1, numpy.int64)), bool(k.stats.cache_misses) or k._can_compile)"
+    assert said(cache, begin + warm) == ["False", "True", "far", "[2]", "False"]
+    (place / "other.py").write_text("# a file that a kernel may be of")
+    assert said(cache, begin + "print(compiled.load([env]))") == ["False"]
+    assert said(cache, begin + "print(compiled.load_for([(env, {'n': 1000}, 1e9)]))") == ["False"]
+
+
+def test_kernels_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    env = replace(ENVIRONMENTS["scheduling"], name="far", kernels="far_away.nothing")
+    with pytest.raises(UsageError, match=r"far: kernels: 'far_away.nothing' cannot be imported"):
+        list(compiled.compile_all([env]))
+    assert not compiled.ready(env)
 
 
 def test_the_folder_is_the_users_own_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

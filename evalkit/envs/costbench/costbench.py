@@ -55,6 +55,7 @@ COSTBENCH: Environment[Instance, step.State] = Environment(
     one_chat=True,
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
+    kernels="evalkit.envs.costbench.planning.kernels",
     report="evalkit.report.extras.costbench:EXTRAS",
     policies="evalkit.policy.costbench.policies:POLICIES",
     stand_in="replanner",

@@ -15,7 +15,7 @@ from numba import njit
 from evalkit.envs.compiled import keep_in_folder
 from evalkit.envs.procurement import branch, improve, newton, relax
 
-keep_in_folder()
+keep_in_folder(__file__)
 
 _MODULES = (newton, relax, improve, branch)
 _ENTRIES = ("root", "search")

@@ -109,6 +109,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     },
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
+    compiled_ahead="evalkit.envs.procurement.warmup:search",
     report="evalkit.report.extras.procurement:EXTRAS",
     policies="evalkit.policy.procurement.policies:POLICIES",
     stand_in="climber",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Doubles = npt.NDArray[np.float64]
 
 
-keep_in_folder()
+keep_in_folder(__file__)
 
 
 def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:

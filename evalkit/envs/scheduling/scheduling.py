@@ -101,6 +101,7 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     stationary=True,
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
+    kernels="evalkit.envs.scheduling.kernels",
     report="evalkit.report.extras.scheduling:EXTRAS",
     policies="evalkit.policy.scheduling.policies:POLICIES",
     stand_in="knuth",

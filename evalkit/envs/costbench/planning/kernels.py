@@ -13,7 +13,7 @@ from evalkit.envs.compiled import keep_in_folder
 from evalkit.envs.costbench.planning.chain_loops import greedy_rows, solve_rows
 from evalkit.envs.costbench.planning.solve import chain_distances
 
-keep_in_folder()
+keep_in_folder(__file__)
 
 
 def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
