@@ -78,9 +78,13 @@ def reach(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str
 
 def id_marks(names: Sequence[str]) -> "Marks":
     """A hash of 64 bits of each id, the same in every process; shape (n,). Two ids may share one."""
+    return marks_of([name.encode() for name in names])
+
+
+def marks_of(texts: Sequence[bytes]) -> "Marks":
+    """The same of ids in UTF-8."""
     import numpy as np
 
-    texts = [name.encode() for name in names]
     texts = [one if len(one) <= SHORT else hashlib.sha256(one).hexdigest().encode() for one in texts]
     words = np.array(texts, dtype=f"S{SHORT}").view("<u8").reshape(len(texts), SHORT // 8)
     found = np.zeros(len(texts), np.uint64)

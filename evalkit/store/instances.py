@@ -55,13 +55,16 @@ class Instances(Sequence[ManifestInstance]):
     def marks(self) -> "Marks":
         """A hash of each instance's id (`id_marks`); shape (len,)."""
 
+    bare: bool = False
+    """Whether `encoded` gives the lines of somebody's own file, whose strata only `codes` tells."""
+
     @abstractmethod
-    def encoded(self) -> Iterator[bytes]:
-        """Each instance as a line of JSON, its end included."""
+    def encoded(self) -> Iterator[Sequence[bytes]]:
+        """Each instance as a line of JSON without its end; some at a time."""
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes of `encoded`, about."""
+        """Bytes of `encoded` with the lines' ends, about."""
 
     @overload
     def __getitem__(self, place: int) -> ManifestInstance: ...
@@ -133,14 +136,14 @@ class Listed(Instances):
         """See `Instances`."""
         return id_marks([one.id for one in self._all])
 
-    def encoded(self) -> Iterator[bytes]:
+    def encoded(self) -> Iterator[Sequence[bytes]]:
         """See `Instances`."""
         for one in self._all:
-            yield encode_line(one.id, one.stratum, msgspec.json.encode(one.line), one.digest)
+            yield (encode_line(one.id, one.stratum, msgspec.json.encode(one.line), one.digest),)
 
     def size(self) -> int:
         """See `Instances`."""
-        return sum(map(len, self.encoded()))
+        return sum(len(line) + 1 for (line,) in self.encoded())
 
 
 class Blocked(Instances):
@@ -193,7 +196,7 @@ def encode_line(name: str, stratum: str, line: bytes, digest: str = "") -> bytes
     head = b'{"id":' + msgspec.json.encode(name)
     if digest:
         head += b',"digest":"' + digest.encode() + b'"'
-    return head + b',"stratum":' + msgspec.json.encode(stratum) + b',"line":' + line + b"}\n"
+    return head + b',"stratum":' + msgspec.json.encode(stratum) + b',"line":' + line + b"}"
 
 
 def code_kind(strata: int) -> str:

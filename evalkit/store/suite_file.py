@@ -5,6 +5,9 @@ frame that zstd skips: the index. The file's name is the SHA-256 of what the ind
 blocks' own digests and lengths, the codes of the strata, the hashes of the ids. So a name stands for one content
 whatever compressed it; the index is checked when it is read, and each block when it is.
 
+A line is an instance with its stratum and, where it is known, its digest; or, where the head says `bare`, a line as the
+suite's own file has it, whose stratum is the one that the codes tell.
+
 The index: head (JSON) and a line's end; of each block 16 bytes of SHA-256 and its length as uint32; codes; id hashes
 (uint64 each); then, which the name does not cover, the place of each block's end (uint64) and a trailer: the index's
 length (uint64) and 8 bytes of magic. All numbers are little-endian.
@@ -51,13 +54,15 @@ _DIGEST = 16
 _MOST_INDEX = 2**32 - 1
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The index's beginning."""
 
     format: int
     count: int
     rows: int
     strata: tuple[str, ...]
+    bare: bool = False
+    """See `Instances`."""
 
     @property
     def blocks(self) -> int:
@@ -96,7 +101,7 @@ class _Maker:
     def __init__(self, suite: Instances) -> None:
         self._suite = suite
         rows = max(1, min(ROWS, BYTES * len(suite) // max(1, suite.size())))
-        self._head = Head(format=2, count=len(suite), rows=rows, strata=tuple(suite.strata))
+        self._head = Head(format=2, count=len(suite), rows=rows, strata=tuple(suite.strata), bare=suite.bare)
         self.digest = ""
 
     def parts(self) -> Iterator[bytes]:
@@ -131,15 +136,17 @@ class _Maker:
         yield _FRAME.pack(_SKIPPED, length) + covered + rest + _TRAILER.pack(length, _MAGIC)
 
 
-def _blocks(lines: Iterable[bytes], rows: int) -> Iterator[bytes]:
+def _blocks(parts: Iterable[Sequence[bytes]], rows: int) -> Iterator[bytes]:
+    """Lines in blocks of so many, each line with its end."""
     waiting: list[bytes] = []
-    for line in lines:
-        waiting.append(line)
-        if len(waiting) == rows:
-            yield b"".join(waiting)
-            waiting.clear()
+    for part in parts:
+        waiting += part
+        whole = len(waiting) - len(waiting) % rows
+        for first in range(0, whole, rows):
+            yield b"\n".join(waiting[first : first + rows]) + b"\n"
+        del waiting[:whole]
     if waiting:
-        yield b"".join(waiting)
+        yield b"\n".join(waiting) + b"\n"
 
 
 class _Index:
@@ -282,10 +289,14 @@ class Stored(Blocked):
         """See `Instances`."""
         return self.table.marks
 
-    def encoded(self) -> Iterator[bytes]:
+    @property
+    def bare(self) -> bool:  # type: ignore[override]
         """See `Instances`."""
-        for number in range(self.table.head.blocks):
-            yield from (line + b"\n" for line in self.read_block(number))
+        return self.table.head.bare
+
+    def encoded(self) -> Iterator[Sequence[bytes]]:
+        """See `Instances`."""
+        return map(self.read_block, range(self.table.head.blocks))
 
     def size(self) -> int:
         """See `Instances`."""
@@ -307,13 +318,18 @@ class Stored(Blocked):
     def made(self, raw: bytes, place: int) -> ManifestInstance:
         """See `Blocked`."""
         try:
-            held = self._decoder.decode(raw)
+            held = self._bare(raw, place) if self.bare else self._decoder.decode(raw)
         except msgspec.MsgspecError as flaw:
             raise CorruptLogError(f"{self.path} is damaged: line {place + 1}: {flaw}. {REMEDY}") from flaw
         if held.digest:
             return ManifestInstance(id=held.id, digest=held.digest, stratum=held.stratum, line=held.line)
         where = f"suite {self._suite!r}, {FOLDER}/{self.path.name}:{place + 1}: {held.id}"
         return reached(self._environment, held.line, self._axes, where, held.stratum)
+
+    def _bare(self, raw: bytes, place: int) -> _Line:
+        """A line of somebody's own file."""
+        line, code = msgspec.json.decode(raw, type=dict[str, Any]), int(self.table.codes[place])
+        return msgspec.convert({"id": line.get("id"), "stratum": tuple(self.strata)[code], "line": line}, _Line)
 
 
 def reached(environment: str, line: Axes, axes: Axes, where: str, stratum: str) -> ManifestInstance:

@@ -18,6 +18,7 @@ from evalkit.spec import suites
 from evalkit.spec.sweep import read_sweep
 from evalkit.store import suite_file
 from evalkit.store.events import read_events
+from evalkit.store.instances import laid
 from evalkit.store.manifests import read_manifest, write_manifest
 from evalkit.store.reading.index import read_index
 
@@ -87,6 +88,22 @@ def test_ids_of_any_kind_and_place_are_copied_as_they_are(
     (suite,) = read_manifest(tmp_path / "run").suites.values()
     assert [one.id for one in suite.instances] == [line["id"] for line in lines]
     assert not [one.flaw for one in suite.instances if one.flaw]
+
+
+def test_the_copy_has_the_lines_as_they_stand_and_can_be_copied_itself(
+    lines: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    begin(lines)
+    plain = Path("many.jsonl").read_bytes()
+    Path("many.jsonl").write_bytes(plain.replace(b"\n", b"\r\n \n", 3))
+    resolved = resolve(read_sweep(Path("large.toml")))
+    copy = write_manifest(tmp_path / "one", resolved.manifest)
+    copied = write_manifest(tmp_path / "two", copy)
+    ((given,), (first,), (second,)) = (one.suites.values() for one in (resolved.manifest, copy, copied))
+    held = [line.strip() for part in laid(first.instances).encoded() for line in part]
+    assert held == plain.splitlines()
+    assert list(first.instances) == list(given.instances) == list(second.instances)
+    assert first.instances == second.instances
 
 
 def test_a_large_run_is_played_on_wherever_it_stopped(lines: list[dict[str, Any]]) -> None:

@@ -1,13 +1,12 @@
 """The instances of a large suite before its run has a copy of them: read from the file that the sweep names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 import orjson
 
 from evalkit.spec.bulk import ROWS, Bulk
-from evalkit.store.instances import Blocked, ManifestInstance, listed
+from evalkit.store.instances import Blocked, ManifestInstance
 from evalkit.store.suite_file import reached
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ class Sourced(Blocked):
 
     rows = ROWS
     spread = True
+    bare = True
 
     def __init__(self, bulk: Bulk) -> None:
         super().__init__()
@@ -54,19 +54,6 @@ class Sourced(Blocked):
         where = f"{self._bulk.path}: {line['id']}"
         return reached(self._bulk.env.name, line, self._bulk.axes, where, strata[int(self._bulk.codes[place])])
 
-    def encoded(self) -> Iterator[bytes]:
+    def encoded(self) -> Iterator[Sequence[bytes]]:
         """See `Instances`."""
-        named = msgspec.json.Decoder(_Named)
-        tails = [b',"stratum":' + msgspec.json.encode(name) + b',"line":' for name in self.strata]
-        for raw, code in zip(self._bulk.chosen(), listed(self._bulk.codes), strict=True):
-            # As generators write it, the id comes first and is plain: a third of the time.
-            name = raw[6 : raw.find(b'"', 7) + 1] if raw.startswith(b'{"id":"') else b"\\"
-            if b"\\" in name:
-                name = msgspec.json.encode(named.decode(raw).id)
-            yield b"".join((b'{"id":', name, tails[code], raw.strip(), b"}\n"))
-
-
-class _Named(msgspec.Struct):
-    """Of a line, what it is called."""
-
-    id: str
+        return self._bulk.parts()
