@@ -4,8 +4,8 @@ What the log reserves for later comes behind all other columns, so that these ke
 
 `steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and `scores` are
 made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`);
-`periods` is made anew (`periods.py`). A query reads these views and nothing else: it has neither the disk nor the
-network, and cannot change that.
+`periods` is made anew (`periods.py`), and so is `instances`, for which every suite is read whole. A query reads these
+views and nothing else: it has neither the disk nor the network, and cannot change that.
 """
 
 import re
@@ -105,7 +105,7 @@ class Views:
 
     def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> "LogRows":
         connection.execute("set timezone = 'UTC'")
-        periods = _names_periods(connection, query)
+        periods, instances = (_names_view(connection, query, name) for name in ("periods", "instances"))
         log = _make_steps(connection, self._run)
         manifest = read_manifest(self._run)
         if self._episodes is None and (periods or _needs_results(query)):
@@ -116,7 +116,7 @@ class Views:
         tables = {
             "ledger": _ledger(self._run),
             "agents": agent_table(manifest),
-            "instances": instance_table(manifest),
+            "instances": instance_table(manifest.suites.values() if instances else ()),
             "cells": cell_table(manifest),
             "episodes": episode_table((), manifest) if self._episodes is None else self._episodes,
             "period_scores": period_scores(self.sql, ()) if self._periods is None else self._periods,
@@ -141,17 +141,16 @@ def open_views(run: Path) -> Views:
 
 
 _DERIVED = re.compile(r"\b(episodes|scores)\b", re.IGNORECASE)
-_PERIODS_WORD = re.compile(r"\bperiods\b", re.IGNORECASE)
 
 
-def _names_periods(connection: "duckdb.DuckDBPyConnection", query: str) -> bool:
-    """Whether a query reads the view `periods`, whose name is that of a column too. `connection`: without views yet."""
+def _names_view(connection: "duckdb.DuckDBPyConnection", query: str, view: str) -> bool:
+    """Whether a query reads a view, whose name may be that of a column too. `connection`: without views yet."""
     import duckdb
 
-    if not _PERIODS_WORD.search(query) or query.lstrip().lower().startswith("describe"):
+    if view not in query.lower() or query.lstrip().lower().startswith("describe"):
         return False
     try:
-        return any(name.lower() == "periods" for name in connection.get_table_names(query))
+        return any(name.lower() == view for name in connection.get_table_names(query))
     except duckdb.Error:
         # Not a single statement that DuckDB can take apart; answering says what is wrong with it.
         return True

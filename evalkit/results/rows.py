@@ -11,7 +11,7 @@ import orjson
 
 from evalkit.results.cells import Cell, planned_cells
 from evalkit.results.episodes import EpisodeResult
-from evalkit.store.manifest import Manifest
+from evalkit.store.manifest import Manifest, ManifestSuite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,8 +157,8 @@ def agent_table(manifest: Manifest) -> "pa.Table":
     return _table(rows, kinds)
 
 
-def instance_table(manifest: Manifest) -> "pa.Table":
-    """The view `instances`."""
+def instance_table(suites: Iterable[ManifestSuite]) -> "pa.Table":
+    """The view `instances`, of the instances of some suites."""
     rows = [
         {
             "suite": suite.name,
@@ -170,7 +170,7 @@ def instance_table(manifest: Manifest) -> "pa.Table":
             "digest": one.digest,
             "line": _json(one.line),
         }
-        for suite in manifest.suites.values()
+        for suite in suites
         for one in suite.instances
     ]
     names = ("suite", "base", "axes", "environment", "instance", "stratum", "digest", "line")

@@ -14,6 +14,8 @@ from evalkit.text import visible
 if TYPE_CHECKING:
     from evalkit.results.cells import Cell
 
+ASKED_FOR = 10_000
+"""Instances of a suite that a misspelt one is compared with."""
 REASONS_NAMED = 3
 """Reasons that one note tells."""
 NOTES = 20
@@ -87,14 +89,13 @@ def choose(run: Path, wanted: Wanted) -> list[Known]:
 def _check(manifest: Manifest, wanted: Wanted) -> None:
     suites = {suite.name for suite in manifest.suites.values()} | {suite.base for suite in manifest.suites.values()}
     mine = [suite for suite in manifest.suites.values() if wanted.suite in ("", suite.name, suite.base)]
-    instances = {one.id for suite in mine for one in suite.instances}
-    for option, name, valid in (
-        ("agent", wanted.agent, set(manifest.agents)),
-        ("suite", wanted.suite, suites),
-        ("instance", wanted.instance, instances),
-    ):
+    for option, name, valid in (("agent", wanted.agent, set(manifest.agents)), ("suite", wanted.suite, suites)):
         if name and name not in valid:
             raise UsageError(f"--{option}: the run has no {option} {name!r}.{nearest(name, valid)}")
+    name = wanted.instance
+    if name and not manifest.targets((suite.name, name) for suite in mine):
+        some = {one.id for suite in mine for one in suite.instances[:ASKED_FOR]}
+        raise UsageError(f"--instance: the run has no instance {name!r}.{nearest(name, some)}")
 
 
 def void_notes(cells: Iterable["Cell"]) -> list[str]:

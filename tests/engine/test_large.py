@@ -224,3 +224,42 @@ def test_suites_that_share_instances_are_refused(lines: list[dict[str, Any]]) ->
         resolve(read_sweep(Path("large.toml")))
     Path("large.toml").write_text(text[: text.rindex("periods")] + "periods = [3] }\n")
     assert len(resolve(read_sweep(Path("large.toml"))).manifest.suites) == 2
+
+
+def test_verify_looks_at_each_block_and_into_what_was_played(
+    lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite_file, "ROWS", 4)
+    begin(lines)
+    assert go("--limit", "3") == 3
+    read, plain = list[str](), suite_file.reached
+
+    def counting(*given: Any) -> Any:
+        found = plain(*given)
+        read.append(found.id)
+        return found
+
+    monkeypatch.setattr(suite_file, "reached", counting)
+    assert main(["verify", "run"]) == 0
+    assert len(set(read)) < COUNT / 2
+    (path,) = Path("run/suites").iterdir()
+    raw = path.read_bytes()
+    for place in (1, raw.index(b"\x50\x2a\x4d\x18") - 2):
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
+        capsys.readouterr()
+        assert main(["verify", "run"]) in (1, 2)  # 2: somebody has played an instance of that block
+        assert path.name in "".join(capsys.readouterr())
+
+
+def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
+    lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(lines)
+    assert go("--limit", "3") == 3
+    some = next(iter(read_index(Path("run")).episodes.values())).instance
+    read, plain = list[str](), suite_file.reached
+    monkeypatch.setattr(suite_file, "reached", lambda *given: read.append("") or plain(*given))
+    assert main(["void", "run", "--instance", some, "--reason", "r"]) == 0
+    assert len(read) < 3
+    assert main(["void", "run", "--instance", f"{lines[7]['id']}0", "--reason", "r"]) == 2
+    assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err

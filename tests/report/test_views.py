@@ -1,18 +1,21 @@
 """A run as SQL: a log in three commits, in which one episode was played again."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from evalkit.envs import table
 from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.report import views as module
 from evalkit.report.views import VIEWS, Views, open_views
 from evalkit.results import log_rows
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import RESERVED, STEPS, steps_table
+from evalkit.store.manifest import ManifestSuite
 from evalkit.store.manifests import write_manifest
 from tests.guessing import guess
 from tests.logs import write_tails
@@ -88,6 +91,28 @@ def test_money_agents_and_instances_have_views(run: Path) -> None:
     assert one(views, "select kind, amount from ledger") == {"kind": "charge", "amount": 10**9}
     assert one(views, "select name, tags from agents") == {"name": "a", "tags": ["small"]}
     assert one(views, "select count(*) n, min(line->>'$.value') least from instances") == {"n": 3, "least": "4"}
+
+
+def test_instances_are_read_only_where_a_query_reads_them(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, plain = list[int](), module.instance_table
+
+    def counting(suites: Iterable[ManifestSuite]) -> pa.Table:
+        found = plain(suites)
+        read.append(found.num_rows)
+        return found
+
+    monkeypatch.setattr(module, "instance_table", counting)
+    views = open_views(run)
+    for query, most in (
+        ("select count(*) n from steps", 0),
+        ("select 1 as instances, 'from instances' as said from cells", 0),
+        ("describe instances", 0),
+        ("select count(*) n from Instances", 3),
+        ("with a as (select * from instances) select count(*) from a join cells using (suite)", 3),
+    ):
+        read.clear()
+        views.sql(query)
+        assert max(read) == most, query
 
 
 def test_a_run_without_rows_has_its_views(tmp_path: Path) -> None:
