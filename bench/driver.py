@@ -26,7 +26,7 @@ from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.spending.money import open_row
-from evalkit.engine.universe import Cell, Episode
+from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
 from evalkit.spec.identity import episode_id, episode_key
@@ -42,7 +42,7 @@ WIDE = Limits(requests_per_minute=6e7, input_tokens_per_minute=6e10, output_toke
 """Limits that never bind: their arithmetic is paid for, as in a real sweep."""
 
 
-def _cell() -> Cell:
+def _cell() -> AgentSetup:
     agent = ManifestAgent(
         name="stub",
         identity="stub",
@@ -60,7 +60,7 @@ def _cell() -> Cell:
         tags=(),
     )
     kit = Kit(pack=Pack(name="none", digest="", texts={}))
-    return Cell(
+    return AgentSetup(
         agent=agent,
         env=LOOKUP,
         kit=kit,
@@ -69,7 +69,7 @@ def _cell() -> Cell:
     )
 
 
-class _Given(Episode):
+class _Given(PlannedEpisode):
     """An episode whose instance is at hand: the manifest's line holds it."""
 
     @property
@@ -78,7 +78,7 @@ class _Given(Episode):
         return found
 
 
-def _episode(number: int, cell: Cell, suite: ManifestSuite, tool: Tool) -> Episode:
+def _episode(number: int, cell: AgentSetup, suite: ManifestSuite, tool: Tool) -> PlannedEpisode:
     instance = Instance(system=SYSTEM, prompt=prompt(number), tool=tool, result=TOOL_TEXT)
     target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"instance": instance})
     return _Given(id=episode_id(cell.key, str(number), 0), cell=cell, suite=suite, target=target, replicate=0)

@@ -24,7 +24,7 @@ from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
-from evalkit.engine.universe import Choice, Episode, cells, episodes
+from evalkit.engine.universe import Choice, PlannedEpisode, cells, episodes
 from evalkit.envs.replay import advance, begin
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.money import PicoUsd
@@ -73,7 +73,7 @@ def _sweep(folder: Path) -> Resolved:
     return resolve(sweep)
 
 
-def _atomic(episode: Episode) -> list[bytes]:
+def _atomic(episode: PlannedEpisode) -> list[bytes]:
     """The bodies that the provider of an agent who sees only the atomic tools sends, step by step."""
     env, found = episode.cell.env, []
     # Not `episode.instance`: what is worked out for that one must be paid for in what is measured.
@@ -107,7 +107,7 @@ class _Memory:
         return HttpResponse(status=200, headers={}, body=self._replies[episode][int(step)])
 
 
-async def _play(resolved: Resolved, todo: list[Episode], replies: Mapping[str, list[bytes]], run: Path) -> None:
+async def _play(resolved: Resolved, todo: list[PlannedEpisode], replies: Mapping[str, list[bytes]], run: Path) -> None:
     with open_store(run, session="bench") as store:
         lane = Lane("bench", limits=WIDE, width=WIDTH)
         endpoint = resolved.endpoints["model"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from evalkit.dialogue import Request
 from evalkit.engine.freezing.freeze import resolve
-from evalkit.engine.universe import Choice, Episode, episodes
+from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
 from evalkit.policy.answer import answer
@@ -88,7 +88,7 @@ def _some(known: Sequence[ManifestInstance], wanted: int) -> tuple[ManifestInsta
     return tuple(known[i * len(known) // count] for i in range(count))
 
 
-def _rows(episode: Episode) -> list[StepRecord]:
+def _rows(episode: PlannedEpisode) -> list[StepRecord]:
     """The rows of an episode that its policy plays."""
     env, made = episode.cell.env, []
     position = begin(env, episode.instance, episode.cell.kit)

@@ -24,7 +24,7 @@ from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
 from evalkit.engine.episode import LaneContext, Stop, play
 from evalkit.engine.resume import Holdings
-from evalkit.engine.universe import Cell, Episode
+from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.dialects.table import SERVED_DIALECTS
@@ -137,7 +137,7 @@ class _Nothing:
         raise AssertionError((kind, facts))
 
 
-class _Given(Episode):
+class _Given(PlannedEpisode):
     """An episode whose instance is at hand."""
 
     @property
@@ -171,7 +171,7 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         assert await play(_episode(number), seats.seat, asker, context) == "answered"
 
 
-def _episode(number: int) -> Episode:
+def _episode(number: int) -> PlannedEpisode:
     agent = ManifestAgent(
         name="model",
         identity="model",
@@ -189,7 +189,7 @@ def _episode(number: int) -> Episode:
         tags=(),
     )
     kit = Kit(pack=Pack(name="none", digest="", texts={}))
-    cell = Cell(agent=agent, env=LOOKUP, kit=kit, sampling=LOOKUP.defaults, key="")
+    cell = AgentSetup(agent=agent, env=LOOKUP, kit=kit, sampling=LOOKUP.defaults, key="")
     suite = ManifestSuite(
         name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
     )

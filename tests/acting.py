@@ -13,7 +13,7 @@ from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import has_context, preference_number, preferences_at, show_id
 from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.domain.world import context_type
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.environment import Facts, Kit, Observation
 from evalkit.spec.packs import read_pack
 from tests.envs.costbench.lines import bare_instance
@@ -45,7 +45,9 @@ def make_query(catalogue: Catalogue, task: str, *, split: str = "test", place: i
     )
 
 
-def make_instance(task: str = "dining", length: int = 5, catalogue: Catalogue | None = None, **said: Any) -> Instance:
+def make_instance(
+    task: str = "dining", length: int = 5, catalogue: Catalogue | None = None, **said: Any
+) -> PlanningProblem:
     """An instance; every field may be said otherwise."""
     catalogue = catalogue or shipped("travel")
     split = said.get("split", "test")
@@ -67,7 +69,7 @@ def make_instance(task: str = "dining", length: int = 5, catalogue: Catalogue | 
 class Episode:
     """One episode, its state moved by `say`."""
 
-    instance: Instance
+    instance: PlanningProblem
     kit: Kit = field(default_factory=standard_kit)
     facts: list[Facts] = field(default_factory=list)
     state: step.State = field(init=False)

@@ -13,33 +13,15 @@ PACKAGE = Path(__file__).resolve().parent.parent / "evalkit"
 LEFT = frozenset(
     {
         "Answer",
-        "Block",
         "Cell",
         "Chain",
-        "Command",
-        "Entry",
-        "Episode",
-        "Estimate",
-        "Figure",
         "Flaw",
         "Group",
         "Held",
-        "Instance",
         "Journal",
-        "Known",
         "Line",
-        "Log",
-        "Measure",
-        "Outcome",
         "Part",
         "Row",
-        "Sheet",
-        "Source",
-        "State",
-        "SuiteFile",
-        "Walk",
-        "Wanted",
-        "Words",
     }
 )
 

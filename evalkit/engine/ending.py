@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterator
 
 from evalkit.engine.episode import LEFT_OWED
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import Session
 from evalkit.errors import nearest
 from evalkit.money import show_usd
 
 
-def outcome_of(session: Session) -> Outcome:
+def outcome_of(session: Session) -> RunOutcome:
     """What this call has brought about, and what is left. Writes an event where the money did not last."""
     jobs, stop = session.jobs, session.stop
     left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
@@ -26,7 +26,7 @@ def outcome_of(session: Session) -> Outcome:
     if unfinished:
         session.store.event("unfinished", episodes=unfinished, why=stop.reason)
     owed_cost = session.gate.admission.owed() if session.gate is not None and owed else None
-    return Outcome(
+    return RunOutcome(
         directory=session.options.directory,
         reason=_reason(session, owed, bool(ended_lanes)),
         messages=(

@@ -21,7 +21,7 @@ from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply, Request
 from evalkit.engine.episode import Seat, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, lane_limits, lane_shares
-from evalkit.engine.universe import Choice, Episode
+from evalkit.engine.universe import Choice, PlannedEpisode
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
@@ -55,7 +55,7 @@ class Endpoints:
     askers: dict[tuple[str, str], Asker] = field(default_factory=dict)
     """By agent and environment."""
 
-    def asker(self, episode: Episode) -> Asker:
+    def asker(self, episode: PlannedEpisode) -> Asker:
         """Who answers in an episode."""
         cell = episode.cell
         if cell.agent.policy:
@@ -71,7 +71,7 @@ class Endpoints:
         template = self._template(seat.episode)
         return template.worst_case(next_question(seat, template))
 
-    def _policy(self, episode: Episode) -> Asker:
+    def _policy(self, episode: PlannedEpisode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name
         policy = find_policy(agent.policy, env)
         if policy is not None and policy.oracle is not None:
@@ -83,7 +83,7 @@ class Endpoints:
             self.askers[agent.name, env] = PolicyAsker(agent.policy, play, episode.cell.sampling)
         return self.askers[agent.name, env]
 
-    def _model(self, episode: Episode, budget: Budget) -> ModelAsker:
+    def _model(self, episode: PlannedEpisode, budget: Budget) -> ModelAsker:
         agent = episode.cell.agent
         place = self.resolved.endpoints[agent.name]
         return ModelAsker(
@@ -93,7 +93,7 @@ class Endpoints:
             transport=endpoint_of(self.transports[agent.provider], place.provider, place.model.name),
         )
 
-    def _template(self, episode: Episode) -> RequestTemplate:
+    def _template(self, episode: PlannedEpisode) -> RequestTemplate:
         agent = episode.cell.agent
         endpoint, price = self.resolved.endpoints[agent.name], self.manifest.agents[agent.name].price
         return request_template(

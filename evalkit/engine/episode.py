@@ -15,7 +15,7 @@ from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Encoder, Question
 from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
-from evalkit.engine.universe import Episode
+from evalkit.engine.universe import PlannedEpisode
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.errors import (
     BudgetReached,
@@ -38,7 +38,7 @@ YIELD_EVERY = 8
 """Steps a free policy plays before other episodes have their turn."""
 
 
-class Log(Protocol):
+class EpisodeLog(Protocol):
     """What an episode needs of the store."""
 
     def append(self, record: StepRecord) -> None:
@@ -75,7 +75,7 @@ class Stop:
 class Seat:
     """One episode being played."""
 
-    episode: Episode
+    episode: PlannedEpisode
     position: Position
     take: int = 0
     line: int = 0
@@ -90,7 +90,7 @@ class Seat:
 class LaneContext:
     """What all players of a lane share."""
 
-    log: Log
+    log: EpisodeLog
     worker: str
     stop: Stop
     """Of the whole run."""
@@ -120,7 +120,9 @@ LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped"})
 ERRORS_THAT_STOP = 10
 
 
-async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, context: LaneContext) -> str:
+async def play(
+    episode: PlannedEpisode, sit: Callable[[PlannedEpisode], Seat], asker: Asker, context: LaneContext
+) -> str:
     """Play an episode to its end, or until it must be left; returns how it was left.
 
     `sit` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or the
@@ -159,7 +161,7 @@ async def play(episode: Episode, sit: Callable[[Episode], Seat], asker: Asker, c
     return left
 
 
-def _park(episode: Episode, context: LaneContext, why: str, detail: str) -> str:
+def _park(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) -> str:
     context.log.event(
         "parked",
         episode=episode.id,

@@ -15,7 +15,7 @@ import msgspec
 
 from evalkit.dialogue import Usage
 from evalkit.engine.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
-from evalkit.engine.universe import Cell, Choice, cells
+from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.store.disk import read_whole, write_durably
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
@@ -245,7 +245,7 @@ async def make_priors(
     """
     chosen, known = choice or Choice(), known or {}
     cell_of = cells(manifest)
-    groups: dict[tuple[object, ...], list[tuple[ManifestAgent, ManifestSuite, Cell]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[ManifestAgent, ManifestSuite, AgentSetup]]] = {}
     for suite in filter(chosen.takes_suite, manifest.suites.values()):
         for agent in manifest.agents.values():
             if (chosen.agents and agent.name not in chosen.agents) or (agent.name, suite.name) in known:
@@ -261,7 +261,9 @@ async def make_priors(
     return found
 
 
-async def _samples(manifest: Manifest, member: tuple[ManifestAgent, ManifestSuite, Cell], steps: int) -> list[Sample]:
+async def _samples(
+    manifest: Manifest, member: tuple[ManifestAgent, ManifestSuite, AgentSetup], steps: int
+) -> list[Sample]:
     agent, suite, cell = member
     stand_in, found = stand_in_of(agent, suite.environment), list[Sample]()
     for episode in admitted(manifest, cell, suite):

@@ -10,14 +10,14 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.ceilings import Ceilings
-from evalkit.engine.admit.lines import Line, Place
+from evalkit.engine.admit.lines import LaneBacklog, Place
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.forecast import forecast_run
 from evalkit.engine.resume import RunPart, order
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.session import Session
-from evalkit.engine.universe import Episode, lanes
+from evalkit.engine.universe import PlannedEpisode, lanes
 from evalkit.store.manifest import ManifestAgent
 
 
@@ -40,7 +40,7 @@ async def make_jobs(session: Session, desk: Endpoints) -> list[LaneJob]:
     return jobs
 
 
-def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
+def _line(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBacklog:
     """What a lane has to start: counted from sizes and from what the log holds, not from what is still to be played."""
     options, holdings = session.options, session.holdings
     share = RunPart(manifest=session.resolved.manifest, agents=agents, choice=options.choice)
@@ -58,7 +58,7 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> Line:
     fresh -= Counter(_given_up(session, share))
     playing = fresh.total() + len(begun)
     ended -= sum(bool(held.ending) for held in retried.values())
-    return Line(
+    return LaneBacklog(
         name=name,
         todo=_todo(session, share, fresh.total()),
         total=total,
@@ -90,7 +90,7 @@ def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
             yield agent, suite
 
 
-def _job(session: Session, desk: Endpoints, line: Line, width: int) -> LaneJob:
+def _job(session: Session, desk: Endpoints, line: LaneBacklog, width: int) -> LaneJob:
     lane = desk.lanes.get(line.name)
     if lane is not None and (line.ended or line.begun):
         lane.acted()  # earlier calls have had its replies: no canary is needed
@@ -116,7 +116,7 @@ def _job(session: Session, desk: Endpoints, line: Line, width: int) -> LaneJob:
     )
 
 
-def _cells(session: Session, line: Line) -> dict[Place, CellCount]:
+def _cells(session: Session, line: LaneBacklog) -> dict[Place, CellCount]:
     """How far each agent of the lane is on each suite, before anything is played."""
     manifest, choice = session.resolved.manifest, session.options.choice
     owed = line.fresh + Counter(place for place, *_ in line.begun.values())
@@ -130,13 +130,13 @@ def _cells(session: Session, line: Line) -> dict[Place, CellCount]:
     return found
 
 
-async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[Line]) -> AdmissionQueue:
+async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[LaneBacklog]) -> AdmissionQueue:
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
     held, directory = session.holdings, session.options.directory
     began = clock()
     forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
 
-    def first_bound(episode: Episode) -> int:
+    def first_bound(episode: PlannedEpisode) -> int:
         return 0 if episode.target.flaw else desk.worst_case(held.seat(episode))
 
     for line in lines:
@@ -165,7 +165,7 @@ def _largest(budget: Budget, lane: str) -> Callable[[], int]:
     return lambda: budget.largest(lane)
 
 
-def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[Episode]:
+def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:
     """What a lane has to play: started episodes first, each kind in admission order; no look beyond the last."""
     holdings, retry = session.holdings, session.options.retry
     yield from order(share, holdings, retry, started=True)

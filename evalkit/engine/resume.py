@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from evalkit import __version__
 from evalkit.engine.episode import Seat
-from evalkit.engine.universe import Choice, Episode, episodes
+from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.replies import decode_reply
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evalkit.store.reading.index import RunIndex
 
 
-class Held(Protocol):
+class LoggedProgress(Protocol):
     """What the log's index says of one episode."""
 
     @property
@@ -58,7 +58,7 @@ class Held(Protocol):
         """Of all its rows, in pico-dollars."""
 
 
-class Row(Protocol):
+class LoggedReply(Protocol):
     """What replay needs of one row."""
 
     @property
@@ -86,8 +86,8 @@ class Row(Protocol):
 class Holdings:
     """What a run holds already, as far as owing is concerned."""
 
-    episodes: Mapping[str, Held]
-    rows: Mapping[str, Sequence[Row]]
+    episodes: Mapping[str, LoggedProgress]
+    rows: Mapping[str, Sequence[LoggedReply]]
     """Rows of the episodes that may be played on."""
     broken: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
     """Episodes that this very version of evalkit has left as `internal_error`: agent, suite and replicate of each."""
@@ -102,7 +102,7 @@ class Holdings:
     """By agent, replies without usage."""
     ledger: tuple[LedgerRecord, ...] = ()
 
-    def ended(self, episode: Episode) -> bool:
+    def ended(self, episode: PlannedEpisode) -> bool:
         """Whether an episode has an ending in the log."""
         held = self.episodes.get(episode.id)
         return held is not None and bool(held.ending)
@@ -115,16 +115,16 @@ class Holdings:
             return ending in retry
         return episode not in self.broken or "internal_error" in retry
 
-    def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, Held]:
+    def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, LoggedProgress]:
         """Of a share of the run, the episodes that were begun and have to be played on."""
         some = ((name, self.episodes[name]) for name in self.rows)
         return {name: held for name, held in some if share.holds(held) and self.to_play(name, retry)}
 
-    def started(self, episode: Episode) -> bool:
+    def started(self, episode: PlannedEpisode) -> bool:
         """Whether the log has rows of it."""
         return episode.id in self.episodes
 
-    def seat(self, episode: Episode) -> Seat:
+    def seat(self, episode: PlannedEpisode) -> Seat:
         """The episode where it stands. Raises CorruptLogError if replay does not reproduce the log."""
         held = self.episodes.get(episode.id)
         try:
@@ -175,7 +175,7 @@ def _broken(directory: Path) -> dict[str, tuple[str, str, int]]:
     }
 
 
-def _replay(episode: Episode, position: Position, rows: Iterable[Row]) -> None:
+def _replay(episode: PlannedEpisode, position: Position, rows: Iterable[LoggedReply]) -> None:
     for row in rows:
         if row.reply is None:
             raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
@@ -211,7 +211,7 @@ class RunPart:
                 if suite.environment in agent.packs:
                     yield agent, suite
 
-    def holds(self, held: Held) -> bool:
+    def holds(self, held: LoggedProgress) -> bool:
         """Whether an episode that the log knows is part of it."""
         suite = self.manifest.suites.get(held.suite)
         return (
@@ -222,7 +222,7 @@ class RunPart:
         )
 
 
-def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started: bool) -> Iterator[Episode]:
+def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started: bool) -> Iterator[PlannedEpisode]:
     """The episodes of a share that are owed and that have (or have not) been started, in admission order.
 
     Those that were started are known by their rows: once they have all come, nobody looks further.
@@ -248,7 +248,7 @@ def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started:
 class _PlacesHeld:
     """Where in large suites episodes stand that the log knows: they are told from others without being read."""
 
-    def __init__(self, share: RunPart, held: Iterable[Held]) -> None:
+    def __init__(self, share: RunPart, held: Iterable[LoggedProgress]) -> None:
         self._large = {suite.name for suite in share.suites if suite.source}
         self._places: dict[tuple[str, str, int], set[int]] = {}
         names: dict[str, dict[str, list[tuple[str, int]]]] = {name: {} for name in self._large}

@@ -13,7 +13,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import LEFT_OWED, LaneContext, Seat, play
 from evalkit.engine.gc_threshold import seldom_collected
-from evalkit.engine.universe import Episode
+from evalkit.engine.universe import PlannedEpisode
 
 
 @dataclass(slots=True)
@@ -36,10 +36,10 @@ class LaneJob:
     """All that the sweep plans for the lane."""
     done_before: int
     """Of them, those that have ended and are not to be played again."""
-    todo: Iterator[Episode]
+    todo: Iterator[PlannedEpisode]
     """Shared by the lane's players: one loop, and next() does not await."""
-    sit: Callable[[Episode], Seat]
-    asker: Callable[[Episode], Asker]
+    sit: Callable[[PlannedEpisode], Seat]
+    asker: Callable[[PlannedEpisode], Asker]
     context: LaneContext
     lane: Lane | None = None
     """Lets episodes in as its window opens; None: nothing holds them back."""
@@ -111,7 +111,7 @@ async def _play_one(job: LaneJob) -> bool:
     return True
 
 
-def _sit(job: LaneJob, gate: AdmissionQueue, episode: Episode) -> Seat:
+def _sit(job: LaneJob, gate: AdmissionQueue, episode: PlannedEpisode) -> Seat:
     seat = job.sit(episode)
     gate.sit(episode, seat)
     return seat

@@ -12,7 +12,7 @@ from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
 from evalkit.engine.episode import LaneContext, Seat, Stop, play
 from evalkit.engine.resume import Holdings
-from evalkit.engine.universe import Cell, Episode
+from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.money import FREE, Price
@@ -85,14 +85,14 @@ def price_of(agent: ManifestAgent) -> Price:
     return FREE if agent.price is None else Price(**agent.price)
 
 
-def admitted(manifest: Manifest, cell: Cell, suite: ManifestSuite) -> Iterator[Episode]:
+def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iterator[PlannedEpisode]:
     """The episodes of one agent on one suite, in admission order, lazily; without those that nobody can play."""
     for replicate in range(manifest.replicates):
         for target in manifest.admitted(suite):
             if target.flaw:
                 continue
             name = episode_id(cell.key, target.digest, replicate)
-            yield Episode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
+            yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
 
 
 class _Meter:
@@ -171,7 +171,7 @@ class _NoLog:
         raise UsageError(f"plan: an episode could not be played ({kind}): {facts.get('detail', '')}")
 
 
-async def play_sample(episode: Episode, stand_in: str, till: Till, most: int | None = None) -> Sample:
+async def play_sample(episode: PlannedEpisode, stand_in: str, till: Till, most: int | None = None) -> Sample:
     """Play an episode to its end; or, where it has periods, for `most` requests, and say how much of it that was.
 
     Raises UsageError where the environment or the policy fails.

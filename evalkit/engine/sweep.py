@@ -23,7 +23,7 @@ from evalkit.engine.freezing.brought import changed
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.jobs import make_jobs
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
@@ -48,7 +48,7 @@ PUBLISH_EVERY = 2
 """Looks at the run for each that other processes are told of."""
 
 
-async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> Outcome:
+async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> RunOutcome:
     """Play what the spec asks for and the run lacks; returns how it ended.
 
     Raises UsageError or RunError, before anything is written, for what cannot be run as asked; CorruptLogError for a

@@ -29,7 +29,7 @@ KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class AgentSetup:
     """One agent in one environment: what all its episodes there share."""
 
     agent: ManifestAgent
@@ -40,11 +40,11 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class PlannedEpisode:
     """One agent on one instance, one replicate: where it belongs, and how to begin it."""
 
     id: str
-    cell: Cell
+    cell: AgentSetup
     suite: ManifestSuite
     target: ManifestInstance
     replicate: int
@@ -75,13 +75,13 @@ def _load(environment: str, known: _Target) -> Any:
     return load_target(ENVIRONMENTS[environment], known.target)
 
 
-def cells(manifest: Manifest) -> dict[tuple[str, str], Cell]:
+def cells(manifest: Manifest) -> dict[tuple[str, str], AgentSetup]:
     """The cells of a manifest by (agent, environment)."""
-    found: dict[tuple[str, str], Cell] = {}
+    found: dict[tuple[str, str], AgentSetup] = {}
     for agent in manifest.agents.values():
         for name, pack_digest in agent.packs.items():
             env = ENVIRONMENTS[name]
-            found[agent.name, name] = Cell(
+            found[agent.name, name] = AgentSetup(
                 agent=agent,
                 env=env,
                 kit=manifest.kit_of(agent, name),
@@ -161,7 +161,7 @@ Wanted = Callable[[str, ManifestSuite, int, int], bool]
 
 def episodes(
     manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice, wanted: Wanted | None = None
-) -> Iterator[Episode]:
+) -> Iterator[PlannedEpisode]:
     """The episodes of the given agents in admission order, lazily. Of those that nobody wants no instance is read."""
     for block in _blocks(manifest, agents, choice):
         suites = [manifest.suites[name] for name in block.players]
@@ -182,19 +182,19 @@ def episodes(
                     target = once.checked(suite, target)
                 for cell in players:
                     name = episode_id(cell.key, target.digest, replicate)
-                    yield Episode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
+                    yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
+class _EpisodeBlock:
     """Replicates that the same agents play of the same suites, one after the other."""
 
     replicates: range
-    players: Mapping[str, Sequence[Cell]]
+    players: Mapping[str, Sequence[AgentSetup]]
     """By suite, in the manifest's order."""
 
 
-def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_Block]:
+def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_EpisodeBlock]:
     """A run as it began, then what each extension has added."""
     found = cells(manifest)
     pairs = [
@@ -207,9 +207,9 @@ def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice)
     for extent in (*manifest.order.before, manifest.extent):
         last = min(extent.replicates, manifest.replicates)
         for first, end in pairwise(sorted({0, last, *(min(one.replicates, last) for one in earlier)})):
-            players: dict[str, list[Cell]] = {}
+            players: dict[str, list[AgentSetup]] = {}
             for suite, agent, cell in pairs:
                 if extent.holds(agent, suite, first) and not any(one.holds(agent, suite, first) for one in earlier):
                     players.setdefault(suite, []).append(cell)
-            yield _Block(replicates=range(first, end), players=players)
+            yield _EpisodeBlock(replicates=range(first, end), players=players)
         earlier.append(extent)

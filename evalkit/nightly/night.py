@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evalkit.engine.endpoints import Launch
 from evalkit.engine.freezing.freeze import Resolved, merge
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
@@ -54,7 +54,7 @@ class Night:
     run: Path
     idle: str
     """Why nothing was played, in words; empty where something was."""
-    outcome: Outcome | None
+    outcome: RunOutcome | None
     """Of the run; None where nothing was played."""
     history: Sequence[NightRecord]
     """All nights, tonight's last; without tonight's where it was interrupted."""

@@ -18,7 +18,7 @@ CHOSEN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class QueryColumn:
     """One column of a query in two levels."""
 
     key: str
@@ -28,26 +28,26 @@ class Figure:
     """Over instances, where what `inner` gave is called `key`."""
 
 
-def mean(key: str, value: str, *, scale: int = 1, keep: str = "") -> Figure:
+def mean(key: str, value: str, *, scale: int = 1, keep: str = "") -> QueryColumn:
     """The mean over instances of the mean over replicates, times `scale`; `keep`: of episodes of which this is true."""
     name = quoted(key)
     times = f"{scale} * " if scale != 1 else ""
-    return Figure(key=key, inner=f"avg({value}){_only(keep)}", outer=f"{times}avg({name})")
+    return QueryColumn(key=key, inner=f"avg({value}){_only(keep)}", outer=f"{times}avg({name})")
 
 
-def count(key: str, keep: str = "") -> Figure:
+def count(key: str, keep: str = "") -> QueryColumn:
     """How many episodes, or how many of which `keep` is true."""
-    return Figure(key=key, inner=f"count(*){_only(keep)}", outer=f"sum({quoted(key)})")
+    return QueryColumn(key=key, inner=f"count(*){_only(keep)}", outer=f"sum({quoted(key)})")
 
 
-def total(key: str, value: str, keep: str = "") -> Figure:
+def total(key: str, value: str, keep: str = "") -> QueryColumn:
     """A sum over episodes."""
-    return Figure(key=key, inner=f"sum({value}){_only(keep)}", outer=f"sum({quoted(key)})")
+    return QueryColumn(key=key, inner=f"sum({value}){_only(keep)}", outer=f"sum({quoted(key)})")
 
 
-def derived(key: str, outer: str) -> Figure:
+def derived(key: str, outer: str) -> QueryColumn:
     """A figure of others' inner values: `outer` names them by their keys."""
-    return Figure(key=key, inner="", outer=outer)
+    return QueryColumn(key=key, inner="", outer=outer)
 
 
 def _only(keep: str) -> str:
@@ -104,7 +104,7 @@ _TOLD_APART = ("environment", "suite", "base", "axes", "agent", "prompts", "inst
 
 def by_instances(
     keys: Sequence[str],
-    figures: Sequence[Figure],
+    figures: Sequence[QueryColumn],
     *,
     where: Sequence[str] = (),
     source: str = "episodes",

@@ -47,7 +47,7 @@ _MARK = b"evalkit.derived"
 _NONE = (b"", None)
 
 
-class _Entry(msgspec.Struct, array_like=True, frozen=True):
+class _StoredFold(msgspec.Struct, array_like=True, frozen=True):
     """A fold as JSON."""
 
     score: float
@@ -177,10 +177,10 @@ def _load(run: Path) -> tuple[dict[str, str], dict[str, tuple[bytes, Fold]]]:
 
 
 _MARKS = msgspec.json.Decoder(dict[str, str])
-_DECODER = msgspec.json.Decoder(_Entry)
+_DECODER = msgspec.json.Decoder(_StoredFold)
 
 
-def _fold(entry: _Entry) -> Fold:
+def _fold(entry: _StoredFold) -> Fold:
     return Fold(
         score=entry.score,
         solved=entry.solved,
@@ -220,7 +220,7 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
 
 def _entry(fold: Fold) -> bytes:
     return msgspec.json.encode(
-        _Entry(
+        _StoredFold(
             score=fold.score,
             solved=fold.solved,
             metrics=dict(fold.metrics),

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
+class ReplayFlaw:
     """The first thing in an episode that is not as it was written."""
 
     episode: str
@@ -59,7 +59,7 @@ class Replayer:
         self._key = lru_cache(maxsize=None)(self._key_of)
         self._instance = lru_cache(maxsize=1024)(self._instance_of)
 
-    def check(self, rows: Iterable[Row]) -> Iterator[Flaw]:
+    def check(self, rows: Iterable[Row]) -> Iterator[ReplayFlaw]:
         """The flaws of the log's next rows (with `COLUMNS`); of each episode and take only the first."""
         for row in rows:
             found = self._check(row)
@@ -69,7 +69,7 @@ class Replayer:
             gap = step < row["step"]
             self._tracks[row["episode"]] = _Track(take=row["take"], position=None, flawed=True)
             place = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
-            yield Flaw(episode=row["episode"], place=place, step=step, problem=problem, gap=gap)
+            yield ReplayFlaw(episode=row["episode"], place=place, step=step, problem=problem, gap=gap)
 
     def _check(self, row: Row) -> tuple[int, str] | None:
         """(step, what is wrong), or None; moves the row's episode on."""

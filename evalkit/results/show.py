@@ -43,7 +43,7 @@ class EpisodeKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class ReplayedEpisode:
     """One episode of a run with all of its moves."""
 
     result: EpisodeResult
@@ -63,7 +63,7 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
     return trajectory_of(open_episode(run, episode), period=period, full=full)
 
 
-def open_episode(run: Path, episode: str) -> Episode:
+def open_episode(run: Path, episode: str) -> ReplayedEpisode:
     """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
     from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reading.reader import replay_rows, scan
@@ -105,7 +105,7 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
 
 def replayed(
     manifest: Manifest, steps: "pa.Table", replay: "Sequence[ReplayRow]", environments: Environments
-) -> Episode:
+) -> ReplayedEpisode:
     """The episode of these rows in effect.
 
     `steps` holds the columns that its result is made of, `replay` the rest of the same rows in step order.
@@ -117,10 +117,10 @@ def replayed(
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
     target = load_target(env, manifest.targets([(suite.name, result.instance)])[suite.name, result.instance][1])
-    return Episode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
+    return ReplayedEpisode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
 
 
-def trajectory_of(episode: Episode, *, period: int | None = None, full: bool = False) -> Trajectory:
+def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: bool = False) -> Trajectory:
     """An episode rendered, as `show` gives it. Raises RunError if it has no such period."""
     last = episode.result.periods - 1
     if period is not None and not 0 <= period <= last:

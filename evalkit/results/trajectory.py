@@ -24,7 +24,7 @@ PRETTY_BOUND = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TrajectoryPart:
     """One piece of a trajectory; its texts are safe to print."""
 
     kind: Kind
@@ -39,7 +39,7 @@ class Trajectory:
     """One episode, rendered."""
 
     header: Mapping[str, str]
-    parts: tuple[Part, ...] = field(repr=False)
+    parts: tuple[TrajectoryPart, ...] = field(repr=False)
 
     def plain(self) -> str:
         """The trajectory as text without styles."""
@@ -53,7 +53,7 @@ class Trajectory:
         return self.plain()
 
 
-def _plain(part: Part) -> Iterator[str]:
+def _plain(part: TrajectoryPart) -> Iterator[str]:
     if part.kind in ("period", "end"):
         yield f"== {part.title} =="
     elif part.kind == "turn":
@@ -64,7 +64,9 @@ def _plain(part: Part) -> Iterator[str]:
         yield f"  {line}"
 
 
-def trajectory_parts(played: Iterable[Move], *, period: int | None = None, most: int = BOUND) -> Iterator[Part]:
+def trajectory_parts(
+    played: Iterable[Move], *, period: int | None = None, most: int = BOUND
+) -> Iterator[TrajectoryPart]:
     """The parts of an episode from its moves, in order; `period`: only those of one period, and all warnings.
 
     Texts are cut to `most` characters; where that is more than usual, tools are shown with what they say of themselves.
@@ -76,11 +78,11 @@ def trajectory_parts(played: Iterable[Move], *, period: int | None = None, most:
             if move.opening:
                 yield from _opening(move, system, most)
                 system = _system(move)
-            yield Part(kind="turn", title=_titled(move.row), move=move)
+            yield TrajectoryPart(kind="turn", title=_titled(move.row), move=move)
             yield from _turn(move, most)
         if not move.reproduced:
-            yield Part(kind="warning", title="replay differs", text=_difference(move.row))
-    yield Part(kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it is owed")
+            yield TrajectoryPart(kind="warning", title="replay differs", text=_difference(move.row))
+    yield TrajectoryPart(kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it is owed")
 
 
 def _titled(row: Mapping[str, Any]) -> str:
@@ -103,17 +105,17 @@ def _system(move: Move) -> str:
     return "".join(message.text for message in move.opening if message.role == "system")
 
 
-def _opening(move: Move, system_before: str, most: int) -> Iterator[Part]:
-    yield Part(kind="period", title=f"period {move.period}", move=move)
+def _opening(move: Move, system_before: str, most: int) -> Iterator[TrajectoryPart]:
+    yield TrajectoryPart(kind="period", title=f"period {move.period}", move=move)
     tools = ", ".join(tool.name for tool in move.offered)
     if most > BOUND:
         tools = "\n".join(map(_tool, move.offered))
     for message in move.opening:
         if message.role == "system" and _system(move) == system_before:
-            yield Part(kind="read", title="system", text="(as before)")
+            yield TrajectoryPart(kind="read", title="system", text="(as before)")
         else:
             yield _message(message, {}, most)
-    yield Part(kind="read", title="tools", text=bounded(tools, most))
+    yield TrajectoryPart(kind="read", title="tools", text=bounded(tools, most))
 
 
 def _tool(tool: Tool) -> str:
@@ -134,16 +136,18 @@ def _changed_tools(before: Sequence[Tool], after: Sequence[Tool]) -> str:
     return "\n".join([*lines, *(_tool(tool) for tool in after if said.get(tool.name) != tool)])
 
 
-def _turn(move: Move, most: int) -> Iterator[Part]:
+def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
     if move.reply is None:
-        yield Part(kind="warning", title="no reply", text="The provider refused this request.")
+        yield TrajectoryPart(kind="warning", title="no reply", text="The provider refused this request.")
         return
     yield from _said(move.reply, most)
     names = _names(move.reply.calls)
     yield from (_message(message, names, most) for message in move.messages)
     if move.offered_next is not None:
-        yield Part(kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most))
-    yield Part(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND))
+        yield TrajectoryPart(
+            kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most)
+        )
+    yield TrajectoryPart(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND))
 
 
 def _difference(row: Mapping[str, Any]) -> str:
@@ -157,14 +161,14 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
-def _said(reply: Reply, most: int) -> Iterator[Part]:
+def _said(reply: Reply, most: int) -> Iterator[TrajectoryPart]:
     if reply.text:
-        yield Part(kind="said", title="agent", text=bounded(reply.text, most))
+        yield TrajectoryPart(kind="said", title="agent", text=bounded(reply.text, most))
     for call in reply.calls:
         arguments = bounded(_pretty(call.arguments), most)
-        yield Part(kind="call", title=f"agent calls {bounded(call.name, 80)}", text=arguments)
+        yield TrajectoryPart(kind="call", title=f"agent calls {bounded(call.name, 80)}", text=arguments)
     if not reply.text and not reply.calls:
-        yield Part(kind="said", title="agent", text=f"(an empty reply, finish {bounded(reply.finish, 80)})")
+        yield TrajectoryPart(kind="said", title="agent", text=f"(an empty reply, finish {bounded(reply.finish, 80)})")
 
 
 def _pretty(arguments: str) -> str:
@@ -187,7 +191,7 @@ def _names(calls: Sequence[ToolCall]) -> Mapping[str, str]:
     return {call.id: call.name for call in reversed(calls)}
 
 
-def _message(message: Message, names: Mapping[str, str], most: int) -> Part:
+def _message(message: Message, names: Mapping[str, str], most: int) -> TrajectoryPart:
     name = names.get(message.call_id, "") if message.role == "tool" else ""
     title = f"{message.role} {bounded(name, 80)}".strip()
-    return Part(kind="read", title=title, text=bounded(message.text, most))
+    return TrajectoryPart(kind="read", title=title, text=bounded(message.text, most))

@@ -27,7 +27,7 @@ _PLACE = ("episode", "agent", "suite", "instance", "replicate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EpisodeChoice:
     """Which episodes are meant; empty: any."""
 
     agent: str = ""
@@ -39,7 +39,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class LoggedEpisode:
     """An episode of the log."""
 
     id: str
@@ -51,7 +51,7 @@ class Known:
     """Empty while it goes on."""
 
 
-def choose(run: Path, wanted: Wanted) -> list[Known]:
+def choose(run: Path, wanted: EpisodeChoice) -> list[LoggedEpisode]:
     """The episodes of the log that are meant, by agent, suite, instance and replicate.
 
     Raises UsageError for a name that the run lacks, RunError for an episode that it lacks or that is not the only one
@@ -66,7 +66,8 @@ def choose(run: Path, wanted: Wanted) -> list[Known]:
     # By episode and step: an episode's last row says how it ended.
     rows = table.group_by(list(_PLACE), use_threads=False).aggregate([("ending", "last")]).to_pylist()
     known = [
-        Known(id=row["episode"], ending=row["ending_last"], **{name: row[name] for name in _PLACE[1:]}) for row in rows
+        LoggedEpisode(id=row["episode"], ending=row["ending_last"], **{name: row[name] for name in _PLACE[1:]})
+        for row in rows
     ]
     if wanted.episode:
         keys = [
@@ -86,7 +87,7 @@ def choose(run: Path, wanted: Wanted) -> list[Known]:
     return sorted(found, key=lambda one: (one.agent, one.suite, one.instance, one.replicate))
 
 
-def _check(manifest: Manifest, wanted: Wanted) -> None:
+def _check(manifest: Manifest, wanted: EpisodeChoice) -> None:
     suites = {suite.name for suite in manifest.suites.values()} | {suite.base for suite in manifest.suites.values()}
     mine = [suite for suite in manifest.suites.values() if wanted.suite in ("", suite.name, suite.base)]
     for option, name, valid in (("agent", wanted.agent, set(manifest.agents)), ("suite", wanted.suite, suites)):

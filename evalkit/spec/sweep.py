@@ -46,7 +46,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     budget_usd: str | int | float | None = None
 
 
-class SuiteFile(msgspec.Struct, frozen=True, kw_only=True):
+class SuiteTable(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[suites]]` table."""
 
     name: str
@@ -58,7 +58,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file."""
 
     agents: list[AgentFile]
-    suites: list[SuiteFile]
+    suites: list[SuiteTable]
     name: str = ""
     replicates: int = 1
     width: int = 64
@@ -199,7 +199,7 @@ def _overrides(file: AgentFile, where: str) -> dict[str, object]:
     return said
 
 
-def _suite(file: SuiteFile, where: str) -> SuiteUse:
+def _suite(file: SuiteTable, where: str) -> SuiteUse:
     for key, values in file.vary.items():
         if not values:
             raise UsageError(f"{where}.vary.{key}: the list of values is empty.")

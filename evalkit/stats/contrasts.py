@@ -23,7 +23,7 @@ _SAME = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class HypothesisTest:
     """What a test says."""
 
     p: float | None = None
@@ -36,64 +36,64 @@ class Outcome:
     """Why there is no p-value; empty where there is one."""
 
 
-def welch(first: Sequence[float], second: Sequence[float], *, greater: bool = False) -> Outcome:
+def welch(first: Sequence[float], second: Sequence[float], *, greater: bool = False) -> HypothesisTest:
     """Whether the means of two independent groups differ, their variances unknown and perhaps unequal.
 
     Two-sided, or with `greater` one-sided: whether the first mean is the greater one.
     """
     if min(len(first), len(second)) < 2:
-        return Outcome(why=FEW)
+        return HypothesisTest(why=FEW)
     parts = [_variance(group) / len(group) for group in (first, second)]
     if sum(parts) == 0:
-        return Outcome(why=CONSTANT)
+        return HypothesisTest(why=CONSTANT)
     t = (_mean(first) - _mean(second)) / math.sqrt(sum(parts))
     squares = sum(part * part / (len(group) - 1) for part, group in zip(parts, (first, second), strict=True))
     free = sum(parts) ** 2 / squares
-    return Outcome(p=_tail(free, t) if greater else 2 * _tail(free, abs(t)), statistic=t, free=free)
+    return HypothesisTest(p=_tail(free, t) if greater else 2 * _tail(free, abs(t)), statistic=t, free=free)
 
 
-def paired(differences: Sequence[float]) -> Outcome:
+def paired(differences: Sequence[float]) -> HypothesisTest:
     """Whether the mean of paired differences is other than 0, two-sided."""
     if len(differences) < 2:
-        return Outcome(why=FEW)
+        return HypothesisTest(why=FEW)
     variance = _variance(differences)
     if variance == 0:
-        return Outcome(why=CONSTANT)
+        return HypothesisTest(why=CONSTANT)
     t = _mean(differences) / math.sqrt(variance / len(differences))
     free = len(differences) - 1
-    return Outcome(p=2 * _tail(free, abs(t)), statistic=t, free=free)
+    return HypothesisTest(p=2 * _tail(free, abs(t)), statistic=t, free=free)
 
 
-def signs(differences: Sequence[float]) -> Outcome:
+def signs(differences: Sequence[float]) -> HypothesisTest:
     """The exact two-sided sign test: whether one sign is commoner among the differences; zeros are left aside."""
     if len(differences) < 2:
-        return Outcome(why=FEW)
+        return HypothesisTest(why=FEW)
     up = sum(value > _SAME for value in differences)
     down = sum(value < -_SAME for value in differences)
     if not up + down:
-        return Outcome(why=NO_DIFFERENCE)
+        return HypothesisTest(why=NO_DIFFERENCE)
     ways = sum(math.comb(up + down, k) for k in range(min(up, down) + 1))
-    return Outcome(p=min(1.0, 2 * ways / 2 ** (up + down)))
+    return HypothesisTest(p=min(1.0, 2 * ways / 2 ** (up + down)))
 
 
-def flips(differences: Sequence[float]) -> Outcome:
+def flips(differences: Sequence[float]) -> HypothesisTest:
     """The exact two-sided permutation test of paired differences, over all combinations of their signs."""
     import numpy as np
 
     if len(differences) < 2:
-        return Outcome(why=FEW)
+        return HypothesisTest(why=FEW)
     sizes = [abs(value) for value in differences if abs(value) > _SAME]
     if not sizes:
-        return Outcome(why=NO_DIFFERENCE)
+        return HypothesisTest(why=NO_DIFFERENCE)
     if len(sizes) > MOST_FLIPPED:
-        return Outcome(why=MANY)
+        return HypothesisTest(why=MANY)
     # By symmetry the first sign can stay: each combination and its mirror have sums of one size.
     sums = np.array([sizes[0]])
     for size in sizes[1:]:
         sums = np.concatenate([sums + size, sums - size])
     # Sums that are equal but for the order of adding must count as equal.
     least = abs(math.fsum(differences)) - 1e-9 * math.fsum(sizes)
-    return Outcome(p=float(np.mean(np.abs(sums) >= least)))
+    return HypothesisTest(p=float(np.mean(np.abs(sums) >= least)))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 
 from evalkit.seeds import Stream
 from evalkit.stats.bootstrap import Interval, mean_of_instances
-from evalkit.stats.contrasts import FEW, MANY, NO_DIFFERENCE, Outcome, flips, signs
+from evalkit.stats.contrasts import FEW, MANY, NO_DIFFERENCE, HypothesisTest, flips, signs
 from evalkit.stats.intervals import Estimate, estimate
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ class Change:
     """Means over the shared instances."""
     difference: Estimate
     """Second minus first."""
-    test: Outcome
+    test: HypothesisTest
     """The permutation test, two-sided: by signs, or by labels where one side has more replicates."""
     test_by: str
     """How: `all signs`, `drawn signs`, `drawn labels`, `betting`; or why there is no test."""
     least_p: float | None
     """The smallest p-value that so many pairs can have; None where there is no test."""
-    mcnemar: Outcome
+    mcnemar: HypothesisTest
     """McNemar's exact test, where both sides answer yes or no once an instance."""
     only_first_solved: int | None
     only_second_solved: int | None
@@ -159,7 +159,7 @@ def _moved(found: Estimate, mean: float, width: float) -> Estimate:
     return replace(found, mean=mean, interval=Interval(low=min(low, mean), high=max(high, mean)))
 
 
-def _test(pairs: Pairs, place: Sequence[str], tests: int) -> tuple[Outcome, str]:
+def _test(pairs: Pairs, place: Sequence[str], tests: int) -> tuple[HypothesisTest, str]:
     """(the permutation test of the difference, how it was made or why it was not)."""
     if not pairs.even:
         found = relabelled(pairs, place=place, tests=tests)
@@ -182,13 +182,13 @@ def least_p(pairs: Pairs) -> float:
     return min(1.0, (2.0 if pairs.even else 1.0) / ways)
 
 
-def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Outcome:
+def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> HypothesisTest:
     """The two-sided permutation test that deals the replicates of each instance to the two sides anew.
 
     Instances with as many on both sides have their sides swapped. `LEAST_DRAWS` or more, drawn at `place`.
     """
     if len(pairs.names) < 2:
-        return Outcome(why=FEW)
+        return HypothesisTest(why=FEW)
     groups: dict[tuple[int, int], list[list[float]]] = {}
     for name in pairs.names:
         first, second = pairs.first[name], pairs.second[name]
@@ -198,7 +198,7 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Outcome
         groups.setdefault(counts, []).append(whole)
     pools = {counts: np.array(found) for counts, found in sorted(groups.items())}
     if all(float(np.ptp(pool, axis=1).max()) <= _SAME for pool in pools.values()):
-        return Outcome(why=NO_DIFFERENCE)
+        return HypothesisTest(why=NO_DIFFERENCE)
     draws = max(LEAST_DRAWS, DRAWS_A_TEST * tests - 1)
     seen = abs(math.fsum(pairs.differences.values()))
     least = seen - 1e-9 * sum(float(np.abs(pool).sum()) for pool in pools.values())
@@ -208,7 +208,7 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Outcome
         count = min(rows, draws - done)
         sums = sum(_dealt(pool, counts, stream, count) for counts, pool in pools.items())
         hits += int(np.count_nonzero(np.abs(sums) >= least))
-    return Outcome(p=(1 + hits) / (1 + draws))
+    return HypothesisTest(p=(1 + hits) / (1 + draws))
 
 
 def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int) -> "Doubles":
@@ -223,10 +223,10 @@ def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int)
     return sums
 
 
-def _mcnemar(pairs: Pairs) -> tuple[Outcome, int | None, int | None]:
+def _mcnemar(pairs: Pairs) -> tuple[HypothesisTest, int | None, int | None]:
     """(McNemar's exact test, yes on the first side alone, on the second alone): the sign test of yes and no."""
     if not (_answers(pairs.first) and _answers(pairs.second)):
-        return Outcome(why="not one yes or no an instance"), None, None
+        return HypothesisTest(why="not one yes or no an instance"), None, None
     values = list(pairs.differences.values())
     return signs(values), sum(value < 0 for value in values), sum(value > 0 for value in values)
 
@@ -236,7 +236,7 @@ def _answers(side: Mapping[str, Sequence[float]]) -> bool:
     return all(len(values) == 1 and values[0] in (0.0, 1.0) for values in side.values())
 
 
-def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int = 1) -> tuple[Outcome, bool]:
+def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int = 1) -> tuple[HypothesisTest, bool]:
     """(the two-sided permutation test of paired differences, whether it is exact).
 
     Up to 20 differences other than 0 all signs are tried; beyond, `LEAST_DRAWS` or more, drawn at `place`.
@@ -254,7 +254,7 @@ def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int
         count = min(rows, draws - first)
         up = _bits(stream, count * len(sizes)).reshape(count, len(sizes))
         hits += int(np.count_nonzero(np.abs(up @ (2 * sizes) - sizes.sum()) >= least))
-    return Outcome(p=(1 + hits) / (1 + draws)), False
+    return HypothesisTest(p=(1 + hits) / (1 + draws)), False
 
 
 def _bits(stream: Stream, n: int) -> "Doubles":

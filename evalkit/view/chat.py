@@ -8,8 +8,8 @@ from typing import Any
 from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
 from evalkit.results.moves import Move
-from evalkit.results.show import Episode
-from evalkit.results.trajectory import Part, trajectory_parts, usage_words
+from evalkit.results.show import ReplayedEpisode
+from evalkit.results.trajectory import TrajectoryPart, trajectory_parts, usage_words
 from evalkit.text import BOUND, seconds
 
 OPEN = 5
@@ -62,7 +62,9 @@ class PeriodView:
     """The page of this period alone; empty where there is none."""
 
 
-def periods_of(found: Episode, address: str, *, only: int | None = None, most: int = BOUND) -> Iterator[PeriodView]:
+def periods_of(
+    found: ReplayedEpisode, address: str, *, only: int | None = None, most: int = BOUND
+) -> Iterator[PeriodView]:
     """The periods in order, texts cut to `most`; `only`: one of them."""
     lines = period_lines(found.result.environment, found.target, found.moves)
     open_all = found.result.periods <= OPEN
@@ -94,7 +96,7 @@ def _line(came: str, played: Sequence[Move]) -> str:
     return {"restart": "restarted", "no action": "no action was accepted"}.get(how, how)
 
 
-def _turns(parts: Iterable[Part]) -> tuple[list[PartView], list[TurnView]]:
+def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnView]]:
     """(what the chat begins with, its turns). A chat that is begun again is part of the turn before."""
     opening: list[PartView] = []
     turns: list[TurnView] = []

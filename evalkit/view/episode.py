@@ -17,7 +17,7 @@ from evalkit.report.charts.drawing import quoted
 from evalkit.report.extras.record import extras_of
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
-from evalkit.results.show import Episode, open_episode
+from evalkit.results.show import ReplayedEpisode, open_episode
 from evalkit.text import BOUND, seconds
 from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
 from evalkit.view.grid import Plot, plot, sql_command
@@ -167,7 +167,7 @@ def period_frame(page: PeriodPage, name: str) -> Frame:
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _opened(directory: Path, episode: str, state: LogState) -> Episode:
+def _opened(directory: Path, episode: str, state: LogState) -> ReplayedEpisode:
     """The episode, replayed once a state of the run's log."""
     del state
     return open_episode(directory, episode)
@@ -181,7 +181,7 @@ def _address(where: str, result: EpisodeResult) -> str:
     return f"{where}/episode/{quote(result.id, safe='')}"
 
 
-def _facts(found: Episode) -> list[Fact]:
+def _facts(found: ReplayedEpisode) -> list[Fact]:
     result = found.result
     score = "none" if result.score is None else f"{100 * result.score:.1f}"
     steps = max(1, sum(move.reply is not None for move in found.moves))

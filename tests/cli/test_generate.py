@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.envs.costbench.domain.catalogue import Catalogue, Chain, Dimension, Graph, GraphTool, Link, Task, Words
+from evalkit.envs.costbench.domain.catalogue import Catalogue, Dimension, Graph, GraphTool, Link, Task, TaskChain, Words
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from tests.cli.calling import Call, tree
@@ -69,7 +69,7 @@ def test_a_file_that_is_no_catalogue_is_refused(call: Call, here: Path, text: st
     [
         ("The catalogue", Catalogue),
         ("A dimension", Dimension),
-        ("The chain", Chain),
+        ("The chain", TaskChain),
         ("A tool of the chain", Link),
         ("A task", Task),
         ("A graph", Graph),

@@ -16,7 +16,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.engine.episode import LaneContext, Seat, Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
-from evalkit.engine.universe import Cell, Episode
+from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
@@ -79,7 +79,7 @@ LADDER: Environment[int, Climb] = Environment(
 )
 
 
-class _Given(Episode):
+class _Given(PlannedEpisode):
     """An episode whose instance is at hand."""
 
     @property
@@ -187,7 +187,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
     fleet.context = context
     nothing = Holdings(episodes={}, rows={})
 
-    def sit(episode: Episode) -> Seat:
+    def sit(episode: PlannedEpisode) -> Seat:
         fleet.began[episode.id] = asyncio.get_running_loop().time()
         return nothing.seat(episode)
 
@@ -204,10 +204,10 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
     )
 
 
-def _episodes(fleet: Fleet) -> Iterator[Episode]:
+def _episodes(fleet: Fleet) -> Iterator[PlannedEpisode]:
     agent: Any = an_agent(fleet.name, lane=fleet.name)
     kit = Kit(pack=Pack(name="none", digest="", texts={}))
-    cell = Cell(agent=agent, env=LADDER, kit=kit, sampling=SAMPLING, key=fleet.name)
+    cell = AgentSetup(agent=agent, env=LADDER, kit=kit, sampling=SAMPLING, key=fleet.name)
     suite = ManifestSuite(
         name="ladder", base="ladder", axes={}, environment="ladder", environment_version=1, digest="", instances=()
     )

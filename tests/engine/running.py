@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.serve.options import options_from
@@ -40,17 +40,17 @@ def served(*, replicates: int = 1, width: int = 8, periods: int = 4, more: str =
     return SERVED.format(replicates=replicates, width=width, periods=periods, more=more)
 
 
-def go(resolved: Resolved, directory: Path, **options: Any) -> Outcome:
+def go(resolved: Resolved, directory: Path, **options: Any) -> RunOutcome:
     """Run a sweep whose agents are played in this process."""
     return asyncio.run(run_sweep(resolved, RunOptions(directory=directory, **options), lambda view: None))
 
 
 def go_served(
     resolved: Resolved, directory: Path, simulate: dict[str, Any] | None = None, **options: Any
-) -> tuple[Outcome, Simulator]:
+) -> tuple[RunOutcome, Simulator]:
     """Run a sweep whose provider is simulated on this loop; also gives the provider as it stood at the end."""
 
-    async def both() -> tuple[Outcome, Simulator]:
+    async def both() -> tuple[RunOutcome, Simulator]:
         async with serving(options_from(simulate or {})) as (url, simulator):
 
             @contextmanager

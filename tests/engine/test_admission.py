@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admit.admission import Admission, Line
+from evalkit.engine.admit.admission import Admission, LaneBacklog
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -109,10 +109,10 @@ class World:
                 self._ask(heap, draws, play)
         return self
 
-    def _line(self, lane: str) -> Line:
+    def _line(self, lane: str) -> LaneBacklog:
         size = self.sizes[lane]
         todo: Iterator[Any] = (an_episode(lane, number) for number in range(size))
-        return Line(
+        return LaneBacklog(
             name=lane,
             todo=todo,
             total=size,

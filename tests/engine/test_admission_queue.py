@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admit.admission import Admission, Line
+from evalkit.engine.admit.admission import Admission, LaneBacklog
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.forecast import Forecast
 from evalkit.store.reading.unmetered import Unmetered
@@ -43,7 +43,7 @@ def test_who_goes_home_instead_of_starting_wakes_the_next() -> None:
             home.append(asyncio.get_running_loop().time())
 
     async def main() -> None:
-        line = Line(
+        line = LaneBacklog(
             name="a",
             todo=iter([an_episode("a", number) for number in range(5)]),
             total=5,

@@ -13,7 +13,7 @@ from evalkit.dialogue import Message, Reply, Tool
 from evalkit.engine import episode
 from evalkit.engine.episode import LaneContext, Stop, play
 from evalkit.engine.resume import Holdings
-from evalkit.engine.universe import Choice, Episode, episodes
+from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.policy.table import player
@@ -32,7 +32,7 @@ name = "scheduling/basic"
 class Listening(PolicyAsker):
     """Notes what it is asked, and how often it has to encode tools."""
 
-    def __init__(self, played: Episode) -> None:
+    def __init__(self, played: PlannedEpisode) -> None:
         super().__init__("random", player("random", played.cell.env.name), played.cell.sampling)
         self.asked: list[tuple[tuple[Message, ...], tuple[Tool, ...]]] = []
         self.encoded: list[tuple[Tool, ...]] = []

@@ -13,7 +13,7 @@ import pytest
 
 from evalkit.client import retry
 from evalkit.client.budget import Budget
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.store import disk
 from evalkit.store.files.record import LedgerRecord
@@ -39,7 +39,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "FIRST_S", 1e-4)
 
 
-def traced(work: Path, run: Path) -> tuple[Outcome, list[Event]]:
+def traced(work: Path, run: Path) -> tuple[RunOutcome, list[Event]]:
     """Run a sweep beside a provider whose replies are sometimes lost, and record it."""
     sweep = with_budget(resolved(work, served(periods=4)), BUDGET)
     with recording(PRICE_IN, PRICE_OUT, MAX_TOKENS) as trace:

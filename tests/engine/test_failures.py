@@ -16,7 +16,7 @@ from aiohttp import web
 from evalkit.client import client, retry
 from evalkit.client.lanes import health, lane
 from evalkit.engine.freezing.freeze import resolve
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.sweep import RunOptions, run_sweep
 from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
@@ -77,7 +77,7 @@ def says(status: int, body: bytes) -> Handler:
 class Failed:
     """What a sweep with one lane that fails has come to."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     bill: int
     """Of the other lane's provider."""
     charges: list[str]

@@ -9,7 +9,7 @@ import pytest
 from evalkit.client import retry
 from evalkit.client.lanes import health, lane
 from evalkit.engine.freezing.freeze import resolve
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.sweep import RunOptions, run_sweep
 from evalkit.spec.sweep import read_sweep
@@ -45,8 +45,8 @@ def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "GIVE_UP_S", 5.0)
 
 
-def played(folder: Path, stub: Foreign, *, budget: str = "", timeout_s: float = 10) -> Outcome:
-    async def play() -> Outcome:
+def played(folder: Path, stub: Foreign, *, budget: str = "", timeout_s: float = 10) -> RunOutcome:
+    async def play() -> RunOutcome:
         async with listening(stub.answer) as (url, _):
             (folder / "providers").mkdir(exist_ok=True)
             text = PROVIDER.format(dialect=stub.dialect, url=url, timeout_s=timeout_s)

@@ -13,7 +13,7 @@ from evalkit.engine.forecast import make_priors
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.planning.nights import proposal_of
 from evalkit.engine.planning.pilot import NOTHING, Figures, basis_of
-from evalkit.engine.planning.plan import ASSUMED_REPLY_S, Known, plan_sweep
+from evalkit.engine.planning.plan import ASSUMED_REPLY_S, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.engine.universe import Choice, episodes
 from evalkit.envs.table import ENVIRONMENTS
@@ -133,11 +133,11 @@ def test_a_suite_and_its_variants_are_planned_apart(tmp_path: Path) -> None:
     assert (varied.episodes, varied.played, varied.chain) == (4, 4, 10)
 
 
-def known_from(sweep: Resolved, run: Path) -> Known:
+def known_from(sweep: Resolved, run: Path) -> PriorKnowledge:
     """What the ended episodes of a run say."""
     manifest = read_manifest(run)
     results = episode_results(scan(run, COLUMNS), manifest, ENVIRONMENTS)
-    return Known(basis=basis_of("pilot", manifest, results, asyncio.run(make_priors(manifest))))
+    return PriorKnowledge(basis=basis_of("pilot", manifest, results, asyncio.run(make_priors(manifest))))
 
 
 def test_a_plan_from_a_run_is_what_that_run_took(tmp_path: Path) -> None:

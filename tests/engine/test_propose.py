@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from evalkit.engine.planning.propose import Part, Share, half_width, propose, rotate, student, worst
+from evalkit.engine.planning.propose import Share, SuiteShare, half_width, propose, rotate, student, worst
 
 
 def part(
     suite: str, instances: int, replicates: int, cost: float, *scatter: tuple[float, float], done: int = 0
-) -> Part:
-    return Part(
+) -> SuiteShare:
+    return SuiteShare(
         suite=suite,
         instances=instances,
         replicates=replicates,
@@ -22,7 +22,7 @@ def part(
     )
 
 
-def best(parts: list[Part], amount: float) -> float:
+def best(parts: list[SuiteShare], amount: float) -> float:
     """The narrowest widest interval, by looking at all numbers of episodes that can be paid."""
     ways = itertools.product(*(range(one.done, one.most + 1) for one in parts))
     return min(

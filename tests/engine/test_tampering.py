@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from evalkit.digests import step_digest
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.errors import CorruptLogError
 from evalkit.results.verify import verify
@@ -133,7 +133,7 @@ def named(run: Path, segment: Segment, row: dict[str, Any]) -> bool:
     return any(place[0] <= segment.name <= place[-1] for place in places)
 
 
-def call(run: Path, work: Path) -> Outcome:
+def call(run: Path, work: Path) -> RunOutcome:
     """`evalkit run` on it, beside a provider that would answer."""
     outcome, _ = go_served(resolved(work, SPEC), run)
     return outcome

@@ -8,7 +8,7 @@ import pytest
 from evalkit.engine.freezing.freeze import merge
 from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.stand_in import admitted
-from evalkit.engine.universe import KEPT, Choice, Episode, cells, episodes, lanes, placed
+from evalkit.engine.universe import KEPT, Choice, PlannedEpisode, cells, episodes, lanes, placed
 from evalkit.results.cells import cells as report_cells
 from evalkit.results.derived import read_run
 from evalkit.results.episodes import EpisodeResult
@@ -21,11 +21,11 @@ TWELVE = TWO_POLICIES.replace('instances = ["seed-0", "seed-3", "seed-6", "seed-
 """Four strata of three instances each."""
 
 
-def in_order(manifest: Manifest, choice: Choice | None = None) -> list[Episode]:
+def in_order(manifest: Manifest, choice: Choice | None = None) -> list[PlannedEpisode]:
     return list(episodes(manifest, list(manifest.agents.values()), choice or Choice()))
 
 
-def places(found: Sequence[Episode]) -> list[tuple[str, str, str, int]]:
+def places(found: Sequence[PlannedEpisode]) -> list[tuple[str, str, str, int]]:
     return [(one.cell.agent.name, one.suite.name, one.target.id, one.replicate) for one in found]
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from evalkit.cli.display import plain, render
 from evalkit.cli.main import main
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
 from evalkit.engine.view import View
 from evalkit.report.report import report
@@ -31,7 +31,7 @@ def estimating(sweep: Resolved) -> Resolved:
     return replace(sweep, endpoints=made)
 
 
-def played(folder: Path, *, estimate: bool = False) -> tuple[Path, Outcome]:
+def played(folder: Path, *, estimate: bool = False) -> tuple[Path, RunOutcome]:
     """A run of two calls with 15 % of its replies without usage."""
     sweep = resolved(folder, served(periods=2))
     sweep = estimating(sweep) if estimate else sweep
@@ -40,7 +40,7 @@ def played(folder: Path, *, estimate: bool = False) -> tuple[Path, Outcome]:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["worst case", "estimated"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, bool]:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunOutcome, bool]:
     return *played(tmp_path_factory.mktemp("unmetered"), estimate=request.param), request.param
 
 
@@ -58,7 +58,7 @@ def expected(directory: Path) -> Unmetered:
     )
 
 
-def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[Path, Outcome, bool]) -> None:
+def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[Path, RunOutcome, bool]) -> None:
     directory, outcome, estimate = run
     want = expected(directory)
     assert want.replies > 5
@@ -73,7 +73,7 @@ def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[P
 
 @pytest.mark.parametrize("command", ["status", "budget"])
 def test_commands_tell_it_in_words_and_as_json(
-    run: tuple[Path, Outcome, bool], command: str, capsys: pytest.CaptureFixture[str]
+    run: tuple[Path, RunOutcome, bool], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, outcome, _ = run
     assert main([command, str(directory)]) == 0
@@ -84,7 +84,7 @@ def test_commands_tell_it_in_words_and_as_json(
     assert outcome.unmetered.to_json().items() <= money.items()
 
 
-def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[Path, Outcome, bool]) -> None:
+def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[Path, RunOutcome, bool]) -> None:
     directory, outcome, estimate = run
     table = report(directory).table("money")
     everybody = table.rows[-1]
@@ -100,7 +100,7 @@ def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[P
 
 
 def test_the_tables_own_queries_find_the_same(
-    run: tuple[Path, Outcome, bool], capsys: pytest.CaptureFixture[str]
+    run: tuple[Path, RunOutcome, bool], capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, _, _ = run
     for name in ("money", "speed"):
@@ -113,7 +113,7 @@ def test_the_tables_own_queries_find_the_same(
                     assert float(value) == pytest.approx(float(row[key])), key
 
 
-def test_show_says_it_of_the_steps(run: tuple[Path, Outcome, bool], capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_says_it_of_the_steps(run: tuple[Path, RunOutcome, bool], capsys: pytest.CaptureFixture[str]) -> None:
     directory, _, estimate = run
     rows = scan(directory, ("episode", "attempts")).to_pylist()
     episode = next(row["episode"] for row in rows if row["attempts"] != "ok")

@@ -14,7 +14,7 @@ import pytest
 from evalkit.client.transport import EndpointTransport
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.engine.freezing.freeze import resolve
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.universe import Choice, episodes, lanes
@@ -181,7 +181,7 @@ def digests(run: Path) -> str:
 class Played:
     """One call of `run`."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     sent: Mapping[str, bytes]
     """The body of each request by its id, EPISODE/STEP/ATTEMPT."""
     bill: int

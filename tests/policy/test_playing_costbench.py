@@ -13,7 +13,7 @@ from evalkit.dialogue import Request
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.world import Terms
 from evalkit.envs.costbench.events import course_of, query_after, terms_of, world_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.costbench.planning.solve import optimum
 from evalkit.envs.costbench.step import State
@@ -140,7 +140,7 @@ def test_the_planner_and_greedy_come_through_blocks(shared: Path, kind: str) -> 
 
 
 def right_answer(line: dict[str, Any], turns: int) -> str:
-    instance: Instance = COSTBENCH.load(line)
+    instance: PlanningProblem = COSTBENCH.load(line)
     fired = sum(event.at < turns for event in course_of(instance).events)
     return f"{query_after(instance, fired).number:0{instance.catalogue.digits[instance.split]}d}"
 

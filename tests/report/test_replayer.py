@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.results.replayer import COLUMNS, Flaw, Replayer
+from evalkit.results.replayer import COLUMNS, Replayer, ReplayFlaw
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
@@ -18,7 +18,7 @@ REPLIES = [say("hm"), calls(("fly", "{}"), ("guess", "{")), hint(), guess(7), hi
 EPISODE = rows(MANIFEST, "a", "s", "i0", 1, REPLIES)
 
 
-def flaws(log: Sequence[StepRecord], manifest: Manifest = MANIFEST) -> list[Flaw]:
+def flaws(log: Sequence[StepRecord], manifest: Manifest = MANIFEST) -> list[ReplayFlaw]:
     return list(Replayer(manifest, ENVIRONMENTS).check(steps_table(log).select(COLUMNS).to_pylist()))
 
 

@@ -10,7 +10,7 @@ from evalkit.errors import RunError, UsageError
 from evalkit.report.report import Report, report
 from evalkit.report.views import open_views
 from evalkit.results.verify import verify
-from evalkit.results.voided import Wanted, choose
+from evalkit.results.voided import EpisodeChoice, choose
 from evalkit.store.manifests import write_manifest
 from evalkit.store.void import FILE, Void, add_voids, read_voids
 from tests.guessing import guess, hint
@@ -133,28 +133,28 @@ def test_verify_names_a_damaged_list_and_strangers_in_it(run: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "places"),
     [
-        (Wanted(agent="a"), ["a i0", "a i1", "a i2"]),
-        (Wanted(suite="s", instance="i0"), ["a i0", "b i0"]),
-        (Wanted(agent="b", instance="i1"), []),
-        (Wanted(episode="b:s:i0:0"), ["b i0"]),
-        (Wanted(episode="b:s:i0:0", agent="a"), []),
+        (EpisodeChoice(agent="a"), ["a i0", "a i1", "a i2"]),
+        (EpisodeChoice(suite="s", instance="i0"), ["a i0", "b i0"]),
+        (EpisodeChoice(agent="b", instance="i1"), []),
+        (EpisodeChoice(episode="b:s:i0:0"), ["b i0"]),
+        (EpisodeChoice(episode="b:s:i0:0", agent="a"), []),
     ],
     ids=["agent", "instance", "none", "place", "contradiction"],
 )
-def test_episodes_are_chosen_by_place(run: Path, wanted: Wanted, places: Sequence[str]) -> None:
+def test_episodes_are_chosen_by_place(run: Path, wanted: EpisodeChoice, places: Sequence[str]) -> None:
     assert [f"{one.agent} {one.instance}" for one in choose(run, wanted)] == places
 
 
 def test_whether_an_episode_has_ended_is_told(run: Path) -> None:
-    assert [bool(one.ending) for one in choose(run, Wanted(agent="a"))] == [True, True, False]
+    assert [bool(one.ending) for one in choose(run, EpisodeChoice(agent="a"))] == [True, True, False]
 
 
 def test_what_the_run_lacks_is_refused(run: Path) -> None:
     with pytest.raises(UsageError, match="no agent 'c'"):
-        choose(run, Wanted(agent="c"))
+        choose(run, EpisodeChoice(agent="c"))
     with pytest.raises(UsageError, match="no instance 'i9'"):
-        choose(run, Wanted(instance="i9"))
+        choose(run, EpisodeChoice(instance="i9"))
     with pytest.raises(UsageError, match="no suite 't'"):
-        choose(run, Wanted(suite="t"))
+        choose(run, EpisodeChoice(suite="t"))
     with pytest.raises(RunError, match="holds no episode"):
-        choose(run, Wanted(episode="zzz"))
+        choose(run, EpisodeChoice(episode="zzz"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.seeds import Stream
 from evalkit.store.manifests import is_run
 from tests.sim import harm
@@ -63,7 +63,7 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                 for life in scenario.lives:
                     outcome = world.live(life, lives, repair=damaged)
                     lives += 1
-                    damaged = (damaged and not isinstance(outcome, Outcome)) or _harmed(world, life)
+                    damaged = (damaged and not isinstance(outcome, RunOutcome)) or _harmed(world, life)
                 lives = _calmly(world, lives, repair=damaged) + 1
                 world.checks.at_the_end(usual.steps)
             finally:
@@ -118,7 +118,7 @@ def _calmly(world: World, first: int, *, repair: bool = False) -> int:
     """Undisturbed lives until the run is as complete as its money allows; the number of the last."""
     for number in range(first, first + MOST_CALM):
         outcome = world.live(undisturbed(), number, repair=repair and number == first)
-        if isinstance(outcome, Outcome) and outcome.reason in ("complete", "budget"):
+        if isinstance(outcome, RunOutcome) and outcome.reason in ("complete", "budget"):
             return number
     raise Broken(f"after {MOST_CALM} undisturbed lives the run is neither complete nor out of money: {outcome}")
 

@@ -19,9 +19,9 @@ from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
 from evalkit.engine.episode import LaneContext, Seat, play
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
-from evalkit.engine.universe import Episode
+from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import EvalkitError
 from evalkit.seeds import Stream
 from evalkit.store.lock import holder
@@ -37,7 +37,7 @@ from tests.sim.sweeps import IN_FLIGHT, LIMIT, spec
 
 STEPS = {"tail", "steps", "log"}
 """Folders of files with rows of steps."""
-Sit = Callable[[Episode], Seat]
+Sit = Callable[[PlannedEpisode], Seat]
 
 EPOCH_S = 1.7e9
 LONGEST_WAIT_S = 7500.0
@@ -155,7 +155,7 @@ class World:
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
-    async def _play(self, episode: Episode, sit: Sit, asker: Asker, table: LaneContext) -> str:
+    async def _play(self, episode: PlannedEpisode, sit: Sit, asker: Asker, table: LaneContext) -> str:
         """Stands in for `play`: counts who plays."""
         lane = episode.cell.agent.lane
         self.playing[lane] += 1
@@ -168,7 +168,7 @@ class World:
 
     # Lives.
 
-    def live(self, life: Life, number: int, *, repair: bool = False) -> Outcome | str | None:
+    def live(self, life: Life, number: int, *, repair: bool = False) -> RunOutcome | str | None:
         """One process: its outcome, why it was refused, or None where it died."""
         self.turn = 0
         self.wall += life.clock_s
@@ -193,7 +193,7 @@ class World:
             self.loop = None
         if self._flaws:
             raise _first(self._flaws[0])
-        self.closed = isinstance(outcome, Outcome)
+        self.closed = isinstance(outcome, RunOutcome)
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
         flaw = self.reading.flaw(self.network.long_bodies)
@@ -221,10 +221,10 @@ class World:
         self._drawn += 1
         return Stream(self.scenario.seed, "digits", self._drawn).word().to_bytes(8, "big").hex()[: 2 * size]
 
-    def _end(self, life: Life, number: int, outcome: Outcome | str | None) -> None:
+    def _end(self, life: Life, number: int, outcome: RunOutcome | str | None) -> None:
         """The process is gone: what becomes of its files."""
         if outcome is not None:
-            self.counts[outcome.reason if isinstance(outcome, Outcome) else "refused"] += 1
+            self.counts[outcome.reason if isinstance(outcome, RunOutcome) else "refused"] += 1
             self.say(outcome if isinstance(outcome, str) else f"life {number} ends: {outcome.reason}")
         elif life.power:
             self.counts["power"] += 1
@@ -232,7 +232,7 @@ class World:
         else:
             self.disk.forget_nothing()
 
-    async def _main(self, life: Life, *, repair: bool) -> Outcome | str:
+    async def _main(self, life: Life, *, repair: bool) -> RunOutcome | str:
         loop = asyncio.get_running_loop()
 
         def failed(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -242,7 +242,7 @@ class World:
 
         loop.set_exception_handler(failed)
         options = RunOptions(directory=self.run, repair=repair)
-        second: asyncio.Task[Outcome | str] | None = None
+        second: asyncio.Task[RunOutcome | str] | None = None
         first = asyncio.ensure_future(self._run(options))
         if life.twice_turn is not None:
             second = asyncio.ensure_future(self._beside(life.twice_turn, options))
@@ -257,7 +257,7 @@ class World:
                 with suppress(asyncio.CancelledError):
                     await second
 
-    async def _run(self, options: RunOptions) -> Outcome | str:
+    async def _run(self, options: RunOptions) -> RunOutcome | str:
         try:
             return await sweep.run_sweep(self.resolved, options, lambda view: None)
         except EvalkitError as flaw:
@@ -268,7 +268,7 @@ class World:
             found = group.split(Broken)[0]
             raise _first(found if found is not None else group) from None
 
-    async def _beside(self, turn: int, options: RunOptions) -> Outcome | str:
+    async def _beside(self, turn: int, options: RunOptions) -> RunOutcome | str:
         """A second process on the same run: it must be refused while the first writes."""
         while self.turn < turn:  # noqa: ASYNC110 - the turns of the loop are what it waits for
             await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.engine.freezing.freeze import Resolved, resolve
-from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, Outcome
+from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.money import show_usd
 from evalkit.nightly.dates import parse_date
@@ -70,7 +70,7 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     return ALARM if raised else code
 
 
-def _code(outcome: Outcome | None, record: NightRecord | None) -> int:
+def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
     """Without alarms. A night that its own bounds cut is as it should be, if anything ended in it."""
     cut = outcome is None or (outcome.exit_code == INCOMPLETE and outcome.reason in CUT)
     if cut and record is not None:
@@ -78,7 +78,7 @@ def _code(outcome: Outcome | None, record: NightRecord | None) -> int:
     return INCOMPLETE if outcome is None else outcome.exit_code
 
 
-def _summary(record: NightRecord, outcome: Outcome) -> str:
+def _summary(record: NightRecord, outcome: RunOutcome) -> str:
     spent = show_usd(record.spent)
     money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
     ended = record.planned - record.owed

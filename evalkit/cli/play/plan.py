@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from evalkit.cli.choosing import choice_of, program, run_directory, sweep_of
 from evalkit.engine.freezing.freeze import Resolved, resolve
-from evalkit.engine.planning.plan import Known, plan_sweep
+from evalkit.engine.planning.plan import PriorKnowledge, plan_sweep
 from evalkit.money import PicoUsd
 from evalkit.store.manifests import described, is_run
 
@@ -63,12 +63,12 @@ def _as_frozen(resolved: Resolved) -> Resolved:
     return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
 
 
-def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
+def _known(args: argparse.Namespace, resolved: Resolved) -> PriorKnowledge:
     """What the run that the spec would go on with holds, and the figures of that one or of `--from`."""
     own = Path("runs") / resolved.sweep.name
     reply_s = simulated_reply_s(resolved)
     if args.basis is None and not is_run(own):
-        return Known(reply_s=reply_s)
+        return PriorKnowledge(reply_s=reply_s)
     from evalkit.engine.planning.pilot import NOTHING
     from evalkit.store.reading.accounts import accounts, spent
     from evalkit.store.reading.index import read_index
@@ -80,7 +80,7 @@ def _known(args: argparse.Namespace, resolved: Resolved) -> Known:
         paid = spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())
     source = run_directory(args.basis) if args.basis is not None else own
     wanted = args.basis is not None or any(one.ending for one in held.values())
-    return Known(basis=_basis(source) if wanted else NOTHING, held=held, spent=paid, reply_s=reply_s)
+    return PriorKnowledge(basis=_basis(source) if wanted else NOTHING, held=held, spent=paid, reply_s=reply_s)
 
 
 def _basis(directory: Path) -> "Basis":

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.engine.freezing.freeze import resolve
-from evalkit.engine.outcome import Outcome
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.errors import UsageError
@@ -71,7 +71,7 @@ def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[st
     return simulated({**bill, **provider.simulate}, where=f"providers/{provider.name}.toml: simulate")
 
 
-def _tell(outcome: Outcome, args: argparse.Namespace, *, made_up: bool) -> None:
+def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> None:
     if args.json:
         import orjson
 
@@ -89,7 +89,7 @@ def _tell(outcome: Outcome, args: argparse.Namespace, *, made_up: bool) -> None:
     print(_next(outcome, args))
 
 
-def _summary(outcome: Outcome, *, made_up: bool) -> str:
+def _summary(outcome: RunOutcome, *, made_up: bool) -> str:
     spent = show_usd(outcome.spent)
     money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
     if made_up:
@@ -100,7 +100,7 @@ def _summary(outcome: Outcome, *, made_up: bool) -> str:
     return f"{done}; {outcome.steps:,} steps in {outcome.elapsed_s:,.1f} s; {money}."
 
 
-def _next(outcome: Outcome, args: argparse.Namespace) -> str:
+def _next(outcome: RunOutcome, args: argparse.Namespace) -> str:
     where, evalkit = shlex.quote(str(outcome.directory)), program()
     if outcome.owed:
         why, more = WHY.get(outcome.reason, ("", ""))

@@ -11,14 +11,14 @@ from evalkit.errors import UsageError
 
 def void(args: argparse.Namespace) -> int:
     """Write down the decision; nothing of the log is changed."""
-    from evalkit.results.voided import Wanted, choose
+    from evalkit.results.voided import EpisodeChoice, choose
     from evalkit.store.lock import hold_run
     from evalkit.store.manifests import read_manifest
     from evalkit.store.void import FILE, Void, add_voids, read_voids
 
     directory = run_directory(args.run)
-    wanted = Wanted(agent=args.agent, suite=args.suite, instance=args.instance, episode=args.episode)
-    if wanted == Wanted():
+    wanted = EpisodeChoice(agent=args.agent, suite=args.suite, instance=args.instance, episode=args.episode)
+    if wanted == EpisodeChoice():
         raise UsageError("void: say what: --agent, --suite, --instance or --episode.")
     reason = _reason(args.reason)
     read_manifest(directory)

@@ -19,10 +19,10 @@ from typing import Protocol
 
 from evalkit.client.budget import BudgetStats
 from evalkit.engine.admit.ceilings import Ceilings
-from evalkit.engine.admit.lines import Came, Flight, Learning, Line, Place
+from evalkit.engine.admit.lines import Came, Flight, LaneBacklog, Learning, Place
 from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.forecast import Expected
-from evalkit.engine.universe import Episode
+from evalkit.engine.universe import PlannedEpisode
 
 SURE = 2.0
 """Standard deviations that are kept back for what the started episodes may take beyond their prediction."""
@@ -53,18 +53,18 @@ class Admission:
     def __init__(
         self,
         forecast: Predicts,
-        lines: Sequence[Line],
+        lines: Sequence[LaneBacklog],
         *,
         stats: Callable[[], BudgetStats],
         clock: Callable[[], float],
         deadline: float | None = None,
-        first_bound: Callable[[Episode], int] = lambda _: 0,
+        first_bound: Callable[[PlannedEpisode], int] = lambda _: 0,
         ceilings: Ceilings | None = None,
     ) -> None:
         """`deadline` in the clock's time; `first_bound`: the most that an episode's next request can cost."""
         self.ceilings = ceilings if ceilings is not None else Ceilings({})
         self.forecast = forecast
-        self.lines: Mapping[str, Line] = {line.name: line for line in lines}
+        self.lines: Mapping[str, LaneBacklog] = {line.name: line for line in lines}
         self._stats, self._clock, self._deadline, self._first_bound = stats, clock, deadline, first_bound
         self._bounds: dict[tuple[str, str, str], int] = {}
         self._flights: dict[str, Flight] = {}
@@ -85,7 +85,7 @@ class Admission:
         """Episodes that have started and neither ended nor been left."""
         return len(self._flights)
 
-    def next(self, name: str) -> Episode | None:
+    def next(self, name: str) -> PlannedEpisode | None:
         """The lane's next episode, which thereby starts; None where it has to wait (`why`) or has none left."""
         self._look()
         line = self.lines[name]
@@ -96,7 +96,7 @@ class Admission:
         self._start(line, episode)
         return episode
 
-    def free(self, line: Line) -> bool:
+    def free(self, line: LaneBacklog) -> bool:
         """Whether the lane's next episode may start now. Closes a lane that has none left."""
         if line.head is None and line.open:
             self._draw(line)
@@ -110,7 +110,7 @@ class Admission:
             line.why = why if line.open else ""
         return line.open and not line.why
 
-    def _draw(self, line: Line) -> None:
+    def _draw(self, line: LaneBacklog) -> None:
         """Find the next episode in order; an agent whose own budget has no room for its next one holds nobody up."""
         for agent in list(line.deferred):
             waiting = line.deferred[agent]
@@ -138,19 +138,19 @@ class Admission:
             else:
                 line.deferred.setdefault(agent, deque()).append(episode)
 
-    def _strike(self, line: Line, agent: str, more: int = 0) -> None:
+    def _strike(self, line: LaneBacklog, agent: str, more: int = 0) -> None:
         """An agent's own budget is used up: its episodes will not start."""
         gone = len(line.deferred.pop(agent, ())) + line.undrawn[agent] + more
         line.left -= gone
         line.planned -= gone
         self._predict_lanes()
 
-    def _affords(self, line: Line, episode: Episode) -> bool:
+    def _affords(self, line: LaneBacklog, episode: PlannedEpisode) -> bool:
         """Whether an agent's own budget has room for its next episode."""
         scope = "agent", episode.cell.agent.name
         return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(line, episode))
 
-    def _alone(self, line: Line, episode: Episode) -> float:
+    def _alone(self, line: LaneBacklog, episode: PlannedEpisode) -> float:
         """What an episode may need at most, as far as can be predicted, with room for one more request."""
         own = self._whole((episode.cell.agent.name, episode.suite.name), line.begun.get(episode.id))
         doubt = self.doubt((episode.cell.agent.name, episode.suite.name)) + SURE * SPREAD
@@ -210,7 +210,7 @@ class Admission:
         """How far a cell's prediction may be off, relatively: as far as itself before anything has ended."""
         return 1 / math.sqrt(1 + self.forecast.ended(*place))
 
-    def _why_not(self, line: Line, episode: Episode) -> str:
+    def _why_not(self, line: LaneBacklog, episode: PlannedEpisode) -> str:
         place = (episode.cell.agent.name, episode.suite.name)
         begun = line.begun.get(episode.id)
         if self._deadline is not None:
@@ -229,7 +229,7 @@ class Admission:
         others = self._others(line, fresh=begun is None)
         return "budget" if stats.spent + need + others + self._request(line, episode) > stats.budget else ""
 
-    def _others(self, line: Line, *, fresh: bool) -> float:
+    def _others(self, line: LaneBacklog, *, fresh: bool) -> float:
         """Predicted cost of bringing every other lane as far as this one will be, and of what they have begun."""
         reach = (line.done + 1) / line.planned
         found = float(self._parked)
@@ -241,7 +241,7 @@ class Admission:
             found += max(share, other.owing_begun) if fresh else share
         return found
 
-    def _request(self, line: Line, episode: Episode) -> int:
+    def _request(self, line: LaneBacklog, episode: PlannedEpisode) -> int:
         """Room for one more request of any lane that is playing: it is bounded far above what it will cost."""
         cell = episode.cell
         kind = line.name, cell.agent.name, cell.env.name
@@ -250,7 +250,7 @@ class Admission:
         playing = (one.bound() for one in self.lines.values() if one.flights or one is line)
         return max(self._bounds[kind], *playing)
 
-    def _start(self, line: Line, episode: Episode) -> None:
+    def _start(self, line: LaneBacklog, episode: PlannedEpisode) -> None:
         place = (episode.cell.agent.name, episode.suite.name)
         begun = line.begun.pop(episode.id, None)
         own = self._whole(place, begun)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.episode import Seat
-from evalkit.engine.universe import Episode
+from evalkit.engine.universe import PlannedEpisode
 from evalkit.waiting import WaitQueue
 
 
@@ -23,7 +23,7 @@ class AdmissionQueue:
         self._players = dict.fromkeys(admission.lines, 0)
         self._shut = False
 
-    def next(self, lane: str) -> Episode | None:
+    def next(self, lane: str) -> PlannedEpisode | None:
         """The lane's next episode if it may start now."""
         episode = None if self._shut else self.admission.next(lane)
         if episode is not None and self._waiting[lane] and self.admission.free(self.admission.lines[lane]):
@@ -40,12 +40,12 @@ class AdmissionQueue:
             self._tell()
             await waiter.turn()
 
-    def sit(self, episode: Episode, seat: Seat) -> None:
+    def sit(self, episode: PlannedEpisode, seat: Seat) -> None:
         """An admitted episode has been put where the log left it."""
         seat.cost = self.admission.came(episode.id)[0]
         self.admission.seated(episode.id, lambda: (seat.cost, seat.position.step))
 
-    def left(self, episode: Episode, how: str) -> None:
+    def left(self, episode: PlannedEpisode, how: str) -> None:
         """An episode has ended, or was left."""
         self.admission.left(episode.id, how)
         self._tell()

@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from evalkit.engine.universe import Episode
+from evalkit.engine.universe import PlannedEpisode
 
 Place = tuple[str, str]
 """Agent and suite."""
@@ -13,11 +13,11 @@ Came = Callable[[], tuple[int, int]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
+class LaneBacklog:
     """What one lane has to start in this call."""
 
     name: str
-    todo: Iterator[Episode]
+    todo: Iterator[PlannedEpisode]
     """In order; started ones first."""
     total: int
     """All episodes of the lane that this call is about."""
@@ -35,8 +35,8 @@ class Line:
     """Seconds a reply takes, as far as the lane knows; 0: not yet."""
     bound: Callable[[], int] = lambda: 0
     """The most that one of its requests was bounded by, in pico-dollars."""
-    head: Episode | None = None
-    deferred: dict[str, deque[Episode]] = field(default_factory=dict)
+    head: PlannedEpisode | None = None
+    deferred: dict[str, deque[PlannedEpisode]] = field(default_factory=dict)
     """By agent: episodes that its own budget has no room for yet."""
     undrawn: Counter[str] = field(default_factory=Counter)
     """By agent: episodes that are still in `todo`."""
@@ -80,7 +80,7 @@ class Line:
 class Flight:
     """An episode that has started."""
 
-    line: Line
+    line: LaneBacklog
     place: Place
     came: Came
     since: float

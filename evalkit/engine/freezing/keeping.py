@@ -21,7 +21,7 @@ def kept(old: Manifest, new: Manifest) -> Manifest:
     found."""
     import msgspec
 
-    words = _Words(old)
+    words = _ShippedTexts(old)
     packs: dict[str, ManifestPack] = {}
     agents: dict[str, ManifestAgent] = {}
     for name, agent in new.agents.items():
@@ -83,7 +83,7 @@ def _is_the_same(old: Manifest, was: ManifestAgent, new: Manifest, now: Manifest
     return not before.file and (before.name == today.name or was.pack == now.pack)
 
 
-class _Words:
+class _ShippedTexts:
     """The shipped texts of a run."""
 
     def __init__(self, run: Manifest) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.planning.pilot import BETWEEN, WITHIN, Basis
 from evalkit.engine.planning.planned import USD, CellPlan, Plan
-from evalkit.engine.planning.propose import Part, Share, propose, rotate, worst
+from evalkit.engine.planning.propose import Share, SuiteShare, propose, rotate, worst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ProposedRun:
     """What to ask `run` for, to play a part of a proposal."""
 
     suite: str
@@ -38,7 +38,7 @@ class Proposal:
     kept: int
     """Pico-dollars of the amount that are kept free: the worst case of the last request."""
     shares: tuple[Share, ...]
-    commands: tuple[Command, ...]
+    commands: tuple[ProposedRun, ...]
     nights: tuple[tuple[Share, ...], ...]
     """Each with what has been played when it is over; empty where it would never be the whole."""
     guessed: bool
@@ -90,7 +90,7 @@ def proposal_of(plan: Plan, resolved: Resolved, basis: Basis, amount: int) -> Pr
         known = {cell.agent: basis.scatter(resolved.manifest.agents[cell.agent], suite) for cell in cells}
         guessed = guessed or None in known.values()
         parts.append(
-            Part(
+            SuiteShare(
                 suite=suite,
                 instances=len(resolved.manifest.suites[suite].instances),
                 replicates=resolved.manifest.replicates,
@@ -112,7 +112,7 @@ def proposal_of(plan: Plan, resolved: Resolved, basis: Basis, amount: int) -> Pr
     )
 
 
-def _commands(shares: Sequence[Share], by_suite: dict[str, list[CellPlan]]) -> Iterator[Command]:
+def _commands(shares: Sequence[Share], by_suite: dict[str, list[CellPlan]]) -> Iterator[ProposedRun]:
     """`--limit` counts episodes a lane, and agents of one lane share it: a command for each number of them."""
     for share in shares:
         lanes: dict[str, list[CellPlan]] = {}
@@ -125,7 +125,7 @@ def _commands(shares: Sequence[Share], by_suite: dict[str, list[CellPlan]]) -> I
         for limit, agents in wanted.items():
             if limit:
                 everybody = len(agents) == len(by_suite[share.part.suite])
-                yield Command(suite=share.part.suite, agents=() if everybody else tuple(agents), limit=limit)
+                yield ProposedRun(suite=share.part.suite, agents=() if everybody else tuple(agents), limit=limit)
 
 
 def _share_json(share: Share) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
 from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
 from evalkit.engine.planning.planned import CellPlan, LanePlan, Plan
-from evalkit.engine.resume import Held, RunPart
+from evalkit.engine.resume import LoggedProgress, RunPart
 from evalkit.engine.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
-from evalkit.engine.universe import Cell, Choice, cells
+from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.spec.model import Limits
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.table import DIALECTS
@@ -30,12 +30,12 @@ SCALED_DOUBT = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class PriorKnowledge:
     """What is known beside the sweep itself."""
 
     basis: Basis = NOTHING
     """A run whose figures count."""
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, LoggedProgress] = field(default_factory=dict)
     """Episodes of the run that the spec would go on with."""
     spent: int = 0
     """Pico-dollars that it has spent."""
@@ -48,10 +48,10 @@ class _Owed(NamedTuple):
 
     ended: int
     fresh: int
-    begun: tuple[Held, ...]
+    begun: tuple[LoggedProgress, ...]
 
 
-class _Estimate(NamedTuple):
+class _EpisodeEstimate(NamedTuple):
     """One whole episode of a cell: figures, pico-dollars; relative standard deviations of an episode and the mean."""
 
     mean: Figures
@@ -61,9 +61,11 @@ class _Estimate(NamedTuple):
     basis: str
 
 
-async def plan_sweep(resolved: Resolved, choice: Choice, *, seconds: float, known: Known | None = None) -> Plan:
+async def plan_sweep(
+    resolved: Resolved, choice: Choice, *, seconds: float, known: PriorKnowledge | None = None
+) -> Plan:
     """Play samples of every cell for about `seconds` of CPU time in all, and estimate the rest. Writes nothing."""
-    known = known or Known()
+    known = known or PriorKnowledge()
     manifest, cell_of = resolved.manifest, cells(resolved.manifest)
     suites = [suite for suite in manifest.suites.values() if choice.takes_suite(suite)]
     agents = [agent for agent in manifest.agents.values() if not choice.agents or agent.name in choice.agents]
@@ -93,7 +95,7 @@ async def plan_sweep(resolved: Resolved, choice: Choice, *, seconds: float, know
     )
 
 
-def _owed(manifest: Manifest, cell: Cell, suite: ManifestSuite, held: Mapping[str, Held]) -> _Owed:
+def _owed(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, held: Mapping[str, LoggedProgress]) -> _Owed:
     total = len(suite.instances) * manifest.replicates
     if not held:
         return _Owed(0, total, ())
@@ -103,7 +105,7 @@ def _owed(manifest: Manifest, cell: Cell, suite: ManifestSuite, held: Mapping[st
     return _Owed(len(known) - len(begun), total - len(known), begun)
 
 
-async def _play(manifest: Manifest, cell: Cell, suite: ManifestSuite, till: Till, seconds: float) -> list[Sample]:
+async def _play(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, till: Till, seconds: float) -> list[Sample]:
     stand_in = stand_in_of(cell.agent, suite.environment)
     until, found = time.process_time() + seconds, list[Sample]()
     for episode in admitted(manifest, cell, suite):
@@ -173,7 +175,9 @@ def _plan_cell(
     )
 
 
-def _estimate(agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis: Basis, *, itself: bool) -> _Estimate:
+def _estimate(
+    agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis: Basis, *, itself: bool
+) -> _EpisodeEstimate:
     """What one episode takes: of the run if it has the cell, else of the stand-in, scaled if the run knows how."""
     count = len(samples)
     sampled = Figures(
@@ -184,22 +188,22 @@ def _estimate(agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis
     cost = sum(one.cost for one in samples) / count
     spread = _spread([one.cost for one in samples])
     if not agent.provider:
-        return _Estimate(sampled, 0.0, 0.0, 0.0, "this process")
+        return _EpisodeEstimate(sampled, 0.0, 0.0, 0.0, "this process")
     seen = basis.cell(agent, suite)
     if seen is not None:
         paid, doubt = basis.cost(agent, seen.mean, seen), seen.spread / math.sqrt(seen.episodes)
-        return _Estimate(seen.mean, paid, seen.spread, doubt, _count_words(seen.episodes, basis.name))
+        return _EpisodeEstimate(seen.mean, paid, seen.spread, doubt, _count_words(seen.episodes, basis.name))
     doubt = spread / math.sqrt(count)
     if itself:
-        return _Estimate(sampled, cost, spread, doubt, "the policy itself")
+        return _EpisodeEstimate(sampled, cost, spread, doubt, "the policy itself")
     scale = basis.scale(agent, suite)
     if scale is None:
-        return _Estimate(sampled, cost, spread, math.hypot(doubt, DOUBT), "stand-in")
+        return _EpisodeEstimate(sampled, cost, spread, math.hypot(doubt, DOUBT), "stand-in")
     factors, words = scale
     mean = Figures(*(one * factor for one, factor in zip(sampled, factors, strict=True)))
     before = basis.cost(agent, sampled, None)
     paid = cost * basis.cost(agent, mean, None) / before if before else 0.0
-    return _Estimate(
+    return _EpisodeEstimate(
         mean, paid, spread, math.hypot(doubt, SCALED_DOUBT), f"stand-in x {factors.tokens_in:.2g}: {words}"
     )
 
@@ -216,7 +220,7 @@ def _spread(costs: Sequence[int]) -> float:
     return math.sqrt(sum((cost - mean) ** 2 for cost in costs) / (count - 1)) / mean if count > 1 else SPREAD
 
 
-def _rest(estimate: _Estimate, held: Held) -> float:
+def _rest(estimate: _EpisodeEstimate, held: LoggedProgress) -> float:
     """What is left of a begun episode, in whole ones."""
     if estimate.mean.requests <= 0:
         return 1.0

@@ -17,7 +17,7 @@ MOST_NIGHTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SuiteShare:
     """One suite as far as a proposal is concerned."""
 
     suite: str
@@ -68,7 +68,7 @@ def student(free: int) -> float:
 class Share:
     """What a proposal gives to one suite."""
 
-    part: Part
+    part: SuiteShare
     episodes: int
     """Of each agent, those that are done included."""
 
@@ -105,7 +105,7 @@ def worst(shares: Sequence[Share]) -> float:
     return max((one.width for one in shares if one.part.instances >= LEAST_INSTANCES), default=0.0)
 
 
-def propose(parts: Sequence[Part], amount: float, begun: Sequence[int] | None = None) -> list[Share]:
+def propose(parts: Sequence[SuiteShare], amount: float, begun: Sequence[int] | None = None) -> list[Share]:
     """The share of each suite for at most `amount` pico-dollars beyond `begun` (what is done already, if not given)."""
     counts = [part.done for part in parts] if begun is None else list(begun)
     left = amount
@@ -127,13 +127,13 @@ def propose(parts: Sequence[Part], amount: float, begun: Sequence[int] | None = 
     return [Share(part=part, episodes=count) for part, count in zip(parts, counts, strict=True)]
 
 
-def _helps(part: Part, count: int) -> tuple[bool, float]:
+def _helps(part: SuiteShare, count: int) -> tuple[bool, float]:
     """(whether more episodes make the interval narrower, how wide it is)."""
     width = part.width(count)
     return part.width(part.most) < width, width
 
 
-def rotate(parts: Sequence[Part], amount: float) -> list[list[Share]]:
+def rotate(parts: Sequence[SuiteShare], amount: float) -> list[list[Share]]:
     """The whole sweep in nights of `amount` each, every night ending with the widest interval as narrow as it can be.
 
     Money that a night leaves over is there the next. Empty if the dearest suite's next step never fits, or if it would

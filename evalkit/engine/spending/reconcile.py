@@ -152,7 +152,7 @@ def _place_all(books: Books, unknown: set[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldCharges:
     """Charges for one step, or for one session's crash: what is left of them can be released."""
 
     row: LedgerRecord
@@ -179,7 +179,7 @@ def _places(books: Books) -> Callable[[Step], Step]:
     return lambda step: (step[0], WHOLE) if step[0] in together else step
 
 
-def held_charges(books: Books) -> tuple[dict[Step, Held], list[Held]]:
+def held_charges(books: Books) -> tuple[dict[Step, HeldCharges], list[HeldCharges]]:
     """(by step, as `_places` puts them: charges for attempts and steps without usage; charges for crashes and for what
     a log has lost), releases taken off."""
     first: dict[tuple[str, ...], LedgerRecord] = {}
@@ -206,7 +206,7 @@ def held_charges(books: Books) -> tuple[dict[Step, Held], list[Held]]:
             key = whose if row.episode else (row.session, row.lane, row.agent)
             first.setdefault(key, row)
             amounts[key] += -row.amount if row.kind == "release" else row.amount
-    found = [Held(row=row, amount=amounts[key]) for key, row in first.items()]
+    found = [HeldCharges(row=row, amount=amounts[key]) for key, row in first.items()]
     return (
         {place((one.row.episode, one.row.step)): one for one in found if one.row.episode},
         [one for one in found if not one.row.episode],
@@ -231,7 +231,7 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
     if books.paid_lanes() <= word.lanes:
         settled = list(_settle(books, lost.total() - sum(one.amount for one in crashes)))
         yield from settled
-        crashes += [Held(row=row, amount=row.amount) for row in settled if row.kind == "crash"]
+        crashes += [HeldCharges(row=row, amount=row.amount) for row in settled if row.kind == "crash"]
         yield from _take_off(crashes, sum(one.amount for one in crashes) - lost.total())
         return
     for lane in word.lanes:
@@ -278,7 +278,7 @@ def _settle(books: Books, unexplained: int) -> Iterator[LedgerRecord]:
             yield closing_row(account.session)
 
 
-def _take_off(charges: Sequence[Held], spare: int) -> Iterator[LedgerRecord]:
+def _take_off(charges: Sequence[HeldCharges], spare: int) -> Iterator[LedgerRecord]:
     """Release so much of these charges, one after the other."""
     for one in charges:
         part = min(one.amount, spare)

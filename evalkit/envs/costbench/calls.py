@@ -20,7 +20,7 @@ from evalkit.envs.costbench.domain.ids import combinations, has_context, prefere
 from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.domain.world import Terms, ToolSpec, World, context_type
 from evalkit.envs.costbench.instances.costs import show_cost
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import CHARGED
 from evalkit.envs.costbench.prompt import NAMED_STEPS, named_criterion
 from evalkit.envs.costbench.repair import read_call
@@ -95,7 +95,7 @@ _DIGITS = frozenset("0123456789")
 class Desk:
     """What a call is carried out with: what stays the same in all states of an episode."""
 
-    instance: Instance
+    instance: PlanningProblem
     world: World
     texts: Mapping[str, str]
     digits: int
@@ -122,7 +122,7 @@ class Done:
     """Whether it was charged and gave its type although an id given to it is malformed."""
 
 
-def make_desk(instance: Instance, world: World, texts: Mapping[str, str]) -> Desk:
+def make_desk(instance: PlanningProblem, world: World, texts: Mapping[str, str]) -> Desk:
     """The desk of one episode."""
     catalogue = instance.catalogue
     return Desk(

@@ -11,7 +11,7 @@ from evalkit.envs.costbench import score, step
 from evalkit.envs.costbench.described import DESCRIBED
 from evalkit.envs.costbench.domain.world import MOST_LENGTH
 from evalkit.envs.costbench.instances import suite
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import NAME, PARAMETERS
 from evalkit.envs.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.envs.costbench.prompt import TEXT_CHOICES
@@ -27,7 +27,7 @@ def compiled_saves_s(line: Mapping[str, Any]) -> float:
     return (1 + max(0, blocks)) * 3e-8 * length**2
 
 
-COSTBENCH: Environment[Instance, step.State] = Environment(
+COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     name=NAME,
     version=1,
     defaults=Sampling(temperature=0.0, max_tokens=16384, tool_choice="auto", parallel_calls=False),

@@ -39,7 +39,7 @@ _MOST_MARKS = 8
 
 
 @dataclass(slots=True)
-class _Chain:
+class _JoinedNames:
     """Names that stand joined."""
 
     places: list[int]
@@ -50,10 +50,10 @@ class _Chain:
 
 
 @dataclass(slots=True)
-class _Line:
+class _PlanLine:
     """What a line says."""
 
-    chains: list[_Chain] = field(default_factory=list)
+    chains: list[_JoinedNames] = field(default_factory=list)
     bare_head: bool = True
     """Whether nothing but marks and neutral words stands before the first name; and behind the last one."""
     bare_tail: bool = True
@@ -103,7 +103,7 @@ def _paths(text: str, world: World) -> Iterator[tuple[int, ...]]:
                 yield tuple(path)
 
 
-def _split(chain: _Chain, world: World) -> Iterator[list[int]]:
+def _split(chain: _JoinedNames, world: World) -> Iterator[list[int]]:
     """A chain's paths: one ends where the goal is given. Names side by side that go on behind it are just a list."""
     ends = [i for i, place in enumerate(chain.places) if world.tools[place].gives == world.goal]
     if not chain.strong:
@@ -117,10 +117,10 @@ def _split(chain: _Chain, world: World) -> Iterator[list[int]]:
         begin = end + 1
 
 
-def _chains(text: str, names: Mapping[str, int]) -> Iterator[_Chain]:
+def _chains(text: str, names: Mapping[str, int]) -> Iterator[_JoinedNames]:
     """The joined names of a text, across lines where they go on."""
-    current: _Chain | None = None
-    before, headline, pending = _Line(), "", False
+    current: _JoinedNames | None = None
+    before, headline, pending = _PlanLine(), "", False
     for raw in text.replace("\\rightarrow", "->").replace("\\to", "->").splitlines():
         if not raw.strip():
             continue
@@ -151,7 +151,7 @@ def _chains(text: str, names: Mapping[str, int]) -> Iterator[_Chain]:
         yield current
 
 
-def _joint(before: _Line, line: _Line, pending: bool) -> str:
+def _joint(before: _PlanLine, line: _PlanLine, pending: bool) -> str:
     """How a line goes on from the one before: `strong`, `weak`, or not at all."""
     if not line.bare_head:
         return ""
@@ -160,9 +160,9 @@ def _joint(before: _Line, line: _Line, pending: bool) -> str:
     return "weak" if before.single and line.single and not line.restarts else ""
 
 
-def _read(raw: str, names: Mapping[str, int]) -> _Line:
+def _read(raw: str, names: Mapping[str, int]) -> _PlanLine:
     """One line. What stands in brackets right behind a name (its cost, its components) is passed over."""
-    line = _Line()
+    line = _PlanLine()
     marker = _MARKER.match(raw)
     if marker:
         line.item, line.restarts = True, marker[1] == "1"
@@ -191,15 +191,15 @@ def _is_right_behind(raw: str, end: int, begin: int) -> bool:
     return begin - end <= _MOST_MARKS and not raw[end:begin].strip("`*_ \t\"'")
 
 
-def _join(line: _Line, place: int, *, bare: bool, strong: bool, head: str) -> None:
+def _join(line: _PlanLine, place: int, *, bare: bool, strong: bool, head: str) -> None:
     if not line.chains:
         line.bare_head, line.strong_head = bare, strong
-        line.chains.append(_Chain([place], head=head))
+        line.chains.append(_JoinedNames([place], head=head))
     elif bare:
         line.chains[-1].places.append(place)
         line.chains[-1].strong |= strong
     else:
-        line.chains.append(_Chain([place], head=head))
+        line.chains.append(_JoinedNames([place], head=head))
 
 
 def _behind(raw: str, begin: int) -> int:

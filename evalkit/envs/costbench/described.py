@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from evalkit.envs.costbench.events import world_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.suite import load
 from evalkit.envs.environment import Described, GroupCount, InstanceSize, Quantity
 
@@ -30,7 +30,7 @@ def _combinations(line: Line) -> int:
     return math.prod(len(values) for values in (task.train if instance.split == "train" else task.test).values())
 
 
-def _atomic(instance: Instance) -> int:
+def _atomic(instance: PlanningProblem) -> int:
     return sum(tool.size == 1 for tool in world_of(instance).tools)
 
 

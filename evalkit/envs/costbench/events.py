@@ -29,7 +29,7 @@ from evalkit.envs.costbench.instances.blocks import (
     planned_blocks,
 )
 from evalkit.envs.costbench.instances.costs import costs_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_path, reference_path
 
 __all__ = [
@@ -100,29 +100,29 @@ class Course:
     """Whether the ground truth met all of them with something left to plan after the last one."""
 
 
-def world_of(instance: Instance) -> World:
+def world_of(instance: PlanningProblem) -> World:
     """The world an instance is played in."""
     return make_world(instance.catalogue, instance.task, instance.length, instance.whole, instance.longest)
 
 
-def terms_of(instance: Instance) -> Terms:
+def terms_of(instance: PlanningProblem) -> Terms:
     """Costs before any event."""
     return Terms(costs_of(instance, world_of(instance)))
 
 
 @lru_cache(maxsize=4096)
-def course_of(instance: Instance) -> Course:
+def course_of(instance: PlanningProblem) -> Course:
     """Events, scenarios and segmented ground truth of an instance: a function of the instance alone.
 
     Raises UsageError if there are too few alternatives for its preference changes.
     """
-    walk = _Walk(instance)
+    walk = _TruthWalk(instance)
     walk.go()
     return walk.course()
 
 
 @lru_cache(maxsize=4096)
-def terms_after(instance: Instance, fired: int) -> Terms:
+def terms_after(instance: PlanningProblem, fired: int) -> Terms:
     """Costs and hidden tools when the first `fired` events have happened; what an agent made banned is not in it."""
     terms = terms_of(instance)
     world = world_of(instance)
@@ -131,7 +131,7 @@ def terms_after(instance: Instance, fired: int) -> Terms:
     return terms
 
 
-def query_after(instance: Instance, fired: int) -> Query:
+def query_after(instance: PlanningProblem, fired: int) -> Query:
     """What is wanted when the first `fired` events have happened."""
     changes = [event.query for event in course_of(instance).events[:fired] if event.query is not None]
     return changes[-1] if changes else instance.query
@@ -147,7 +147,7 @@ def agent_blocks(fired: Sequence[tuple[int, str]], final_steps: int) -> int:
     return sum(kind in ON_CALL or turn + 1 < final_steps for turn, kind in fired)
 
 
-def oracle_eligible(instance: Instance) -> bool:
+def oracle_eligible(instance: PlanningProblem) -> bool:
     """Whether an agent that follows the ground truth is comparable: a set of instances that depends on no agent."""
     course = course_of(instance)
     calls = len(course.path)
@@ -169,10 +169,10 @@ def _of_size(world: World, size: int) -> frozenset[int]:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _TruthWalk:
     """The ground truth on its way, turn by turn: a call a turn, as long as there is one to make."""
 
-    instance: Instance
+    instance: PlanningProblem
     world: World = field(init=False)
     terms: Terms = field(init=False)
     """Without bans."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from evalkit.dialogue import Message, Tool
-from evalkit.envs.costbench.domain.catalogue import Catalogue, Chain
+from evalkit.envs.costbench.domain.catalogue import Catalogue, TaskChain
 from evalkit.envs.costbench.domain.ids import has_context, split_values
 from evalkit.envs.costbench.domain.wording import message
 from evalkit.envs.costbench.domain.world import Terms, ToolSpec, World, context_type, criterion, deed, meaning
 from evalkit.envs.costbench.example import example
 from evalkit.envs.costbench.instances.costs import show_cost
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import MOST_EXAMPLE
 from evalkit.envs.environment import Opening, fill
 
@@ -116,7 +116,7 @@ OPEN_TEXTS: Mapping[str, tuple[str, ...]] = {OF_TOOL: (), OF_ARGUMENT: ("options
 (the worked example), behind a dot. No pack need have any; what has none is described by the texts above."""
 
 
-def opening(instance: Instance, world: World, texts: Mapping[str, str]) -> Opening:
+def opening(instance: PlanningProblem, world: World, texts: Mapping[str, str]) -> Opening:
     """The instructions, and what the user says first."""
     shown = (instance.example, instance.composites, instance.sequence)
     words = (*(texts[key] for key in SYSTEM_TEXTS), texts.get(f"{OF_LENGTH}.{world.length}", ""))
@@ -173,7 +173,7 @@ def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
     return len(stages), named, fill(texts["parts.refinement"], title=world.title, count=steps, criteria=criteria)
 
 
-def named_criterion(chain: Chain, step: int, texts: Mapping[str, str], where: str) -> str:
+def named_criterion(chain: TaskChain, step: int, texts: Mapping[str, str], where: str) -> str:
     """What step `step` (from 1) filters by: as the pack names it in the instructions (`where`: `parts`) or in results
     (`results`), else in the catalogue's words."""
     return texts.get(f"{where}.criterion.{step}") or criterion(chain, step)
@@ -202,7 +202,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sheet:
+class _ToolSheet:
     """A tool as it is offered, without its cost."""
 
     name: str
@@ -211,7 +211,7 @@ class _Sheet:
     parameters: Mapping[str, object]
 
 
-def tools(instance: Instance, world: World, texts: Mapping[str, str], terms: Terms) -> tuple[Tool, ...]:
+def tools(instance: PlanningProblem, world: World, texts: Mapping[str, str], terms: Terms) -> tuple[Tool, ...]:
     """The tools that can be called, at their costs."""
     words = tuple(texts[key] for key in TOOL_TEXTS)
     own, arguments = (tuple(map(texts.get, keys)) for keys in _own_keys(world))
@@ -233,7 +233,7 @@ _Own = tuple[str | None, ...]
 
 
 @lru_cache(maxsize=256)
-def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], _Own, _Own]) -> tuple[_Sheet, ...]:
+def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], _Own, _Own]) -> tuple[_ToolSheet, ...]:
     """All of a world's tools. `kinds`: whether descriptions say what is composite, and of what.
 
     `words`: the pack's texts of tools; those of its own for each tool and for each type, None where it has none.
@@ -247,7 +247,7 @@ def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...],
     }
     closed = {"additionalProperties": False} if texts["tools.schema"] != OPEN else {}
     return tuple(
-        _Sheet(
+        _ToolSheet(
             name=tool.name,
             pieces=tuple(_description(world, tool, kinds, texts, own.get(tool.name, "")).split("{cost}")),
             parameters={

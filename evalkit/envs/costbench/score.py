@@ -26,7 +26,7 @@ from evalkit.envs.costbench.events import (
     world_of,
 )
 from evalkit.envs.costbench.instances import parameters
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.costbench.planning.solve import call_is_optimal, optimal_paths
 from evalkit.envs.environment import Facts, Score
@@ -71,7 +71,7 @@ class Walk:
     goal: bool = False
 
 
-def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
+def score(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Score:
     """How near the agent's path came to an optimal one; `solved` where it is optimal.
 
     value: 1 - normalised edit distance to the nearest optimal path (with events: 1 where every call was optimal where
@@ -137,7 +137,7 @@ def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
     )
 
 
-def is_static(instance: Instance) -> bool:
+def is_static(instance: PlanningProblem) -> bool:
     """Whether nothing can happen in an episode but what the agent does."""
     return not (instance.blocks or instance.schedule or instance.failures)
 
@@ -160,7 +160,7 @@ def answered(trajectory: Sequence[Facts]) -> int | None:
     return None
 
 
-def walked(instance: Instance, trajectory: Sequence[Facts]) -> Walk:
+def walked(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Walk:
     """Follow the trajectory through the world."""
     at = Place(instance)
     walk = Walk()
@@ -185,7 +185,7 @@ def walked(instance: Instance, trajectory: Sequence[Facts]) -> Walk:
 class Place:
     """Where the agent stands: the types it holds, what was done since the wish last changed, and the terms."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: PlanningProblem) -> None:
         self.world, self._instance = world_of(instance), instance
         self.state, self.reached = self.world.start, False
         self.done: set[str] = set()
@@ -280,7 +280,7 @@ def _against(course: Course, walk: Walk) -> dict[str, float]:
     return {"edit_distance": distance, "ned": ned, "exact": not distance}
 
 
-def _value(instance: Instance, course: Course, walk: Walk) -> float:
+def _value(instance: PlanningProblem, course: Course, walk: Walk) -> float:
     if not walk.goal:
         return 0.0
     if walk.optimal:

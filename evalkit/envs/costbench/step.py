@@ -42,7 +42,7 @@ from evalkit.envs.costbench.events import (
     terms_after,
     world_of,
 )
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.suite import check_optimum
 from evalkit.envs.environment import Kit, Observation, Opening, fill
 from evalkit.errors import UsageError
@@ -115,7 +115,7 @@ class State:
     ended: str = ""
 
 
-def start(instance: Instance, kit: Kit) -> State:
+def start(instance: PlanningProblem, kit: Kit) -> State:
     """An episode before its first request. Raises UsageError for a partial pack, or a line that is not what it says."""
     texts = kit.pack.texts
     missing = sorted(TEXTS.keys() - texts.keys())

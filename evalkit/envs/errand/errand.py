@@ -47,7 +47,7 @@ _KEYS = ("id", "environment", "kind", "values")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class ErrandTask:
     """One errand."""
 
     id: str
@@ -58,7 +58,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ErrandState:
     """Where an errand stands: before its one reply, or behind it."""
 
     kind: str
@@ -66,7 +66,7 @@ class State:
     ended: str = ""
 
 
-def load(line: Mapping[str, Any]) -> Instance:
+def load(line: Mapping[str, Any]) -> ErrandTask:
     """A suite's line as an errand. Raises UsageError naming the field that is wrong."""
     for key in line:
         if key not in _KEYS:
@@ -85,15 +85,15 @@ def load(line: Mapping[str, Any]) -> Instance:
             raise UsageError(f"values.{key}: {kind} has no such value.{nearest(key, FIELDS[kind])}")
         if not isinstance(values.get(key), str):
             raise UsageError(f"values.{key}: expected a text, got {values.get(key)!r}.")
-    return Instance(id=name, kind=kind, values=dict(values))
+    return ErrandTask(id=name, kind=kind, values=dict(values))
 
 
-def describe(instance: Instance) -> dict[str, Any]:
+def describe(instance: ErrandTask) -> dict[str, Any]:
     """An errand as a suite's line."""
     return {"id": instance.id, "environment": NAME, "kind": instance.kind, "values": dict(instance.values)}
 
 
-def start(instance: Instance, kit: Kit) -> State:
+def start(instance: ErrandTask, kit: Kit) -> ErrandState:
     """An errand before its request. Raises UsageError where the pack lacks a text."""
     missing = sorted(TEXTS.keys() - kit.pack.texts.keys())
     if missing:
@@ -101,19 +101,19 @@ def start(instance: Instance, kit: Kit) -> State:
     fields = {key: instance.values[key] for key in sorted(FIELDS[instance.kind])}
     system = kit.pack.texts[f"{instance.kind}.system"].strip()
     user = fill(kit.pack.texts[f"{instance.kind}.user"].strip(), **fields)
-    return State(
+    return ErrandState(
         kind=instance.kind,
         opening=Opening(messages=(Message(role="system", text=system), Message(role="user", text=user))),
     )
 
 
-def tools(state: State) -> tuple[Tool, ...]:
+def tools(state: ErrandState) -> tuple[Tool, ...]:
     """None."""
     del state
     return ()
 
 
-def step(state: State, reply: Reply) -> tuple[State, Observation]:
+def step(state: ErrandState, reply: Reply) -> tuple[ErrandState, Observation]:
     """The reply, read. Facts: `outcome` is `ok`, `unparseable` or `empty`.
 
     With it, of a coverage or an enumeration `value` (the number of paths), of a conflict `value` (whether there is
@@ -133,11 +133,11 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
             facts["outcome"] = "unparseable"
         else:
             facts["value"] = value
-    done = State(kind=state.kind, opening=state.opening, ended="complete")
+    done = ErrandState(kind=state.kind, opening=state.opening, ended="complete")
     return done, Observation(messages=(), facts=facts, acted=facts["outcome"] == "ok")
 
 
-def score(instance: Instance, trajectory: Sequence[Facts]) -> Score:
+def score(instance: ErrandTask, trajectory: Sequence[Facts]) -> Score:
     """1 where the reply could be read, else 0; metrics `paths`, `conflict` (0 or 1) or `characters`."""
     for facts in trajectory:
         if facts.get("outcome") == "ok":
@@ -158,7 +158,7 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[M
     )
 
 
-ERRAND: Environment[Instance, State] = Environment(
+ERRAND: Environment[ErrandTask, ErrandState] = Environment(
     name=NAME,
     version=1,
     defaults=Sampling(temperature=0.0, max_tokens=1024, tool_choice="auto"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalkit.envs.costbench.distance import normalised
 from evalkit.envs.costbench.events import course_of, terms_after, world_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_paths, optimum
 from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static
 from evalkit.report.charts.alignment import path_figure
@@ -57,7 +57,7 @@ class Path:
     """Optimal paths at the start."""
 
 
-def path_of(target: Instance, moves: Sequence[Move]) -> Path:
+def path_of(target: PlanningProblem, moves: Sequence[Move]) -> Path:
     """The calls of an episode, followed through its world."""
     at, walk = Place(target), Walk()
     start, calls = _left(at), []
@@ -121,7 +121,7 @@ def _lost(at: Place, call: Mapping[str, Any], cost: int, before: int | None) -> 
     return None if before is None or after is None else cost + after - before
 
 
-def _truth(target: Instance, path: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _truth(target: PlanningProblem, path: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """(tools, cents) of the optimal path that the score compares with."""
     if not is_static(target):
         course = course_of(target)
@@ -133,14 +133,14 @@ def _truth(target: Instance, path: Sequence[str]) -> tuple[tuple[str, ...], tupl
     return tuple(names[place] for place in way), tuple(terms.costs[place] for place in way)
 
 
-def costbench_figures(target: Instance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
+def costbench_figures(target: PlanningProblem, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """The calls beside the optimal path, and what they made of its cost."""
     found = path_of(target, moves)
     query = _query(episode)
     return (path_figure(found.pairs, world_of(target).title, query, _path_notes(target, found)), _costs(found, query))
 
 
-def costbench_lines(target: Instance, moves: Sequence[Move]) -> dict[int, str]:
+def costbench_lines(target: PlanningProblem, moves: Sequence[Move]) -> dict[int, str]:
     """A line for the one chat: whether the goal was reached, and at what cost."""
     found = path_of(target, moves)
     if not found.calls:
@@ -163,7 +163,7 @@ def _query(episode: str) -> str:
     )
 
 
-def _path_notes(target: Instance, found: Path) -> list[str]:
+def _path_notes(target: PlanningProblem, found: Path) -> list[str]:
     several = found.chances > 1 and is_static(target)
     lost = sum(call.lost or 0 for call in found.calls)
     notes = ["The agent's calls, from top to bottom, beside those of an optimal path; costs in cost units, added up."]

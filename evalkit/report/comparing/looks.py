@@ -11,7 +11,7 @@ from dataclasses import replace
 from evalkit.report.extras.record import MeasuredValue
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
-from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, Outcome
+from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
 from evalkit.stats.intervals import NONE
 from evalkit.stats.pairs import Change
 from evalkit.stats.sequential import filled, sequence, sequential_p
@@ -37,7 +37,7 @@ def at_every_look(found: Change, first: Cell, second: Cell, value: MeasuredValue
         return replace(
             found,
             difference=replace(found.difference, interval=None, method=NONE, why="too few have begun on both sides"),
-            test=Outcome(why=FEW),
+            test=HypothesisTest(why=FEW),
             test_by=FEW,
             least_p=None,
         )
@@ -55,9 +55,9 @@ def at_every_look(found: Change, first: Cell, second: Cell, value: MeasuredValue
         difference = replace(difference, interval=None, method=NONE, why="no bounds: nothing holds at every look")
     if not any(one[2] != other[2] for one, other in pairs if None not in (one[2], other[2])):
         return replace(
-            found, difference=difference, test=Outcome(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
+            found, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
         )
-    test = Outcome(p=sequential_p(ends[0], ends[1], 0.5))
+    test = HypothesisTest(p=sequential_p(ends[0], ends[1], 0.5))
     return replace(found, difference=difference, test=test, test_by=BY, least_p=None)
 
 

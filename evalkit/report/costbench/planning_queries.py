@@ -34,7 +34,7 @@ def main_query(cells: Sequence[Cell]) -> str:
     return queries.by_instances(queries.place(cells), figures, where=[queries.suites(cells)], methods=_INTERVALS)
 
 
-def _paths(keep: str) -> tuple[queries.Figure, ...]:
+def _paths(keep: str) -> tuple[queries.QueryColumn, ...]:
     return (
         queries.mean("edit_distance", queries.metric("edit_distance"), keep=keep),
         queries.mean("ned", queries.metric("ned"), scale=100, keep=keep),

@@ -17,7 +17,7 @@ TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ChatEntry:
     """One message of a chat, with the row of the log that it belongs to."""
 
     message: Message
@@ -38,7 +38,7 @@ class Chat:
     """One period of an episode."""
 
     period: int
-    entries: tuple[Entry, ...]
+    entries: tuple[ChatEntry, ...]
     tools: tuple[Tool, ...]
     """On offer when the chat began."""
     changes: tuple[tuple[int, tuple[Tool, ...]], ...]
@@ -62,13 +62,13 @@ def chats(episode: Exported) -> Iterator[Chat]:
 
 
 def _chat(held: Sequence[Move]) -> Chat:
-    entries = [Entry(message=message, row=None) for message in held[0].opening]
+    entries = [ChatEntry(message=message, row=None) for message in held[0].opening]
     changes = []
     for move in held:
         if move.reply is None:
             continue
-        entries.append(Entry(message=move.reply.message(), row=move.row))
-        entries += [Entry(message=message, row=None, calls=move.reply.calls) for message in move.messages]
+        entries.append(ChatEntry(message=move.reply.message(), row=move.row))
+        entries += [ChatEntry(message=message, row=None, calls=move.reply.calls) for message in move.messages]
         if move.offered_next is not None:
             changes.append((len(entries), move.offered_next))
     return Chat(
@@ -82,7 +82,7 @@ def _chat(held: Sequence[Move]) -> Chat:
     )
 
 
-def message_json(entry: Entry) -> Plain:
+def message_json(entry: ChatEntry) -> Plain:
     """A message as chat APIs and training tools take it; arguments are the text that the model wrote."""
     message = entry.message
     found: Plain = {"role": message.role, "content": message.text}

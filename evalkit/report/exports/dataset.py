@@ -71,7 +71,7 @@ def write_dataset(chosen: Chosen, environments: Environments, out: Path) -> int:
     differing = 0
     schemas = _schemas()
     with new_folder(out) as folder, ExitStack() as stack:
-        made = {name: stack.enter_context(_Sheet(folder / "data" / name, schemas[name])) for name in CONFIGS}
+        made = {name: stack.enter_context(_DatasetFile(folder / "data" / name, schemas[name])) for name in CONFIGS}
         for episode in stream(chosen, chosen.cells, environments):
             differing += not episode.reproduced
             made["episodes"].add([episode_row(episode)])
@@ -98,7 +98,7 @@ def _schemas() -> "dict[str, pa.Schema]":
     return schemas
 
 
-class _Sheet:
+class _DatasetFile:
     """One configuration's Parquet file while it is written."""
 
     def __init__(self, folder: Path, schema: "pa.Schema") -> None:
@@ -109,7 +109,7 @@ class _Sheet:
             folder.mkdir(parents=True)
             self._file = pq.ParquetWriter(folder / "train-00000-of-00001.parquet", schema, compression="zstd")
 
-    def __enter__(self) -> "_Sheet":
+    def __enter__(self) -> "_DatasetFile":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,7 +20,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 
 from evalkit import __version__
-from evalkit.report.exports.chats import Entry, Plain, chats, episode_json, tokens, tools_json
+from evalkit.report.exports.chats import ChatEntry, Plain, chats, episode_json, tokens, tools_json
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.report.scores import by_instance
 from evalkit.results.cells import Cell
@@ -150,7 +150,7 @@ def sample_json(episode: Exported) -> Plain:
     }
 
 
-def message_json(entry: Entry, name: str, period: int) -> Plain:
+def message_json(entry: ChatEntry, name: str, period: int) -> Plain:
     """A message as Inspect has it; `name` is its id."""
     message, row = entry.message, entry.row
     found: Plain = {"id": name, "role": message.role, "content": message.text, "metadata": {"period": period}}

@@ -34,7 +34,7 @@ MOST_PANELS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class DrawnMeasure:
     """A column to draw: its key and its interval's, its title with the unit and without."""
 
     key: str
@@ -45,13 +45,13 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class VariedTable:
     """A table that holds measures by suite and agent."""
 
     prefix: str
     """Of the figures' names."""
     table: Table
-    measures: tuple[Measure, ...]
+    measures: tuple[DrawnMeasure, ...]
     runs: Mapping[tuple[Any, ...], int]
     """By `place_of` a row: the episodes behind it."""
 
@@ -71,14 +71,14 @@ def place_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (row["suite"], row["agent"], *((key, str(row[key])) for key in sorted(axes_in(row))))
 
 
-def _sources(tables: Mapping[str, Table]) -> Iterable[Source]:
+def _sources(tables: Mapping[str, Table]) -> Iterable[VariedTable]:
     planned: set[tuple[Any, ...]] = set()
     for name, prefix in (("planning", ""), ("planning_own", "own_")):
         if name in tables:
             titles = {column.key: column for column in tables[name].columns}
             planned |= {place_of(row) for row in tables[name].rows}
             measures = tuple(
-                Measure(
+                DrawnMeasure(
                     key=key,
                     interval=f"{key}_interval",
                     title=f"{titles[key].bare} ({words}, {titles[key].unit})",
@@ -87,18 +87,18 @@ def _sources(tables: Mapping[str, Table]) -> Iterable[Source]:
                 for key, words in (("exact", "higher is better"), ("ned", "edit distance, lower is better"))
             )
             runs = {place_of(row): row["path_runs"] for row in tables["planning_counts"].rows}
-            yield Source(prefix=prefix, table=tables[name], measures=measures, runs=runs)
+            yield VariedTable(prefix=prefix, table=tables[name], measures=measures, runs=runs)
     scores = tables["scores"]
     rest = tuple(row for row in scores.rows if place_of(row) not in planned)
-    yield Source(
+    yield VariedTable(
         prefix="score_",
         table=replace(scores, rows=rest),
-        measures=(Measure(key="score", interval="interval", title="Score (100 = optimum)", short="Score"),),
+        measures=(DrawnMeasure(key="score", interval="interval", title="Score (100 = optimum)", short="Score"),),
         runs={place_of(row): row["episodes"] for row in rest},
     )
 
 
-def _figure(agents: Sequence[str], source: Source, axis: str) -> Figure | None:
+def _figure(agents: Sequence[str], source: VariedTable, axis: str) -> Figure | None:
     panels = _panels(source, axis)
     if not panels:
         return None
@@ -138,7 +138,7 @@ def _figure(agents: Sequence[str], source: Source, axis: str) -> Figure | None:
     )
 
 
-def _panels(source: Source, axis: str) -> dict[str, list[tuple[Any, Mapping[str, Any]]]]:
+def _panels(source: VariedTable, axis: str) -> dict[str, list[tuple[Any, Mapping[str, Any]]]]:
     """By what else was varied, in words: (value of the parameter, row); where there are two values or more."""
     blocks = axis in CALM
     found: dict[tuple[Any, ...], list[tuple[Any, Mapping[str, Any]]]] = {}

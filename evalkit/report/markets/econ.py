@@ -39,7 +39,7 @@ from evalkit.store.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class MetricColumn:
     """One column of a table of secondary metrics, and the count of episodes behind it."""
 
     key: str
@@ -141,7 +141,7 @@ def _interval_keys(environments: Iterable[str]) -> list[str]:
     return [f"{name}_{of}" for name in environments for of in ("interval", "kind")]
 
 
-def _score_queries(environments: Iterable[str]) -> Iterator[queries.Figure]:
+def _score_queries(environments: Iterable[str]) -> Iterator[queries.QueryColumn]:
     for name in environments:
         yield mean_of(name, name, "score")
         yield runs(f"{name}_runs", name)
@@ -179,7 +179,7 @@ _DISTINCT = "round(metrics['exploration_rate'] * metrics['assignments'])"
 _AS_CODED = f"{_DISTINCT} / ({_DISTINCT} + 1)"
 
 QUALITY = (
-    Figure(
+    MetricColumn(
         key="budget_utilisation",
         title="Budget use",
         environment="procurement",
@@ -188,7 +188,7 @@ QUALITY = (
         unit="% of plans",
         about="budget use: % of all plans that were feasible and cost 95 to 100 % of the budget",
     ),
-    Figure(
+    MetricColumn(
         key="best_so_far_rate",
         title="Best so far",
         environment="scheduling",
@@ -197,7 +197,7 @@ QUALITY = (
         unit="% of assignments",
         about="best so far: % of assignments with fewer problems than all before, the first among them",
     ),
-    Figure(
+    MetricColumn(
         key="adaptability",
         title="Adaptability",
         environment="pricing",
@@ -210,14 +210,14 @@ QUALITY = (
 """Table 3 of the paper."""
 
 EXPLORATION = (
-    Figure(
+    MetricColumn(
         key="procurement",
         title="Procurement",
         environment="procurement",
         value=_metric("exploration_rate"),
         sql=queries.metric("exploration_rate"),
     ),
-    Figure(
+    MetricColumn(
         key="procurement_text",
         title="as text",
         environment="procurement",
@@ -226,14 +226,14 @@ EXPLORATION = (
         about="as text: as the reference's code counts, to which plans that buy the same in another order, or spell a "
         "zero out, are different",
     ),
-    Figure(
+    MetricColumn(
         key="scheduling",
         title="Scheduling",
         environment="scheduling",
         value=_metric("exploration_rate"),
         sql=queries.metric("exploration_rate"),
     ),
-    Figure(
+    MetricColumn(
         key="scheduling_code",
         title="as coded",
         environment="scheduling",
@@ -241,7 +241,7 @@ EXPLORATION = (
         sql=_AS_CODED,
         about="as coded: u / (u + 1) of u different assignments, as the reference's code has it",
     ),
-    Figure(
+    MetricColumn(
         key="pricing",
         title="Pricing",
         environment="pricing",
@@ -253,7 +253,9 @@ EXPLORATION = (
 """Table 4 of the paper, with the reference code's own figures and with pricing."""
 
 
-def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], *, name: str, title: str, lead: str) -> Table:
+def _figures_table(
+    cells: Sequence[Cell], figures: Sequence[MetricColumn], *, name: str, title: str, lead: str
+) -> Table:
     environments = _present(cells)
     shown = [figure for figure in figures if figure.environment in environments]
     rows = []
@@ -279,7 +281,7 @@ def _figures_table(cells: Sequence[Cell], figures: Sequence[Figure], *, name: st
     )
 
 
-def _figure_queries(figure: Figure) -> tuple[queries.Figure, ...]:
+def _figure_queries(figure: MetricColumn) -> tuple[queries.QueryColumn, ...]:
     return (
         mean_of(figure.key, figure.environment, figure.sql),
         runs(f"{figure.key}_runs", figure.environment, f"{figure.sql} is not null"),

@@ -6,7 +6,9 @@ from evalkit.report import queries
 from evalkit.results.cells import Cell
 
 
-def beside(cells: Sequence[Cell], named: Mapping[str, str], figures: Iterable[queries.Figure], extra: str = "") -> str:
+def beside(
+    cells: Sequence[Cell], named: Mapping[str, str], figures: Iterable[queries.QueryColumn], extra: str = ""
+) -> str:
     """A row for each agent, difficulty and values of axes; `named`: difficulties by suites' base names."""
     keys = ("agent", difficulty(named), *queries.axes(cells), *([extra] if extra else []))
     return queries.by_instances(keys, tuple(figures), where=[queries.suites(cells)])
@@ -23,15 +25,15 @@ def within(environment: str, condition: str = "") -> str:
     return " and ".join((f"environment = {queries.text(environment)}", *([condition] if condition else [])))
 
 
-def runs(key: str, environment: str, condition: str = "") -> queries.Figure:
+def runs(key: str, environment: str, condition: str = "") -> queries.QueryColumn:
     """How many episodes of an environment; null where it was not played."""
     found = queries.count(key, within(environment, condition))
     name = queries.quoted(key)
     played = f"environment = {queries.text(environment)}"
-    return queries.Figure(key=key, inner=found.inner, outer=f"sum({name}) filter (where {played})")
+    return queries.QueryColumn(key=key, inner=found.inner, outer=f"sum({name}) filter (where {played})")
 
 
-def mean_of(key: str, environment: str, value: str) -> queries.Figure:
+def mean_of(key: str, environment: str, value: str) -> queries.QueryColumn:
     """A hundred times the mean over an environment's instances."""
     return queries.mean(key, value, scale=100, keep=within(environment))
 

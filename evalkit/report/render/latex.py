@@ -10,7 +10,7 @@ command or, where it has none, as `[U+4E2D]`.
 from collections.abc import Mapping
 from typing import Any
 
-from evalkit.report.render.latex_fit import Block, fit
+from evalkit.report.render.latex_fit import Tabular, fit
 from evalkit.report.render.narrow import pieces
 from evalkit.report.tables import MISSING, Column, Table, without_shared_packs, written
 from evalkit.text import visible
@@ -111,7 +111,7 @@ def _label(name: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "-" for char in name)
 
 
-def _tabular(table: Table, block: Block) -> list[str]:
+def _tabular(table: Table, block: Tabular) -> list[str]:
     layout = "".join("r" if column.numeric else "l" for column in block.columns)
     head = " & ".join(_held(column.title, width) for column, width in block.columns.items())
     lines = [rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}", r"\toprule", rf"{head} \\", r"\midrule"]
@@ -135,11 +135,11 @@ def _held(text: str, width: float) -> str:
     return rf"\parbox[t]{{{width:.1f}pt}}{{\raggedright {breakable(text)}\strut}}" if width else escaped(text)
 
 
-def _group(block: Block, row: Mapping[str, Any]) -> list[Any]:
+def _group(block: Tabular, row: Mapping[str, Any]) -> list[Any]:
     return [row.get(column.key) for column in block.columns if column.group][:1]
 
 
-def _row(table: Table, block: Block, place: int, above: Mapping[str, Any]) -> str:
+def _row(table: Table, block: Tabular, place: int, above: Mapping[str, Any]) -> str:
     row = table.rows[place]
     cells, same = [], bool(above)
     for column, width in block.columns.items():

@@ -46,7 +46,7 @@ _SPACE, _OTHER, _BOLD = 333, 800, 1.17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Tabular:
     """One tabular."""
 
     columns: Mapping[Column, float]
@@ -63,7 +63,7 @@ class Fit:
     size: str
     gap: float
     """Half the space between two columns, in points."""
-    floats: tuple[tuple[Block, ...], ...]
+    floats: tuple[tuple[Tabular, ...], ...]
     """By float: its tabulars."""
     notes_apart: bool
     """Whether the notes are so long that they stand behind the last float, as text that pages may break."""
@@ -99,7 +99,7 @@ def fit(table: Table) -> Fit:
     fitting = (i for i, (whole, gap) in enumerate(tried) if _fits(whole, gap))
     chosen = next(fitting, len(choices) - 1)
     (_, sections, size, gap), (whole, _) = choices[chosen], tried[chosen]
-    parts = [_Part(widths=part, whole=whole, gap=gap) for part in _parts(whole, gap)]
+    parts = [_TabularPart(widths=part, whole=whole, gap=gap) for part in _parts(whole, gap)]
     return _fit(table, parts, sections, size)
 
 
@@ -108,7 +108,7 @@ def _fits(whole: Mapping[Column, float], gap: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _TabularPart:
     """Columns of one tabular."""
 
     widths: Mapping[Column, float]
@@ -124,7 +124,7 @@ class _Part:
         return sum(each) + 2 * self.gap * (len(each) - 1)
 
 
-def _fit(table: Table, parts: Sequence[_Part], sections: Sequence[Section], size: str) -> Fit:
+def _fit(table: Table, parts: Sequence[_TabularPart], sections: Sequence[Section], size: str) -> Fit:
     notes = NOTE * (1 + sum(_lines(note, TEXT_WIDTH, "footnotesize") for note in table.lines_below))
     apart = notes > TEXT_HEIGHT / 2
     floats, left = _floats(table, parts, sections, size, TEXT_HEIGHT - CAPTION)
@@ -184,16 +184,16 @@ def _widened(widths: Mapping[Column, float], whole: Mapping[Column, float], spar
 
 
 def _floats(
-    table: Table, parts: Sequence[_Part], sections: Sequence[Section], size: str, height: float
-) -> tuple[tuple[tuple[Block, ...], ...], float]:
+    table: Table, parts: Sequence[_TabularPart], sections: Sequence[Section], size: str, height: float
+) -> tuple[tuple[tuple[Tabular, ...], ...], float]:
     """(the parts below each other, cut between rows where a page ends; what is left of the last one's height)."""
     line = SIZES[size][1]
     widest = max((text_width(section.heading) for section in sections), default=0.0) * SIZES[size][0]
-    pages: list[list[Block]] = [[]]
+    pages: list[list[Tabular]] = [[]]
     left = height
     for part in parts:
         width = part.width
-        block = Block(columns=part.widths, sections=(), heading=width if widest > width else 0.0)
+        block = Tabular(columns=part.widths, sections=(), heading=width if widest > width else 0.0)
         top = RULES + line * _head_lines(part.widths, size)
         left -= top
         for section in sections:
@@ -215,7 +215,7 @@ def _floats(
     return tuple(tuple(page) for page in pages), left
 
 
-def _with(block: Block, section: Section, row: int) -> Block:
+def _with(block: Tabular, section: Section, row: int) -> Tabular:
     """The block with one more row of a section."""
     if block.sections and block.sections[-1].heading == section.heading and block.sections[-1].places[-1] + 1 == row:
         last = block.sections[-1]

@@ -18,7 +18,7 @@ from evalkit.text import visible
 
 if TYPE_CHECKING:
     from evalkit.report.report import Report
-    from evalkit.results.trajectory import Kind, Part, Trajectory
+    from evalkit.results.trajectory import Kind, Trajectory, TrajectoryPart
 
 NO_BREAK = "\u00a0"
 
@@ -201,7 +201,7 @@ def print_trajectory(trajectory: "Trajectory", *, to: Console | None = None) -> 
         _print_part(part, to)
 
 
-def _print_part(part: "Part", to: Console) -> None:
+def _print_part(part: "TrajectoryPart", to: Console) -> None:
     style = STYLES[part.kind]
     if part.kind in ("period", "end"):
         to.print()

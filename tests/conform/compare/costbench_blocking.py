@@ -18,7 +18,7 @@ from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.events import Course, agent_blocks, course_of, oracle_eligible, world_of
 from evalkit.envs.costbench.instances.blocks import SEED_STEP, alternative_of, planned_blocks
 from evalkit.envs.costbench.instances.costs import query_seed
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from tests.conform.compare.verdict import Row, Verdict, judged, out_of_scope
 
@@ -107,7 +107,7 @@ def reference_queries(data: Path | None) -> tuple[Mapping[str, Any], ...] | None
     return tuple(json.loads((data / QUERIES).read_bytes()))
 
 
-def instance_of(row: Row) -> Instance:
+def instance_of(row: Row) -> PlanningProblem:
     """What a row was made from; its alternatives are those that the row names."""
     kind = NAMES.get(row["block_mode"], row["block_mode"])
     if kind not in KINDS:
@@ -135,9 +135,9 @@ def as_float(costs: Sequence[int]) -> float:
 
 def _instance(
     query_id: str, task: str, length: int, block: str, blocks: int, number: int, seed: int = SEED
-) -> Instance:
+) -> PlanningProblem:
     """An instance at the reference's settings. Wishes and texts play no part in blocking."""
-    return Instance(
+    return PlanningProblem(
         id=query_id,
         catalogue=shipped("travel"),
         catalogue_name="travel",
@@ -166,7 +166,7 @@ def _alternative(entry: Mapping[str, Any]) -> Query:
     return Query(id=query_id, preferences={}, given={}, number=number, text="")
 
 
-def _drawn_plan(instance: Instance, queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _drawn_plan(instance: PlanningProblem, queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Preference changes as the reference draws them: from the other queries of the task, in the order of the file."""
     pool = [one for one in queries if one["task"] == instance.task and one["query_id"] != instance.query.id]
     base = query_seed(instance.seed, instance.query.id)
@@ -181,7 +181,7 @@ def _drawn_plan(instance: Instance, queries: Sequence[Mapping[str, Any]]) -> lis
     ]
 
 
-def _plan(instance: Instance) -> list[dict[str, Any]]:
+def _plan(instance: PlanningProblem) -> list[dict[str, Any]]:
     base = query_seed(instance.seed, instance.query.id)
     found: list[dict[str, Any]] = []
     for i, block in enumerate(planned_blocks(instance, world_of(instance))):
@@ -194,7 +194,7 @@ def _plan(instance: Instance) -> list[dict[str, Any]]:
     return found
 
 
-def _scenarios(instance: Instance, course: Course) -> list[dict[str, Any]]:
+def _scenarios(instance: PlanningProblem, course: Course) -> list[dict[str, Any]]:
     label, digits = f"{title(instance.task)}Preference", instance.catalogue.digits[instance.split]
     return [
         {
@@ -207,7 +207,7 @@ def _scenarios(instance: Instance, course: Course) -> list[dict[str, Any]]:
     ]
 
 
-def _oracle(instance: Instance, course: Course) -> dict[str, Any]:
+def _oracle(instance: PlanningProblem, course: Course) -> dict[str, Any]:
     """The episode of an agent that follows the ground truth, as the reference records it."""
     calls = len(course.path)
     steps = calls + 1

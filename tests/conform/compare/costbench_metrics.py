@@ -17,7 +17,7 @@ from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.catalogue import title
 from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.events import course_of, terms_of, world_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import CHARGED
 from evalkit.envs.costbench.planning.solve import greedy_path
 from evalkit.envs.costbench.score import score, units, walked
@@ -63,7 +63,7 @@ _KIT = Kit(pack=Pack(name="bare", digest="", texts=dict.fromkeys(TEXTS, "")))
 class Episode:
     """An episode that was played."""
 
-    instance: Instance
+    instance: PlanningProblem
     facts: tuple[Facts, ...]
     evaluation: Mapping[str, Any]
     """What the reference's evaluation says of it, made from our facts."""
@@ -87,7 +87,7 @@ def metrics(row: Row, data: Path | None) -> Verdict:
     return documented(BESIDE) if episode.beside else EQUAL
 
 
-def instance_of(row: Row, data: Path) -> Instance:
+def instance_of(row: Row, data: Path) -> PlanningProblem:
     """What a row was played on: the query as it is imported, with the row's length and blocks."""
     block = MODES.get(row["block_mode"], row["block_mode"])
     settings = {"length": row["refinement_level"] + LEAST_LENGTH, "block": block, "blocks": row["block_num"]}
@@ -96,7 +96,7 @@ def instance_of(row: Row, data: Path) -> Instance:
 
 
 @lru_cache(maxsize=256)
-def _load(data: Path, seed: int, query_id: str, settings: tuple[tuple[str, Any], ...]) -> Instance:
+def _load(data: Path, seed: int, query_id: str, settings: tuple[tuple[str, Any], ...]) -> PlanningProblem:
     return COSTBENCH.load({**_lines(data, seed)[query_id], **dict(settings)})
 
 
@@ -141,7 +141,7 @@ def as_reference(facts: Sequence[Facts]) -> list[Facts]:
     return found
 
 
-def evaluated(instance: Instance, facts: Sequence[Facts], row: Row) -> dict[str, Any]:
+def evaluated(instance: PlanningProblem, facts: Sequence[Facts], row: Row) -> dict[str, Any]:
     """The figures of the reference's evaluation for one episode, from its facts.
 
     Of an episode whose blocks do not count there are fewer. Of the row only the recorded greedy cost is read.
@@ -286,7 +286,7 @@ def as_recorded(row: Row, episode: Episode) -> dict[str, Any]:
     return said
 
 
-def _greedy(instance: Instance) -> dict[str, Any]:
+def _greedy(instance: PlanningProblem) -> dict[str, Any]:
     world, terms = world_of(instance), terms_of(instance)
     path = greedy_path(world, terms, world.start, None, instance.steps)
     return {

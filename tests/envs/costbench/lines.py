@@ -11,7 +11,7 @@ from evalkit.envs.costbench.domain.catalogue import Catalogue
 from evalkit.envs.costbench.domain.catalogue_files import parse_catalogue, shipped
 from evalkit.envs.costbench.domain.ids import preferences_at
 from evalkit.envs.costbench.domain.query import Query
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 
 GRAPH = "parcel"
 TRAVEL = shipped("travel")
@@ -69,7 +69,7 @@ def bare_query(number: int) -> Query:
     return Query(id=f"<Query{number:05d}>", preferences={}, given={}, number=number, text="")
 
 
-def bare_instance(**given_fields: Any) -> Instance:
+def bare_instance(**given_fields: Any) -> PlanningProblem:
     """An instance of dining over bare queries; every field may be given otherwise."""
     fields: dict[str, Any] = {
         "id": "one",
@@ -88,7 +88,7 @@ def bare_instance(**given_fields: Any) -> Instance:
         "whole": False,
         "alternatives": tuple(bare_query(900 + i) for i in range(8)),
     }
-    return Instance(**{**fields, **given_fields})
+    return PlanningProblem(**{**fields, **given_fields})
 
 
 def plain_catalogue(steps: int = 0) -> dict[str, Any]:

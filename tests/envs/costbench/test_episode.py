@@ -16,13 +16,13 @@ from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.events import course_of
 from evalkit.envs.costbench.instances.blocks import alternative_of
 from evalkit.envs.costbench.instances.costs import query_seed
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from tests.acting import Episode, make_instance
 
 TASKS = [(name, task) for name in ("travel", "delivery") for task in shipped(name).tasks]
 
 
-def play_truth(instance: Instance) -> Episode:
+def play_truth(instance: PlanningProblem) -> Episode:
     """An episode that follows the segmented ground truth and answers."""
     episode = Episode(instance)
     for name in course_of(instance).path:
@@ -90,7 +90,7 @@ def as_query(row: dict[str, Any]) -> Query:
     )
 
 
-def as_instance(row: dict[str, Any], queries: list[dict[str, Any]]) -> Instance:
+def as_instance(row: dict[str, Any], queries: list[dict[str, Any]]) -> PlanningProblem:
     own = next(one for one in queries if one["query_id"] == row["query_id"])
     pool = [one for one in queries if one["task"] == own["task"] and one is not own]
     base = query_seed(42, row["query_id"])

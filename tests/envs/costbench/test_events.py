@@ -23,7 +23,7 @@ from evalkit.envs.costbench.events import (
     terms_of,
     world_of,
 )
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.costbench.planning.solve import optimum
 from tests.envs.costbench.lines import bare_instance, bare_query
@@ -32,7 +32,7 @@ TASKS = ("location", "transportation", "accommodation", "attraction", "dining", 
 
 
 @st.composite
-def instances(draw: st.DrawFn, **given_fields: Any) -> Instance:
+def instances(draw: st.DrawFn, **given_fields: Any) -> PlanningProblem:
     fields: dict[str, Any] = {
         "task": draw(st.sampled_from(TASKS)),
         "length": draw(st.integers(3, 8)),
@@ -46,7 +46,7 @@ def instances(draw: st.DrawFn, **given_fields: Any) -> Instance:
     return bare_instance(**{**fields, **given_fields})
 
 
-def replayed(one: Instance, course: Course) -> tuple[int, int]:
+def replayed(one: PlanningProblem, course: Course) -> tuple[int, int]:
     """Play the path turn by turn in the terms that hold; (events met, state). Asserts that every call can be made."""
     world = world_of(one)
     state, met, banned = world.start, 0, set[str]()
@@ -71,7 +71,7 @@ def replayed(one: Instance, course: Course) -> tuple[int, int]:
 
 
 @given(instances())
-def test_the_segmented_path_can_be_played_in_the_real_terms(one: Instance) -> None:
+def test_the_segmented_path_can_be_played_in_the_real_terms(one: PlanningProblem) -> None:
     course = course_of(one)
     met, state = replayed(one, course)
     assert state & world_of(one).goal
@@ -87,7 +87,7 @@ def test_the_segmented_path_can_be_played_in_the_real_terms(one: Instance) -> No
 
 
 @given(instances())
-def test_a_course_follows_from_the_instance_alone(one: Instance) -> None:
+def test_a_course_follows_from_the_instance_alone(one: PlanningProblem) -> None:
     course, again = course_of(one), course_of(replace(one))
     assert course is not again
     assert course_of(one) is course
@@ -101,7 +101,7 @@ def _told(course: Course) -> Any:
 
 
 @given(instances(block=st.none()).map(lambda one: replace(one, block="none", blocks=0)))
-def test_without_blocks_the_course_is_the_static_plan(one: Instance) -> None:
+def test_without_blocks_the_course_is_the_static_plan(one: PlanningProblem) -> None:
     course = course_of(one)
     assert course.events == ()
     assert (course.planned, course.complete) == (0, True)
@@ -111,7 +111,7 @@ def test_without_blocks_the_course_is_the_static_plan(one: Instance) -> None:
 
 
 @given(instances())
-def test_triggers_follow_the_papers_rule(one: Instance) -> None:
+def test_triggers_follow_the_papers_rule(one: PlanningProblem) -> None:
     course = course_of(one)
     turn = 0
     for i, event in enumerate(course.events):
@@ -121,7 +121,7 @@ def test_triggers_follow_the_papers_rule(one: Instance) -> None:
 
 
 @given(instances())
-def test_terms_and_wishes_after_events(one: Instance) -> None:
+def test_terms_and_wishes_after_events(one: PlanningProblem) -> None:
     course, world = course_of(one), world_of(one)
     terms, wanted = terms_of(one), one.query
     for fired, event in enumerate(course.events, 1):
@@ -141,7 +141,7 @@ def test_terms_and_wishes_after_events(one: Instance) -> None:
 
 
 @given(instances(block="ban_tool"))
-def test_bans_within_the_bound_leave_a_way(one: Instance) -> None:
+def test_bans_within_the_bound_leave_a_way(one: PlanningProblem) -> None:
     one = replace(one, blocks=min(one.blocks, one.length - 2))
     course = course_of(one)
     # Only a ban that is due on a plan of a single call can end a course: the reference's own limit.
@@ -179,7 +179,7 @@ def test_bans_and_removed_tools_together_break_the_bound() -> None:
 
 
 @given(instances(block="mixed", length=3))
-def test_events_that_leave_no_way_do_not_exist(one: Instance) -> None:
+def test_events_that_leave_no_way_do_not_exist(one: PlanningProblem) -> None:
     course = course_of(one)
     assert replayed(one, course)[1] & world_of(one).goal
     assert len(course.events) in (len(course.scenarios) - 1, len(course.scenarios))
@@ -207,7 +207,7 @@ def test_blocks_behind_the_goal_end_the_course_without_a_crash() -> None:
 
 
 @given(instances(failures=0.4))
-def test_failing_calls_are_paid_and_made_again(one: Instance) -> None:
+def test_failing_calls_are_paid_and_made_again(one: PlanningProblem) -> None:
     course = course_of(one)
     met, state = replayed(one, course)
     assert state & world_of(one).goal
@@ -301,7 +301,7 @@ def test_what_comes_too_late_does_not_count() -> None:
     assert agent_blocks([(4, "ban_tool"), (5, "tool_failure")], 5) == 2
 
 
-def graph_world(tools: Sequence[GraphTool]) -> Instance:
+def graph_world(tools: Sequence[GraphTool]) -> PlanningProblem:
     base = shipped("travel")
     graph = Graph(start=("A",), goal="Z", tools=tuple(tools))
     catalogue = msgspec.structs.replace(

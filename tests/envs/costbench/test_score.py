@@ -8,7 +8,7 @@ import pytest
 
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.events import course_of, terms_of, world_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import call_is_optimal
 from evalkit.envs.costbench.score import answered, score, units
 from evalkit.envs.environment import Facts, Score
@@ -29,7 +29,7 @@ def query(number: int, preferences: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def make(**fields: Any) -> Instance:
+def make(**fields: Any) -> PlanningProblem:
     """A dining instance in which all atomic tools cost 20 and composites as much as their parts, but as named."""
     named = fields.pop("costs", {})
     line: dict[str, Any] = {"id": "i", "task": "dining", "length": 5, "query": query(1, FIRST), **fields}
@@ -39,18 +39,20 @@ def make(**fields: Any) -> Instance:
 
 
 @cache
-def one_way() -> Instance:
+def one_way() -> PlanningProblem:
     """BOTH, STEPS, SELECT is the only optimal path: 30 + 30 + 20."""
     return make(costs={BOTH: 30.0, STEPS: 30.0})
 
 
 @cache
-def many_ways() -> Instance:
+def many_ways() -> PlanningProblem:
     """Every path costs 100."""
     return make()
 
 
-def play(instance: Instance, calls: Sequence[str | tuple[str, str]], answer: str = "", **last: Any) -> list[Facts]:
+def play(
+    instance: PlanningProblem, calls: Sequence[str | tuple[str, str]], answer: str = "", **last: Any
+) -> list[Facts]:
     """Facts of one call a turn: a name succeeds; a pair names the outcome too. Then a turn that answers."""
     world = world_of(instance)
     costs = dict(zip([tool.name for tool in world.tools], terms_of(instance).costs, strict=False))
@@ -70,7 +72,7 @@ def play(instance: Instance, calls: Sequence[str | tuple[str, str]], answer: str
     return [*facts, {"turn": len(facts) + 1, "calls": [], "goal": goal, **told, **last}]
 
 
-def score_of(instance: Instance, *calls: str | tuple[str, str], answer: str = "") -> Score:
+def score_of(instance: PlanningProblem, *calls: str | tuple[str, str], answer: str = "") -> Score:
     return score(instance, play(instance, calls, answer))
 
 
@@ -171,7 +173,7 @@ def test_the_tool_for_the_whole_is_one_more_path() -> None:
     assert (metrics["paths_possible"], metrics["paths_whole"]) == (16, 16)
 
 
-def banned() -> Instance:
+def banned() -> PlanningProblem:
     """A ban in turn 1; the truth calls BOTH (30), which is banned, then its two parts."""
     return make(costs={BOTH: 30.0, STEPS: 30.0}, schedule=[{"at": 1, "kind": "ban_tool"}])
 

@@ -53,7 +53,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What an id of its output type stands for, with `{about}` and `{criteria}` (of the steps so far); optional."""
 
 
-class Chain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskChain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The steps of every task that has no graph of its own: first, second, steps 1..L, last. Length N = L + 3."""
 
     first: Link
@@ -143,7 +143,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The task whose preference is given in all others; empty: none."""
     dimensions: tuple[Dimension, ...]
     """In the order in which the first tool declares them."""
-    chain: Chain | None = None
+    chain: TaskChain | None = None
     words: Words
     tasks: dict[str, Task]
     """In the order in which costs are drawn and queries numbered."""

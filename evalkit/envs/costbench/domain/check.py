@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from evalkit.envs.costbench.domain.catalogue import NAME_KEYS, SPLITS, Catalogue, Chain, Graph, Link, Task, title
+from evalkit.envs.costbench.domain.catalogue import NAME_KEYS, SPLITS, Catalogue, Graph, Link, Task, TaskChain, title
 from evalkit.envs.costbench.domain.ids import largest_number, split_values
 from evalkit.envs.costbench.domain.world import (
     composite_spans,
@@ -23,7 +23,7 @@ from evalkit.errors import UsageError, nearest
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 _INPUT_WORDS = ("previous", "dimensions", "constants", "context")
 _LENGTHS = range(3, 13)
-"""Chain lengths at which all names are made and compared."""
+"""TaskChain lengths at which all names are made and compared."""
 _MOST_DIGITS = 15
 MOST_NAME = 64
 """Characters of a tool's or an argument's name that all providers take."""
@@ -156,11 +156,11 @@ def _check_hints(found: Catalogue, task: Task, where: str) -> None:
                 _known(value, valid[key], f"{where}.conflicts: entry {row + 1}.{key}", "value")
 
 
-def _links(chain: Chain) -> Mapping[str, Link]:
+def _links(chain: TaskChain) -> Mapping[str, Link]:
     return {"first": chain.first, "second": chain.second, "step": chain.step, "last": chain.last}
 
 
-def _check_chain(found: Catalogue, chain: Chain, where: str) -> None:
+def _check_chain(found: Catalogue, chain: TaskChain, where: str) -> None:
     for key in chain.names:
         _known(key, NAME_KEYS, f"{where}: chain.names", "kind of composite")
     for key in NAME_KEYS:
@@ -179,7 +179,7 @@ def _check_chain(found: Catalogue, chain: Chain, where: str) -> None:
         _check_names(found, chain, chained, length, f"{where}: chain of length {length}")
 
 
-def _check_names(found: Catalogue, chain: Chain, tasks: list[str], length: int, where: str) -> None:
+def _check_names(found: Catalogue, chain: TaskChain, tasks: list[str], length: int, where: str) -> None:
     tools: list[str] = []
     types: list[str] = list(found.constants)
     positions = range(length)

@@ -25,7 +25,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class QuerySource:
     """Where an imported query comes from."""
 
     file: str

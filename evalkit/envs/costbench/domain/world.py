@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from evalkit.envs.costbench.domain.catalogue import Catalogue, Chain, Link, title
+from evalkit.envs.costbench.domain.catalogue import Catalogue, Link, TaskChain, title
 from evalkit.envs.environment import fill
 from evalkit.errors import UsageError
 
@@ -180,7 +180,7 @@ def _order(
             yield found
 
 
-def _chain_types(chain: Chain, task: str, length: int) -> list[str]:
+def _chain_types(chain: TaskChain, task: str, length: int) -> list[str]:
     """What each position gives."""
     return [output_type(chain, task, length, i) for i in range(length)]
 
@@ -211,7 +211,7 @@ def _span_tool(catalogue: Catalogue, task: str, length: int, span: tuple[int, in
     )
 
 
-def _link(chain: Chain, length: int, position: int) -> Link:
+def _link(chain: TaskChain, length: int, position: int) -> Link:
     if position == 0:
         return chain.first
     if position == length - 1:
@@ -219,13 +219,13 @@ def _link(chain: Chain, length: int, position: int) -> Link:
     return chain.second if position == 1 else chain.step
 
 
-def filled(text: str, chain: Chain, task: str, step: int) -> str:
+def filled(text: str, chain: TaskChain, task: str, step: int) -> str:
     """A catalogue's text with `{T}`, and of step `step` (from 1) `{k}`, `{word}` and `{criterion}`."""
     word = chain.words[step - 1] if 0 < step <= len(chain.words) else chain.more_word
     return fill(text, T=title(task), criterion=criterion(chain, step), word=word, k=step)
 
 
-def deed(chain: Chain, task: str, length: int, position: int) -> str:
+def deed(chain: TaskChain, task: str, length: int, position: int) -> str:
     """What the tool of a position does, in the catalogue's words at length; empty where it has none."""
     kept = chain.filters[position - 2] if position - 2 in range(len(chain.filters)) else ""
     text = _link(chain, length, position).does
@@ -251,14 +251,14 @@ def meaning(world: World, name: str) -> str:
     return ""
 
 
-def criterion(chain: Chain, step: int) -> str:
+def criterion(chain: TaskChain, step: int) -> str:
     """What step `step` (from 1) filters by."""
     if 0 < step <= len(chain.criteria):
         return chain.criteria[step - 1]
     return fill(chain.more_criterion, k=step)
 
 
-def output_type(chain: Chain, task: str, length: int, position: int) -> str:
+def output_type(chain: TaskChain, task: str, length: int, position: int) -> str:
     """The type that a position gives."""
     return filled(_link(chain, length, position).output, chain, task, position - 1)
 
@@ -295,7 +295,7 @@ def context_type(catalogue: Catalogue) -> str:
     return filled(chain.first.output, chain, catalogue.context, 0)
 
 
-def tool_name(chain: Chain, task: str, length: int, first: int, last: int) -> str:
+def tool_name(chain: TaskChain, task: str, length: int, first: int, last: int) -> str:
     """The name of the tool that stands for the positions first..last (specification, section 1.4)."""
     if first == last:
         return filled(_link(chain, length, first).tool, chain, task, first - 1)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from evalkit.envs.costbench.domain.world import World
 from evalkit.envs.costbench.instances.costs import hash31, query_seed
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.mersenne import Mersenne
 from evalkit.errors import UsageError, nearest
@@ -141,7 +141,7 @@ def removed_ranges(generator: str, base: int, count: int, length: int) -> list[t
     return found
 
 
-def planned_blocks(instance: Instance, world: World) -> tuple[Block, ...]:
+def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]:
     """An instance's blocks in order: those of its schedule with their turns, otherwise those that are drawn.
 
     Preference changes take the instance's alternatives in order. Raises UsageError if there are too few.
@@ -185,7 +185,7 @@ def planned_blocks(instance: Instance, world: World) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def failing_turns(instance: Instance) -> tuple[int, ...]:
+def failing_turns(instance: PlanningProblem) -> tuple[int, ...]:
     """The turns, from 1, whose call fails for once: ours, drawn turn by turn with the instance's probability."""
     if instance.failures <= 0:
         return ()
@@ -226,7 +226,7 @@ def check_schedule(schedule: Sequence[Mapping[str, Any]], world: World, alternat
         )
 
 
-def ban_sentence(instance: Instance, step: int, first: bool) -> int:
+def ban_sentence(instance: PlanningProblem, step: int, first: bool) -> int:
     """Which of the ten sentences, from 0, says at a turn that the called tool is not available.
 
     `first`: the ban fires at this very turn; later calls of a banned tool always hear the same sentence.
@@ -238,7 +238,7 @@ def ban_sentence(instance: Instance, step: int, first: bool) -> int:
     return Mersenne(seed).below(SENTENCES)
 
 
-def change_sentence(instance: Instance, step: int) -> int:
+def change_sentence(instance: PlanningProblem, step: int) -> int:
     """Which of the ten templates, from 0, announces a preference change that fires at a turn."""
     base = query_seed(instance.seed, instance.query.id)
     if instance.generator != "reference":

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from evalkit.envs.costbench.domain.catalogue import Catalogue
 from evalkit.envs.costbench.domain.world import ToolSpec, World, registry
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.mersenne import Mersenne
 from evalkit.seeds import fractions
 
@@ -36,7 +36,7 @@ def show_cost(cents: int) -> str:
     return "1" if cents == 100 else repr(cents / 100)
 
 
-def costs_of(instance: Instance, world: World, draw_seed: int | None = None) -> tuple[int, ...]:
+def costs_of(instance: PlanningProblem, world: World, draw_seed: int | None = None) -> tuple[int, ...]:
     """Cents by place in `world.tools`; of the reference's generator in `world.tools + world.foreign`, for its ties.
 
     `draw_seed` is a cost change's own seed: all costs are drawn with it, the instance's explicit ones too. None: the
@@ -46,7 +46,7 @@ def costs_of(instance: Instance, world: World, draw_seed: int | None = None) -> 
 
 
 @lru_cache(maxsize=1024)
-def _drawn(instance: Instance, world: World, draw_seed: int | None) -> tuple[int, ...]:
+def _drawn(instance: PlanningProblem, world: World, draw_seed: int | None) -> tuple[int, ...]:
     seed = query_seed(instance.seed, instance.query.id) if draw_seed is None else draw_seed
     if instance.generator == "reference" and world.chain:
         found = reference_costs(world, seed, instance.low, instance.high, instance.noise)
@@ -104,7 +104,7 @@ def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
     return [sums[tool.first, tool.last] for tool in tools]
 
 
-def _native_costs(instance: Instance, world: World, seed: int) -> list[int]:
+def _native_costs(instance: PlanningProblem, world: World, seed: int) -> list[int]:
     found: dict[str, int] = {}
     # Atomic tools first: in a graph a composite may stand before its components.
     for tool in sorted(world.tools, key=lambda tool: tool.size > 1):

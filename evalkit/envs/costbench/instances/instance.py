@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.envs.costbench.domain.catalogue import Catalogue
-from evalkit.envs.costbench.domain.query import Query, Source
+from evalkit.envs.costbench.domain.query import Query, QuerySource
 from evalkit.envs.costbench.domain.world import MOST_LENGTH
 from evalkit.envs.costbench.instances.parameters import MOST_EXAMPLE, REFUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Instance:
+class PlanningProblem:
     """One planning problem and how it is played."""
 
     id: str
@@ -64,7 +64,7 @@ class Instance:
     composites: bool = True
     sequence: bool = True
     """Parts of the instructions: worked example, what composite tools are, the atomic tools in order."""
-    source: Source | None = None
+    source: QuerySource | None = None
     digest: str = ""
     """Of the costs at the start, as the line says; empty: it says nothing."""
     optimum: int | None = None

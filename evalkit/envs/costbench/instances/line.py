@@ -9,7 +9,7 @@ from typing import Any
 
 from evalkit.envs.costbench.domain.catalogue import Catalogue
 from evalkit.envs.costbench.domain.ids import combinations, has_context, preference_number, split_values
-from evalkit.envs.costbench.domain.query import Query, Source
+from evalkit.envs.costbench.domain.query import Query, QuerySource
 from evalkit.envs.costbench.domain.world import World, context_type
 from evalkit.envs.costbench.instances.blocks import check_schedule
 from evalkit.errors import UsageError, nearest
@@ -136,16 +136,16 @@ def show_schedule(schedule: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [{**event, **({"costs": show_costs(event["costs"])} if "costs" in event else {})} for event in schedule]
 
 
-def read_source(value: object) -> Source:
+def read_source(value: object) -> QuerySource:
     """Where an imported query comes from. Raises UsageError."""
     found = _object(value, _SOURCE, "source")
     row = found.get("row", 0)
     if type(row) is not int or row < 0:
         raise UsageError(f"source.row: expected a whole number from 0, got {row!r}.")
-    return Source(file=_some_text(found, "file", "source"), sha256=_some_text(found, "sha256", "source"), row=row)
+    return QuerySource(file=_some_text(found, "file", "source"), sha256=_some_text(found, "sha256", "source"), row=row)
 
 
-def show_source(source: Source) -> dict[str, Any]:
+def show_source(source: QuerySource) -> dict[str, Any]:
     """A source as a line holds it."""
     return {"file": source.file, "sha256": source.sha256, "row": source.row}
 

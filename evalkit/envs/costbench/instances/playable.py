@@ -2,12 +2,12 @@
 
 from evalkit.envs.costbench.domain.world import World
 from evalkit.envs.costbench.instances.blocks import planned_blocks
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solvable import fewest_breaks
 from evalkit.errors import UsageError
 
 
-def check_events(instance: Instance, world: World) -> None:
+def check_events(instance: PlanningProblem, world: World) -> None:
     """Raises UsageError naming the field that asks for what cannot be played."""
     if instance.schedule and instance.block != "none":
         raise UsageError("block: a schedule says all that happens; leave `block` and `blocks` out beside it.")
@@ -16,7 +16,7 @@ def check_events(instance: Instance, world: World) -> None:
     _check_way(instance, world)
 
 
-def _check_seed(instance: Instance) -> None:
+def _check_seed(instance: PlanningProblem) -> None:
     drawn_for = instance.alternatives_seed
     if instance.generator == "reference" and drawn_for != instance.seed:
         raise UsageError(
@@ -26,7 +26,7 @@ def _check_seed(instance: Instance) -> None:
         )
 
 
-def _check_way(instance: Instance, world: World) -> None:
+def _check_way(instance: PlanningProblem, world: World) -> None:
     """Whether a way to the goal is left whichever tools an agent's calls ban (B.5 of the paper)."""
     blocks = planned_blocks(instance, world)
     bans = sum(block.kind == "ban_tool" for block in blocks)

@@ -17,7 +17,7 @@ from evalkit.envs.costbench.domain.ids import combinations, has_context
 from evalkit.envs.costbench.domain.queries import native_query
 from evalkit.envs.costbench.domain.world import MOST_LENGTH, Terms, World, make_world
 from evalkit.envs.costbench.instances.costs import costs_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.line import (
     read_costs,
     read_query,
@@ -55,7 +55,7 @@ _PLAIN = (  # written where not the default
 )
 
 
-def load(line: Mapping[str, Any]) -> Instance:
+def load(line: Mapping[str, Any]) -> PlanningProblem:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
     for key in line:
         if key not in PARAMETERS and key not in _OWN and key not in _STORED:
@@ -80,7 +80,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     alternatives = line.get("alternatives", ())
     if not isinstance(alternatives, list | tuple):
         raise UsageError(f"alternatives: expected a list of queries, got {alternatives!r}.")
-    found = Instance(
+    found = PlanningProblem(
         **values,
         id=_text(line, "id"),
         digest=_text(line, "digest"),
@@ -100,7 +100,7 @@ def load(line: Mapping[str, Any]) -> Instance:
     return found
 
 
-def describe(instance: Instance) -> dict[str, Any]:
+def describe(instance: PlanningProblem) -> dict[str, Any]:
     """An instance as a suite's line, with the digest of its costs and the least cost of a plan in cents.
 
     What follows from the length is left out, so that a sweep that varies the length varies it too.
@@ -136,7 +136,7 @@ def describe(instance: Instance) -> dict[str, Any]:
     return {**line, "digest": digest, "optimum": least}
 
 
-def found_optimum(instance: Instance) -> tuple[int, str]:
+def found_optimum(instance: PlanningProblem) -> tuple[int, str]:
     """The least cost of a plan before any event, in cents, and the digest of the costs.
 
     Raises UsageError where no plan reaches the goal.
@@ -152,7 +152,7 @@ def found_optimum(instance: Instance) -> tuple[int, str]:
     return least, hashlib.sha256(orjson.dumps(named)).hexdigest()[:32]
 
 
-def check_optimum(instance: Instance) -> None:
+def check_optimum(instance: PlanningProblem) -> None:
     """Raises UsageError where the line's digest or optimum is not that of the costs drawn."""
     if instance.optimum is None and not instance.digest:
         return
@@ -168,12 +168,12 @@ def check_optimum(instance: Instance) -> None:
         )
 
 
-def stratum(instance: Instance) -> str:
+def stratum(instance: PlanningProblem) -> str:
     """The task."""
     return instance.task
 
 
-def offers(instance: Instance) -> int:
+def offers(instance: PlanningProblem) -> int:
     """How many tools a request offers at most."""
     return len(_world(instance).tools)
 
@@ -236,7 +236,7 @@ def _of_chain(catalogue: Catalogue, task: str) -> tuple[str, ...]:
     return none if catalogue.tasks[task].graph is None else ("length", "whole", "control_tool_length")
 
 
-def _world(instance: Instance) -> World:
+def _world(instance: PlanningProblem) -> World:
     return make_world(instance.catalogue, instance.task, instance.length, instance.whole, instance.longest)
 
 

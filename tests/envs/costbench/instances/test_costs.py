@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.instances.costs import costs_of, hash31, query_seed, reference_costs, show_cost
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import DISTRIBUTIONS
 from tests.conform.compare.costbench_costs import costs
 from tests.envs.costbench.lines import GRAPH, TRAVEL, bare_instance, catalogue_with_a_graph
@@ -24,7 +24,7 @@ made = partial(bare_instance, low=15.0, high=25.0)
 """An instance of which only what costs depend on is of interest."""
 
 
-def named(instance: Instance, draw_seed: int | None = None) -> dict[str, int]:
+def named(instance: PlanningProblem, draw_seed: int | None = None) -> dict[str, int]:
     """The costs by tool; of the reference, foreign ones among them."""
     world = make_world(instance.catalogue, instance.task, instance.length, instance.whole)
     drawn = costs_of(instance, world, draw_seed)

@@ -10,7 +10,7 @@ from evalkit.envs.costbench.domain.catalogue_files import only_task
 from evalkit.envs.costbench.domain.world import Terms, make_world
 from evalkit.envs.costbench.instances import suite
 from evalkit.envs.costbench.instances.costs import costs_of
-from evalkit.envs.costbench.instances.instance import Instance
+from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.line import read_query, show_query
 from evalkit.envs.costbench.instances.suite import check_optimum, describe, load, offers, stratum
 from evalkit.envs.costbench.planning.solve import optimum
@@ -53,7 +53,7 @@ LINES: list[dict[str, Any]] = [
 ]
 
 
-def same(one: Instance, other: Instance) -> bool:
+def same(one: PlanningProblem, other: PlanningProblem) -> bool:
     """Whether two instances are equal in all that a line says."""
     return describe(one) == describe(other)
 
@@ -67,7 +67,7 @@ def test_a_described_instance_is_the_same_when_loaded_again(line: dict[str, Any]
     check_optimum(other)
     world = make_world(one.catalogue, one.task, one.length, one.whole)
     assert full["optimum"] == optimum(world, Terms(costs_of(one, world)), world.start)
-    for name in Instance.__slots__:
+    for name in PlanningProblem.__slots__:
         mine, theirs = getattr(one, name), getattr(other, name)
         if name == "query":
             mine, theirs = show_query(mine), show_query(theirs)
