@@ -34,7 +34,7 @@ def generate(args: argparse.Namespace) -> int:
     if args.instances < 1:
         raise UsageError("--instances: must be at least 1.")
     parameters = parse_parameters(args.rest, env.parameters, args.environment)
-    progress = _Progress(count=args.instances)
+    progress = _Lines(count=args.instances)
     parts = progress.parts(env.generate(parameters, args.instances, args.seed))
     first = next(parts)  # before a folder is made: what cannot be generated leaves nothing behind
     make_directories(out.parent)
@@ -46,7 +46,7 @@ def generate(args: argparse.Namespace) -> int:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _Lines:
     """The lines on their way to the file."""
 
     count: int
