@@ -113,6 +113,11 @@ def parse_usd(text: str | int) -> PicoUsd:
     return PicoUsd(_whole(text, PICO_PER_USD, "an amount in USD", MOST_USD))
 
 
+def usd(amount: int) -> Decimal:
+    """An amount of pico-dollars in USD, exactly."""
+    return Decimal(amount) / PICO_PER_USD
+
+
 def pico_at_least(amount: Decimal) -> int:
     """An amount of pico-dollars, rounded up to a whole one."""
     return int(amount.to_integral_value(ROUND_CEILING))

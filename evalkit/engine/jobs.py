@@ -52,7 +52,7 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBackl
     known, ended = _known(session, share)
     fresh, total = Counter[Place](), 0
     for agent, suite in share.places:
-        place, planned = (agent.name, suite.name), len(suite.instances) * share.manifest.replicates
+        place, planned = (agent.name, suite.name), len(suite.instances) * len(share.replicates)
         total += planned
         fresh[place] = max(0, planned - known[place])
     fresh -= Counter(_given_up(session, share))
@@ -73,7 +73,7 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBackl
 def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
     """(by agent and suite, episodes that the log knows; how many of all have ended)."""
     holdings = session.holdings
-    if share.manifest.replicates < session.manifest.replicates:  # the spec asks for less than the run has
+    if len(share.replicates) < session.manifest.replicates:  # less is asked for than the run has
         mine = [held for held in holdings.episodes.values() if share.holds(held)]
         return Counter((held.agent, held.suite) for held in mine), sum(bool(held.ending) for held in mine)
     cells = {place: holdings.cells.get(place) for place in ((a.name, s.name) for a, s in share.places)}
@@ -85,7 +85,7 @@ def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
     """Of episodes without a row in the log, where those are that an internal error has stopped."""
     holdings, places = session.holdings, {(agent.name, suite.name) for agent, suite in share.places}
     for name, (agent, suite, replicate) in holdings.broken.items():
-        mine = (agent, suite) in places and replicate < share.manifest.replicates
+        mine = (agent, suite) in places and replicate in share.replicates
         if mine and name not in holdings.episodes and not holdings.to_play(name, session.options.retry):
             yield agent, suite
 
@@ -122,7 +122,7 @@ def _cells(session: Session, line: LaneBacklog) -> dict[Place, CellCount]:
     owed = line.fresh + Counter(place for place, *_ in line.begun.values())
     found = {}
     for suite in manifest.suites.values():
-        planned = len(suite.instances) * manifest.replicates
+        planned = len(suite.instances) * len(choice.replicates(manifest))
         for agent in lanes(manifest, choice)[line.name] if choice.takes_suite(suite) else ():
             if suite.environment in agent.packs:
                 place = agent.name, suite.name

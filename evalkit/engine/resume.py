@@ -204,6 +204,11 @@ class RunPart:
         return [suite for suite in self.manifest.suites.values() if self.choice.takes_suite(suite)]
 
     @property
+    def replicates(self) -> range:
+        """Of each of its episodes."""
+        return self.choice.replicates(self.manifest)
+
+    @property
     def places(self) -> Iterator[tuple[ManifestAgent, ManifestSuite]]:
         """Who plays what."""
         for suite in self.suites:
@@ -217,7 +222,7 @@ class RunPart:
         return (
             suite is not None
             and self.choice.takes_suite(suite)
-            and held.replicate < self.manifest.replicates
+            and held.replicate in self.replicates
             and any(agent.name == held.agent for agent in self.agents)
         )
 

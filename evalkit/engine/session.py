@@ -34,6 +34,8 @@ class RunOptions:
     """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
     announce: Callable[[Sequence[str]], None] | None = None
     """Is told, in lines, what a repair gives up, before anything is changed, and which words the run keeps."""
+    stop: Stop | None = None
+    """Whoever else may end the run sets it. None: signals do, where this is the main thread."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,9 +6,8 @@ crash may have left in flight is charged, then the lanes play. Nothing is sent b
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -23,6 +22,7 @@ from evalkit.engine.freezing.brought import changed
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.jobs import make_jobs
+from evalkit.engine.loop import interruptible
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
@@ -80,7 +80,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             options=options,
             manifest=manifest,
             store=store,
-            stop=Stop(),
+            stop=options.stop or Stop(),
             holdings=holdings,
             accounts=ledger,
             began=loop.time(),
@@ -102,7 +102,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
 
 
 async def _play(session: Session, show: Callable[[View], None]) -> None:
-    with _interruptible(session.stop):
+    with interruptible(session.stop) if session.options.stop is None else nullcontext():
         async with _desk(session) as desk:
             session.desk = desk
             session.jobs = await make_jobs(session, desk)
@@ -281,25 +281,6 @@ def _strangers(session: Session) -> bool:
 
 
 @contextmanager
-def _interruptible(stop: Stop) -> Iterator[None]:
-    """Ctrl-C or SIGTERM: the first asks players to end after their durable step, a second one stops at once."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def heard() -> None:
-        if stop.reason == "interrupt" and task is not None:
-            task.cancel()
-        stop.set("interrupt", "Interrupted.")
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heard)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-
-@contextmanager
 def _timed(session: Session) -> Iterator[None]:
     """At the deadline players end after their durable step, and whoever waits for a limit or for money leaves."""
     deadline_s = session.resolved.sweep.deadline_s
@@ -323,27 +304,31 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
 
     loop = asyncio.get_running_loop()
 
+    def look() -> View:
+        return view_of(
+            session.jobs,
+            session.desk,
+            session.resolved.sweep,
+            pace,
+            spent_before=session.spent_before,
+            unmetered_before=unmetered_before,
+        )
+
     async def watch() -> None:
-        for look in count(1):
+        for number in count(1):
             due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
             _keep_pace(session, loop.time() - due)
-            view = view_of(
-                session.jobs,
-                session.desk,
-                session.resolved.sweep,
-                pace,
-                spent_before=session.spent_before,
-                unmetered_before=unmetered_before,
-            )
+            view = look()
             show(view)
-            if look % PUBLISH_EVERY == 0:
+            if number % PUBLISH_EVERY == 0:
                 publish(directory, view.published())
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch())
         try:
             yield
+            show(look())
         finally:
             watching.cancel()
             withdraw(directory)

@@ -140,6 +140,13 @@ class Choice:
     """Empty: all."""
     suites: frozenset[str] = frozenset()
     """Full or base names; empty: all."""
+    replicate: int | None = None
+    """None: all."""
+
+    def replicates(self, manifest: Manifest) -> range:
+        """The replicates that belong to it."""
+        most = manifest.replicates
+        return range(most) if self.replicate is None else range(self.replicate, min(self.replicate + 1, most))
 
     def takes_suite(self, suite: ManifestSuite) -> bool:
         """Whether a suite belongs to it."""
@@ -168,6 +175,8 @@ def episodes(
         few = sum(len(suite.instances) for suite in suites) <= KEPT
         places = list(placed(manifest, suites)) if few else []
         for replicate in block.replicates:
+            if replicate not in choice.replicates(manifest):
+                continue
             once = _Once(suites) if any(suite.source for suite in suites) else None
             for suite, place in places or placed(manifest, suites):
                 players = [

@@ -6,8 +6,9 @@ msgspec checks types; unknown keys are looked for first, because only we know wh
 import re
 import tomllib
 import types
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path, PurePath
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -45,12 +46,44 @@ def parse_toml(path: Path) -> dict[str, Any]:
         found = _ENDLESS.search(text)
         where = f" (at line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
         raise UsageError(f"{path}: an integer of thousands of digits is too long{where}.") from flaw
+    _refuse_long(data, str(path))
+    return data
+
+
+def record_of(values: Mapping[str, Any], kind: type[RecordT], where: str) -> RecordT:
+    """A program's values as a record of `kind`, checked as those of a file are; an amount of money may be a Decimal.
+
+    Raises UsageError as `read_toml` does, and for a value that TOML has not.
+    """
+    data = _as_toml(values, where, "")
+    _refuse_long(data, where)
+    refuse_keys(data, where)
+    return check_record(data, kind, where)
+
+
+def _as_toml(value: object, where: str, place: str) -> Any:
+    """A value in the types that `parse_toml` gives."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise UsageError(f"{where}: {place or 'its keys'}: expected texts as keys, got {key!r}.")
+        return {key: _as_toml(item, where, _join(place, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_toml(item, where, f"{place}[{i}]") for i, item in enumerate(value, 1)]
+    if isinstance(value, Decimal | PurePath):
+        return str(value)
+    if isinstance(value, str | int | float):
+        return value
+    said = "None" if value is None else type(value).__name__
+    raise UsageError(f"{where}: {place}: expected a value as TOML has it, got {said}. Leave out what is not set.")
+
+
+def _refuse_long(data: object, where: str) -> None:
     for place, value in _integers(data, ""):
         if value.bit_length() > _BITS:
             raise UsageError(
-                f"{path}: {place}: an integer of {value.bit_length()} bits is too long; {_BITS} are the most."
+                f"{where}: {place}: an integer of {value.bit_length()} bits is too long; {_BITS} are the most."
             )
-    return data
 
 
 _BITS = 63

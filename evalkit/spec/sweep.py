@@ -2,6 +2,7 @@
 missing is asked for.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from evalkit.policy.table import is_policy, policy_names
 from evalkit.shipped import find
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
-from evalkit.spec.reading import parse_span, read_toml
+from evalkit.spec.reading import parse_span, read_toml, record_of
 
 MAX_WIDTH = 100_000
 MAX_SEED = 2**31 - 1
@@ -81,8 +82,18 @@ def find_sweep(name: str) -> Path:
 
 def read_sweep(path: Path) -> Sweep:
     """The sweep a file describes. Raises UsageError naming file, key and the nearest valid name."""
-    file = read_toml(path, SweepFile)
-    where = str(path)
+    return _sweep(read_toml(path, SweepFile), str(path), path.stem)
+
+
+def sweep_from(values: Mapping[str, Any], where: str, name: str) -> Sweep:
+    """The sweep that a program describes, as a file would; `name`: of one that says none. Raises UsageError."""
+    file = record_of(values, SweepFile, where)
+    if not file.name and not name:
+        raise UsageError(f"{where}: name: a sweep that is no file needs one: its run lies in runs/NAME.")
+    return _sweep(file, where, name)
+
+
+def _sweep(file: SweepFile, where: str, name: str) -> Sweep:
     if not file.agents or not file.suites:
         raise UsageError(f"{where}: a sweep needs at least one [[agents]] and one [[suites]] table.")
     agents = tuple(_agent(agent, f"{where}: agents[{i}]") for i, agent in enumerate(file.agents, 1))
@@ -101,7 +112,7 @@ def read_sweep(path: Path) -> Sweep:
         if lane not in lanes:
             raise UsageError(f"{where}: budgets: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
     return Sweep(
-        name=checked_name(file.name or path.stem, f"{where}: name", "/:"),
+        name=checked_name(file.name or name, f"{where}: name", "/:"),
         source=where,
         agents=agents,
         suites=suites,

@@ -64,7 +64,24 @@ class LanePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole sweep."""
+    """What a sweep will cost and how long it will take: what `evalkit.plan` returns.
+
+    name       the sweep's
+    cells      one entry for each agent on each suite: episodes, requests, tokens, cost with its 95 % range
+    lanes      one entry for each model: requests, tokens, seconds, and what takes the time
+    cost       expected pico-dollars (1e-12 USD) of what is still to be played
+    needed     pico-dollars that a budget must hold, so that the last episode can start as well
+    seconds    how long it takes at least
+    budget     pico-dollars, or None; `spent` is what the run has spent already
+    marks      by agent: what of an environment's wishes its provider does not do
+
+    `to_json()` gives all of it as plain values, money in USD: what `evalkit plan --json` prints.
+
+    >>> import evalkit
+    >>> found = evalkit.plan("quickstart", only={"agent": ["knuth"], "suite": ["scheduling/basic"]})
+    >>> [(cell.agent, cell.suite, cell.episodes, cell.basis) for cell in found.cells]
+    [('knuth', 'scheduling/basic', 24, 'the policy itself')]
+    """
 
     name: str
     cells: tuple[CellPlan, ...]

@@ -1,0 +1,122 @@
+"""A run to its end: by code that awaits it, and by code that cannot; and what a signal or a cancellation does to it."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from evalkit.engine.episode import Stop
+
+Result = TypeVar("Result")
+
+Play = Callable[[Stop | None], Coroutine[Any, Any, Result]]
+"""Gives a run that ends when it is told to by this `Stop`; with None it has one of its own, and heeds signals."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
+    """Run on uvloop where it is there: it takes a quarter off the cost of a request."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)
+
+
+def finish(play: Play[Result]) -> Result:
+    """Run to the end, from any thread, also inside of a loop that runs already: that one stands still meanwhile.
+
+    Signals are heeded in the main thread: the first drains, a second one stops at once.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_loop(play(None))
+    apart = _Apart(play)
+    with ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:
+        done = pool.submit(lambda: run_loop(apart.play()))
+        with apart.interruptible():
+            return done.result()
+
+
+async def drained(play: Play[Result]) -> Result:
+    """Await a run. Where we are cancelled, it drains first; where we are cancelled again, it stops at once."""
+    stop, cancelled = Stop(), False
+    task = asyncio.get_running_loop().create_task(play(stop))
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+            interrupt(stop, task)
+    if not cancelled:
+        return task.result()
+    raise asyncio.CancelledError from None if task.cancelled() else task.exception()
+
+
+def interrupt(stop: Stop, task: "asyncio.Task[Any] | None") -> None:
+    """The first time players are asked to end after their durable step; a second time all of it stops at once."""
+    if stop.reason == "interrupt" and task is not None:
+        task.cancel()
+    stop.set("interrupt", "Interrupted.")
+
+
+@contextmanager
+def interruptible(stop: Stop) -> Iterator[None]:
+    """Ctrl-C or SIGTERM drains, a second one stops at once. Off the main thread nobody hears of signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupt, stop, task)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+class _Apart(Generic[Result]):
+    """A run in a thread of its own, beside a loop that stands still for it."""
+
+    def __init__(self, play: Play[Result]) -> None:
+        self._play = play
+        self._stop = Stop()
+        self._begun = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    async def play(self) -> Result:
+        """To be run in the other thread."""
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._begun.set()
+        return await self._play(self._stop)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """While the main thread waits here, signals go to the run."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._begun.wait()
+        assert self._loop is not None
+        with suppress(RuntimeError):  # it has ended, and its loop is closed
+            self._loop.call_soon_threadsafe(interrupt, self._stop, self._task)
