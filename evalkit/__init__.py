@@ -1,3 +1,126 @@
-"""evalkit: asynchronous batch evaluation of language-model agents on economic environments with known optima."""
+"""evalkit: asynchronous batch evaluation of language-model agents on economic environments with known optima.
+
+An agent plays episodes of an environment whose best score is known exactly. A *sweep* says which agents play which
+suites; a *run* is a sweep made complete: `run` asks for what is missing of it, within its budget, and every reply is on
+disk before the next request leaves.
+
+Play a sweep and read it:
+
+    >>> import evalkit
+    >>> run = evalkit.run({
+    ...     "name": "first",
+    ...     "agents": [{"policy": "knuth"}, {"policy": "random"}],
+    ...     "suites": [{"name": "scheduling/basic"}],
+    ... })
+    >>> run
+    Run('runs/first': complete, 24 of 24 episodes, 0 USD)
+    >>> run.sql("select agent, avg(score) > 0.99 as best from episodes where used group by 1 order by 1").to_pylist()
+    [{'agent': 'knuth', 'best': True}, {'agent': 'random', 'best': False}]
+
+Look at one episode, and play one by hand:
+
+    >>> print(run.episode("knuth:scheduling/basic:seed-0:0").score.value)
+    1.0
+    >>> game = evalkit.game(evalkit.suite("scheduling/basic")[0])
+    >>> game.reply("I would rather talk.").ending
+    ''
+
+What there is:
+
+    run, run_async      start, resume or extend a run
+    plan                what a sweep will cost, without a request
+    load                a run that is there already
+    play, play_async    one episode, in a temporary directory
+    suite, env          instances and environments by name
+    game                an episode by hand: no model, no loop, no log
+
+    Run, Plan, Progress, Episode, Game, Turn, Instance, Environment, Score     what these return
+    Message, Tool, ToolCall, Reply, Usage                                      what agents read and answer
+    EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
+
+docs/python.md is the guide. `evalkit.__all__` is the interface: what is not in it is private, and changes without
+notice. Importing evalkit loads none of it: a name is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from evalkit.api.environments import Instance, env, suite
+    from evalkit.api.episodes import Episode
+    from evalkit.api.games import Game, game
+    from evalkit.api.planning import plan
+    from evalkit.api.playing import play, play_async
+    from evalkit.api.progress import Progress
+    from evalkit.api.running import run, run_async
+    from evalkit.api.runs import Run, load
+    from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
+    from evalkit.engine.planning.planned import Plan
+    from evalkit.envs.environment import Environment, Facts, Score
+    from evalkit.envs.replay import Turn
+    from evalkit.errors import CorruptLogError, EvalkitError, RunError, StorageError, UsageError
+
+__all__ = [
+    "CorruptLogError",
+    "Environment",
+    "Episode",
+    "EvalkitError",
+    "Facts",
+    "Game",
+    "Instance",
+    "Message",
+    "Plan",
+    "Progress",
+    "Reply",
+    "Run",
+    "RunError",
+    "Score",
+    "StorageError",
+    "Tool",
+    "ToolCall",
+    "Turn",
+    "Usage",
+    "UsageError",
+    "env",
+    "game",
+    "load",
+    "plan",
+    "play",
+    "play_async",
+    "run",
+    "run_async",
+    "suite",
+]
+
+_PLACES = {
+    "evalkit.api.environments": ("Instance", "env", "suite"),
+    "evalkit.api.episodes": ("Episode",),
+    "evalkit.api.games": ("Game", "game"),
+    "evalkit.api.planning": ("plan",),
+    "evalkit.api.playing": ("play", "play_async"),
+    "evalkit.api.progress": ("Progress",),
+    "evalkit.api.running": ("run", "run_async"),
+    "evalkit.api.runs": ("Run", "load"),
+    "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
+    "evalkit.engine.planning.planned": ("Plan",),
+    "evalkit.envs.environment": ("Environment", "Facts", "Score"),
+    "evalkit.envs.replay": ("Turn",),
+    "evalkit.errors": ("CorruptLogError", "EvalkitError", "RunError", "StorageError", "UsageError"),
+}
+"""Module -> the names that it gives."""
+
+if not TYPE_CHECKING:  # else a type checker would believe that every name is there
+
+    def __getattr__(name):
+        """Load a public name when it is first used (PEP 562)."""
+        for place, names in _PLACES.items():
+            if name in names:
+                found = globals()[name] = getattr(import_module(place), name)
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]

@@ -13,7 +13,17 @@ ToolChoice = Literal["auto", "required", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A function the agent may call."""
+    """A function that the agent may call.
+
+    name          as it is called
+    description   what it does, for the agent
+    parameters    a mapping: the JSON schema of the object of arguments
+
+    >>> import evalkit
+    >>> game = evalkit.game(evalkit.suite("scheduling/basic")[0])
+    >>> [tool.name for tool in game.tools][:2]
+    ['get_previous_attempts_data', 'get_attempt_number']
+    """
 
     name: str
     description: str
@@ -23,7 +33,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call, exactly as the model wrote it. Untrusted: nothing in it has been checked."""
+    """One call of a tool, exactly as the model wrote it. Untrusted: nothing in it has been checked.
+
+    id          by which its result names it
+    name        of the tool
+    arguments   a text: JSON of an object if the model behaved
+
+    >>> import json
+    >>> from evalkit import ToolCall
+    >>> ToolCall(id="1", name="set_prices", arguments=json.dumps({"prices": {"1": 2.5}}))
+    ToolCall(id='1', name='set_prices', arguments='{"prices": {"1": 2.5}}')
+    """
 
     id: str
     name: str
@@ -33,7 +53,20 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One entry of a chat."""
+    """One entry of a chat.
+
+    role      `system`, `user`, `assistant` (the agent) or `tool` (the result of a call)
+    text      what it says
+    calls     of the agent: a tuple of `ToolCall`, in the order in which it made them
+    call_id   of a result: the id of the call that it answers
+    name      of a result: the tool that was called
+    opaque    of the agent: bytes of JSON that only the provider's format understands, such as signatures
+
+    >>> import evalkit
+    >>> game = evalkit.game(evalkit.suite("pricing/basic")[0])
+    >>> [message.role for message in game.messages]
+    ['system', 'user']
+    """
 
     role: Role
     text: str = ""
@@ -49,7 +82,19 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one reply, as the provider counts them."""
+    """Tokens of one reply, as the provider counts them.
+
+    input          of the request, cached ones included
+    output         of the reply, reasoning included
+    cached_read    of the input: read from the provider's prompt cache
+    cached_write   of the input: written to it
+    reasoning      of the output: hidden reasoning
+    unknown        names of the figures that the provider did not state: they are 0 here
+
+    >>> from evalkit import Usage
+    >>> Usage(input=1200, output=80).reasoning
+    0
+    """
 
     input: int = 0
     """All prompt tokens, cached ones included."""
@@ -67,7 +112,21 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model (or a policy) answered."""
+    """What a model, a policy or you have answered.
+
+    text          what it says
+    calls         a tuple of `ToolCall`, in order
+    finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word
+    usage         `Usage`; replies that are read from a log have none, its columns have the tokens
+    model, fingerprint, response_id
+                  what the provider says of itself; empty where it says nothing
+    opaque        bytes of JSON that only the provider's format understands; sent back as they are
+
+    >>> from evalkit import Reply, ToolCall
+    >>> reply = Reply(text="First the notes.", calls=(ToolCall(id="1", name="read_notes", arguments="{}"),))
+    >>> reply.message().role
+    'assistant'
+    """
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()

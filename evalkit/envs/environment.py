@@ -61,7 +61,19 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One episode's result."""
+    """One episode's result.
+
+    value     the environment's score; 1 is the optimum, `Environment.score_range` says between what it lies
+    solved    whether it counts as solved, by the environment's own rule
+    metrics   a mapping from names to floats: secondary figures; an undefined one is left out
+    path      a tuple of names: tools of the charged calls, where the environment compares paths
+
+    >>> import evalkit
+    >>> instance = evalkit.suite("scheduling/basic")[0]
+    >>> score = evalkit.play("oracle", instance).score
+    >>> score.value, score.solved
+    (1.0, True)
+    """
 
     value: float
     """The environment's score; 1 is the optimum."""
@@ -141,7 +153,18 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment(Generic[InstanceT, StateT]):
-    """One benchmark."""
+    """One benchmark: a frozen record of pure functions, a state machine `(state, reply) -> (state, observation)`.
+
+    Whoever plays calls `load(line)` for an instance, `start(instance, kit)` for a state, then `opening(state)` and
+    `tools(state)` for what the agent reads, and `step(state, reply)` until `ended(state)` says why it is over;
+    `score(instance, facts)` scores what came of it. `evalkit.Game` does all that. Each field has a text in the source,
+    and docs/add-an-environment.md builds one from nothing.
+
+    >>> import evalkit
+    >>> scheduling = evalkit.env("scheduling")
+    >>> scheduling.name, scheduling.stationary, scheduling.parameters["k"].default
+    ('scheduling', True, 1)
+    """
 
     name: str
     version: int

@@ -41,7 +41,23 @@ class Position:
 
 # Made for every reply: msgspec's frozen records cost a fifth of what dataclasses do.
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What one reply brought about."""
+    """What one reply brought about.
+
+    step, period, turn   the place of the reply: in the episode, in time, in its chat; each from 0
+    facts                a mapping: what the environment made of it, as JSON-able values; `facts_bytes` is its JSON
+    messages             tuple of `Message`: what the chat appends behind the reply; empty where the chat ends
+    new_chat             whether the next request starts afresh
+    new_tools            whether the next request offers other tools
+    acted                whether the reply made a valid action
+    ending               why the episode is over; empty while it goes on
+    request_digest, observation_digest, step_digest
+                         16 bytes each, by which `evalkit verify` compares replay with the log
+
+    >>> import evalkit
+    >>> turn = evalkit.game(evalkit.suite("pricing/basic")[0]).reply("Let me think.")
+    >>> turn.step, turn.acted, turn.new_chat, [message.role for message in turn.messages]
+    (0, False, False, ['user'])
+    """
 
     step: int
     """The step, period and turn that the reply answered."""

@@ -12,7 +12,7 @@ from tests.cli.calling import POLICIES, Call, caller
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("evalkit.cli.play.plan.SECONDS", math.inf)  # a plan plays everything, on whatever machine
+    monkeypatch.setattr("evalkit.api.planning.SECONDS", math.inf)  # a plan plays everything, on whatever machine
     return tmp_path
 
 

@@ -69,7 +69,7 @@ def call(folder: Path, *words: str) -> Said:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 # A plan plays for so many seconds: here it plays everything, on whatever machine.
-                patch.setattr("evalkit.cli.play.plan.SECONDS", math.inf)
+                patch.setattr("evalkit.api.planning.SECONDS", math.inf)
                 code = main(list(words))
         except SystemExit as leaving:
             code = int(leaving.code or 0)

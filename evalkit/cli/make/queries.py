@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.cli.choosing import program, run_directory
+from evalkit.api.specs import run_directory
+from evalkit.cli.choosing import program
 from evalkit.cli.files import new_file, write_new
 from evalkit.errors import UsageError
 

@@ -47,15 +47,17 @@ def nightly(args: argparse.Namespace) -> int:
 
 
 def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule, hook: Sequence[str] | None) -> int:
+    from evalkit.api.running import launch
     from evalkit.cli.display import display
-    from evalkit.cli.play.run import announce, launch, loop_run
+    from evalkit.cli.play.run import announce
+    from evalkit.engine.loop import run_loop
     from evalkit.nightly.night import NightOptions, play_night
 
     options = NightOptions(
         directory=folder.parent, date=args.date, rule=rule, repair=args.repair, launch=launch, announce=announce
     )
     with display(json_lines=args.json) as show:
-        done = loop_run(play_night(resolved, options, show))
+        done = run_loop(play_night(resolved, options, show))
     record, outcome = done.record, done.outcome
     code = _code(outcome, record)
     lines = [f"{done.night}: {done.idle}. Nothing to do."] if outcome is None else list(outcome.messages)
@@ -120,7 +122,7 @@ def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
 
 
 def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecord) -> str:
-    choice = choice_of([] if words == ["all"] else words, resolved, "--accept")
+    choice = choice_of([] if words == ["all"] else words, resolved.manifest, "--accept")
     suites = {suite.name for suite in resolved.manifest.suites.values() if choice.takes_suite(suite)}
     cells = [
         cell.cell for cell in last.cells if cell.suite in suites and (not choice.agents or cell.agent in choice.agents)

@@ -1,48 +1,35 @@
 """`evalkit run`: start, resume or extend; then the scores, where the run lies, and what to do next."""
 
 import argparse
-import asyncio
 import shlex
 import sys
-from collections.abc import Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
-from evalkit.cli.choosing import choice_of, program, sweep_of
-from evalkit.engine.freezing.freeze import resolve
+from evalkit.api.running import call_of
+from evalkit.cli.choosing import only_of, program, sweep_of
+from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
-from evalkit.errors import UsageError
 from evalkit.money import show_usd
-from evalkit.spec.model import Provider
-from evalkit.store.manifests import described
-
-Result = TypeVar("Result")
 
 
 def run(args: argparse.Namespace) -> int:
     """Play what is missing; exit codes are those of `main`."""
     from evalkit.cli.display import display
 
-    sweep = sweep_of(args)
-    directory = Path(args.dir) if args.dir else Path("runs") / sweep.name
-    resolved = resolve(sweep, described(directory))
-    if args.limit is not None and args.limit < 1:
-        raise UsageError("--limit: must be at least 1.")
-    options = RunOptions(
-        directory=directory,
-        choice=choice_of(args.only, resolved),
+    call = call_of(
+        sweep_of(args),
+        directory=args.dir,
+        only=only_of(args.only),
         limit=args.limit,
-        retry=frozenset(word for words in args.retry for word in words.split(",") if word),
-        repair=args.repair,
-        launch=launch,
-        announce=announce,
+        retry=[word for words in args.retry for word in words.split(",") if word],
+        mark="--",
     )
+    call = replace(call, options=replace(call.options, repair=args.repair, announce=announce))
     with display(json_lines=args.json) as show:
-        outcome = loop_run(run_sweep(resolved, options, show))
-    providers = [endpoint.provider for endpoint in resolved.endpoints.values()]
+        outcome = finish(lambda stop: call.play(stop, show))
+    providers = [endpoint.provider for endpoint in call.resolved.endpoints.values()]
     _tell(outcome, args, made_up=bool(providers) and all(one.simulate is not None for one in providers))
     return outcome.exit_code
 
@@ -51,24 +38,6 @@ def announce(lines: Sequence[str]) -> None:
     """Say on standard error what a repair gives up, and what the run keeps of its own."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)
-
-
-def loop_run(coroutine: Coroutine[None, None, Result]) -> Result:
-    """Run on uvloop where it is there: it takes a quarter off the cost of a request."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(coroutine)
-    return uvloop.run(coroutine)
-
-
-def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
-    """A provider that evalkit simulates, with its bill in the run's directory; gives its base URL."""
-    from evalkit.serve.launch import simulated
-
-    assert provider.simulate is not None
-    bill = {"bill": str(run_directory / f"bill-{provider.name}.jsonl")}
-    return simulated({**bill, **provider.simulate}, where=f"providers/{provider.name}.toml: simulate")
 
 
 def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.cli.play.plan_words import show_span
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError, nearest
 from evalkit.report.comparing.compare import Side, narrowed, same_agents

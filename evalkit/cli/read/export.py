@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from evalkit.cli.choosing import choice_in, run_directory
+from evalkit.api.specs import run_directory
+from evalkit.cli.choosing import choice_of
 from evalkit.errors import UsageError, nearest
 from evalkit.report.exports.episodes import choose
 from evalkit.report.exports.exporter import EXPORTERS
@@ -16,7 +17,7 @@ def export(args: argparse.Namespace) -> int:
     if args.format not in EXPORTERS:
         raise UsageError(f"--format: there is no exporter {args.format!r}.{nearest(args.format, EXPORTERS)}")
     directory = run_directory(args.run)
-    choice = choice_in(args.only, read_manifest(directory))
+    choice = choice_of(args.only, read_manifest(directory))
     chosen = choose(directory, choice.agents, choice.suites)
     if not chosen.episodes:
         raise UsageError(f"{directory}: no episode of this choice has ended, so there is nothing to export yet.")

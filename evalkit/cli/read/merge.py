@@ -4,7 +4,7 @@ import argparse
 from itertools import islice
 from pathlib import Path
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError
 from evalkit.report.report import Report

@@ -2,7 +2,7 @@
 
 import argparse
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 
 
 def show(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:

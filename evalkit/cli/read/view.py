@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
 from evalkit.nightly.history_files import FOLDER as NIGHTS
 from evalkit.store.manifests import is_run, read_manifest

@@ -5,7 +5,7 @@ import getpass
 import socket
 import time
 
-from evalkit.cli.choosing import run_directory
+from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError
 
 

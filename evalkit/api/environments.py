@@ -1,0 +1,138 @@
+"""Environments and suites by name: what can be played."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from evalkit.api.specs import checked_names
+from evalkit.envs.environment import Environment
+from evalkit.envs.lines import reach
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import UsageError, nearest
+from evalkit.spec.bulk import Bulk
+from evalkit.spec.model import SuiteInstance, SuiteUse
+from evalkit.spec.suites import expand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One instance of a suite: one problem with its known optimum. Frozen, hashable and picklable.
+
+    environment   name of the environment that plays it
+    id            its name within the suite
+    suite         the suite's name, with `?k=2` behind it where parameters were varied
+    digest        32 hexadecimal digits of what defines it: equal for equal problems, whatever they are called
+    stratum       the group it belongs to (a difficulty, a kind), for balanced samples
+    line          a mapping: the instance as a suite's file has it, its optimum included
+
+    >>> import evalkit
+    >>> instance = evalkit.suite("pricing/basic")[0]
+    >>> instance.environment, instance.id, instance.line["periods"]
+    ('pricing', 'seed-0', 100)
+    """
+
+    environment: str
+    id: str
+    suite: str
+    digest: str
+    stratum: str
+    line: Mapping[str, Any] = field(repr=False, hash=False)
+
+
+def env(name: str) -> Environment[Any, Any]:
+    """The environment of that name: a frozen record of pure functions, such as `start`, `step` and `score`.
+
+    `costbench`, `errand`, `pricing`, `procurement` and `scheduling` come with evalkit. To play one by hand, `game` is
+    more convenient; docs/add-an-environment.md says what each field is.
+
+    Raises UsageError with the nearest name.
+
+    >>> import evalkit
+    >>> pricing = evalkit.env("pricing")
+    >>> pricing.name, pricing.score_range[1]
+    ('pricing', 1.0)
+    >>> sorted(pricing.parameters)[:3]
+    ['cost_high', 'cost_low', 'family']
+    """
+    if not isinstance(name, str) or name not in ENVIRONMENTS:
+        raise UsageError(f"There is no environment {name!r}.{nearest(str(name), ENVIRONMENTS)}")
+    return ENVIRONMENTS[name]
+
+
+def suite(name: str, *, instances: Sequence[str] = (), vary: Mapping[str, Sequence[Any]] = {}) -> list[Instance]:
+    """The instances of a suite, in an order of which any beginning holds all strata in proportion.
+
+    Args:
+        name: a suite's name (`scheduling/basic`; a folder `instances/` where you work is looked into before evalkit's
+            own), or the path of a file that ends in `.jsonl`.
+        instances: ids to take; else all.
+        vary: parameters set anew, each a list of values; every combination of values gives all instances once, under
+            `NAME?k=2`. Combinations that come to the same instances are given once.
+
+    Raises UsageError for unknown names, ids and parameters, and for values out of range.
+
+    >>> import evalkit
+    >>> [one.id for one in evalkit.suite("scheduling/basic", instances=["seed-3", "seed-0"])]
+    ['seed-0', 'seed-3']
+    >>> [one.suite for one in evalkit.suite("scheduling/basic", instances=["seed-0"], vary={"k": [1, 2]})]
+    ['scheduling/basic?k=1', 'scheduling/basic?k=2']
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"name: expected a suite's name or file, got {type(name).__name__}.")
+    wanted = checked_names(instances, "instances")
+    ids = tuple(one for one in dict.fromkeys(instances) if one in wanted)
+    use = SuiteUse(name=name, vary={key: _values(vary, key) for key in _mapping(vary)}, instances=ids)
+    return [one for base, axes, found in expand(use) for one in _instances(base, axes, found)]
+
+
+def _mapping(vary: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+    if not isinstance(vary, Mapping) or not all(isinstance(key, str) for key in vary):
+        raise UsageError(f"vary: expected a mapping from parameters to lists of values, got {vary!r}.")
+    return vary
+
+
+def _values(vary: Mapping[str, Sequence[Any]], key: str) -> tuple[Any, ...]:
+    values = vary[key]
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise UsageError(f"vary.{key}: expected a list of values, got {values!r}.")
+    if not values:
+        raise UsageError(f"vary.{key}: the list of values is empty.")
+    return tuple(values)
+
+
+def _instances(name: str, axes: Mapping[str, Any], found: object) -> Iterator[Instance]:
+    if isinstance(found, Bulk):
+        for raw in found.chosen():
+            line = orjson.loads(raw)
+            one = reach(found.env, line, axes, f"{found.path}: {line['id']}")
+            yield Instance(
+                environment=found.env.name,
+                id=line["id"],
+                suite=name,
+                digest=one.digest,
+                stratum=one.stratum,
+                line=one.line,
+            )
+        return
+    assert isinstance(found, list)
+    yield from map(_listed, found)
+
+
+def _listed(one: SuiteInstance) -> Instance:
+    return Instance(
+        environment=one.environment,
+        id=one.id,
+        suite=one.suite,
+        digest=one.digest,
+        stratum=one.stratum,
+        line=dict(ENVIRONMENTS[one.environment].describe(one.instance)),
+    )
+
+
+def checked_instance(instance: Instance) -> Environment[Any, Any]:
+    """The environment that plays an instance. Raises UsageError for what is none."""
+    if not isinstance(instance, Instance):
+        raise UsageError(f"instance: expected one that `evalkit.suite` gives, got {type(instance).__name__}.")
+    return env(instance.environment)

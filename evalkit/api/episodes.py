@@ -1,0 +1,118 @@
+"""An episode as a program reads it: what the agent was told, answered and scored."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from evalkit.dialogue import Message, Reply
+from evalkit.envs.environment import Facts, Score
+from evalkit.money import usd
+
+if TYPE_CHECKING:
+    from evalkit.results.moves import Move
+    from evalkit.results.show import ReplayedEpisode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Episode:
+    """One episode: one agent on one instance, its chats rendered again by replaying the replies that the log holds.
+
+    id           16 bytes in hexadecimal digits; made of agent, instance and replicate
+    agent        its name in the sweep
+    environment, suite, instance
+                 names; the suite with `?k=2` behind it where parameters were varied
+    replicate    from 0
+    ending       `complete`, `stable`, `unresponsive`, ... as the environment says, or `context_length`, ... where the
+                 provider refused; empty while the episode is owed
+    score        `Score`; None while the episode is owed
+    chats        every chat as it stood at its end: a tuple of tuples of `Message`, the agent's own among them
+    replies      tuple of `Reply`, one a step; None where the provider refused a request
+    facts        tuple, one mapping a step: what the environment made of the reply, as numbers and words
+    cost_usd     Decimal; replies alone, without failed attempts
+    tokens_in, tokens_out
+                 as the provider counts them
+    latency_s    seconds, of all replies together
+    reproduced   whether replay gave facts, texts and requests as the log has them, byte for byte
+
+    `str(episode)` is what `evalkit show` prints.
+
+    >>> import evalkit
+    >>> instance = evalkit.suite("scheduling/basic", instances=["seed-0"])[0]
+    >>> episode = evalkit.play("knuth", instance)
+    >>> episode.ending, episode.score.value, len(episode.replies)
+    ('stable', 1.0, 16)
+    >>> episode.messages[0].role
+    'system'
+    """
+
+    id: str
+    agent: str
+    environment: str
+    suite: str
+    instance: str
+    replicate: int
+    ending: str
+    score: Score | None
+    chats: tuple[tuple[Message, ...], ...]
+    replies: tuple[Reply | None, ...]
+    facts: tuple[Facts, ...]
+    cost_usd: Decimal
+    tokens_in: int
+    tokens_out: int
+    latency_s: float
+    reproduced: bool
+    text: str = field(compare=False)
+    """As `evalkit show` prints it."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages of all chats, in order."""
+        return tuple(message for chat in self.chats for message in chat)
+
+    def __repr__(self) -> str:
+        score = "owed" if self.score is None else f"score {self.score.value:g}"
+        place = f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
+        return f"Episode({place}: {self.ending or 'not ended'}, {len(self.replies)} steps, {score})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def episode_of(found: "ReplayedEpisode", *, suite: str = "") -> Episode:
+    """An episode of a run in the words of the interface; `suite`: its suite's name, where the run has another."""
+    from evalkit.results.show import trajectory_of
+
+    result = found.result
+    score = None
+    if result.score is not None:
+        score = Score(value=result.score, solved=result.solved, metrics=result.metrics, path=result.path)
+    return Episode(
+        id=result.id,
+        agent=result.agent,
+        environment=result.environment,
+        suite=suite or result.suite,
+        instance=result.instance,
+        replicate=result.replicate,
+        ending=result.ending,
+        score=score,
+        chats=_chats(found.moves),
+        replies=tuple(move.reply for move in found.moves),
+        facts=tuple(move.facts for move in found.moves if move.reply is not None),
+        cost_usd=usd(result.cost),
+        tokens_in=result.tokens_in,
+        tokens_out=result.tokens_out,
+        latency_s=result.latency_s,
+        reproduced=all(move.reproduced for move in found.moves),
+        text=trajectory_of(found).plain(),
+    )
+
+
+def _chats(moves: "tuple[Move, ...]") -> tuple[tuple[Message, ...], ...]:
+    """Every chat as it stood at its end."""
+    chats: list[list[Message]] = []
+    for move in moves:
+        if move.turn == 0:
+            chats.append(list(move.opening))
+        if move.reply is not None:
+            chats[-1] += (move.reply.message(), *move.messages)
+    return tuple(map(tuple, chats))

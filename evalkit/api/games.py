@@ -1,0 +1,158 @@
+"""An episode by hand: no model, no loop, no log."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evalkit.api.environments import Instance, checked_instance
+from evalkit.dialogue import Message, Reply, Tool, ToolCall
+from evalkit.envs.environment import Facts, Kit, Score
+from evalkit.envs.replay import Turn, advance, begin
+from evalkit.errors import UsageError
+from evalkit.replies import encode_reply
+from evalkit.spec.packs import read_pack
+
+
+class Game:
+    """One episode that you play yourself: read `messages` and `tools`, give a `reply`, until there is an `ending`.
+
+    A game is pure and synchronous: it asks nobody, writes nothing, and the same replies lead to the same messages, the
+    same facts and the same score, as in a run. `game` makes one.
+
+    >>> import evalkit
+    >>> instance = evalkit.suite("scheduling/basic", instances=["seed-0"])[0]
+    >>> game = evalkit.game(instance)
+    >>> [tool.name for tool in game.tools][-1]
+    'submit_assignment'
+    >>> call = evalkit.ToolCall(id="1", name="submit_assignment", arguments='{"assignment": "none"}')
+    >>> turn = game.reply([call])
+    >>> turn.facts["calls"][0]["outcome"], game.step, game.ending
+    ('unparseable', 1, '')
+    """
+
+    __slots__ = ("_env", "_facts", "_loaded", "_position", "instance")
+
+    def __init__(self, instance: Instance, *, prompts: str = "standard", notes: bool = True) -> None:
+        """As `game` has it."""
+        self._env = checked_instance(instance)
+        if not isinstance(prompts, str):
+            raise UsageError(f"prompts: expected a prompt pack's name or path, got {prompts!r}.")
+        self._loaded: Any = self._env.load(instance.line)
+        kit = Kit(pack=read_pack(prompts, self._env.name), notes=bool(notes))
+        self._position = begin(self._env, self._loaded, kit)
+        self._facts: list[Facts] = []
+        self.instance = instance
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The chat as the agent would read it now; each period begins a new one where the environment has periods."""
+        return tuple(self._position.messages)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What the next reply may call. Of some environments they change on the way."""
+        return self._position.tools
+
+    @property
+    def step(self) -> int:
+        """Replies given so far."""
+        return self._position.step
+
+    @property
+    def period(self) -> int:
+        """The period that the next reply belongs to, from 0."""
+        return self._position.period
+
+    @property
+    def turn(self) -> int:
+        """The next reply's place in its chat, from 0."""
+        return self._position.turn
+
+    @property
+    def ending(self) -> str:
+        """Why the episode is over (`complete`, `stable`, `unresponsive`, ...); empty while it goes on."""
+        return self._position.ending
+
+    @property
+    def facts(self) -> list[Facts]:
+        """Of each reply so far: what the environment made of it, as JSON-able values. The score follows from them."""
+        return list(self._facts)
+
+    def reply(self, reply: Reply | Sequence[ToolCall] | str) -> Turn:
+        """Answer as the agent: with a text, with tool calls, or with a whole `Reply` (a text and calls).
+
+        No reply is wrong: one that makes no sense is answered as a model's would be, and the facts of the `Turn` say
+        so. Raises ValueError once the episode is over, and for a text that no UTF-8 can hold; TypeError for anything
+        else than the three.
+
+        >>> import evalkit
+        >>> game = evalkit.game(evalkit.suite("pricing/basic")[0])
+        >>> game.reply("Let me think.").facts
+        {'period': 0, 'turn': 0, 'calls': []}
+        >>> game.messages[-1].role
+        'user'
+        """
+        answer = _reply(reply)
+        try:
+            data = encode_reply(answer)
+        except (TypeError, UnicodeError) as flaw:
+            raise ValueError(f"the reply is no valid text: {flaw}") from flaw
+        turn = advance(self._env, self._position, answer, data)
+        self._facts.append(turn.facts)
+        return turn
+
+    def score(self) -> Score:
+        """The score of the facts so far, as if the periods that are left brought no action; 1 is the optimum.
+
+        >>> import evalkit
+        >>> evalkit.game(evalkit.suite("scheduling/basic")[0]).score().solved
+        False
+        """
+        return self._env.score(self._loaded, self._facts)
+
+    def __repr__(self) -> str:
+        where = self.ending or f"period {self.period}, turn {self.turn}"
+        return f"Game({self.instance.suite} {self.instance.id}: step {self.step}, {where})"
+
+
+def game(instance: Instance, *, prompts: str = "standard", notes: bool = True) -> Game:
+    """A `Game`: an instance as an agent meets it, before its first reply.
+
+    Args:
+        instance: one that `suite` gives.
+        prompts: a prompt pack, by name or path (docs/prompt-packs.md).
+        notes: whether the agent has the tools to write and read notes, where the environment has them.
+
+    Raises UsageError for an unknown pack, or an instance that its environment does not load.
+
+    >>> import evalkit
+    >>> game = evalkit.game(evalkit.suite("scheduling/basic")[0])
+    >>> game
+    Game(scheduling/basic seed-0: step 0, period 0, turn 0)
+    >>> [message.role for message in game.messages]
+    ['system', 'user']
+    """
+    return Game(instance, prompts=prompts, notes=notes)
+
+
+def _reply(said: object) -> Reply:
+    """A reply of what somebody gave for one. Raises TypeError."""
+    if isinstance(said, str):
+        return Reply(text=said)
+    if isinstance(said, Reply):
+        texts = (said.text, said.finish)
+        if not all(isinstance(one, str) for one in texts) or not isinstance(said.opaque, bytes):
+            raise TypeError("reply: text and finish of a Reply are texts, opaque is bytes")
+        _check_calls(said.calls)
+        return said
+    if isinstance(said, Sequence) and not isinstance(said, bytes | bytearray):
+        _check_calls(said)
+        return Reply(calls=tuple(said), finish="tool_calls" if said else "stop")
+    raise TypeError(f"reply: expected a Reply, a list of ToolCalls or a text, got {type(said).__name__}")
+
+
+def _check_calls(calls: Sequence[object]) -> None:
+    for call in calls:
+        if not isinstance(call, ToolCall):
+            raise TypeError(f"reply: expected ToolCalls, got {type(call).__name__}")
+        if not all(isinstance(one, str) for one in (call.id, call.name, call.arguments)):
+            raise TypeError("reply: id, name and arguments of a ToolCall are texts; arguments is JSON: json.dumps(...)")

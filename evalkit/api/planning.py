@@ -1,0 +1,129 @@
+"""What a sweep will cost: what `evalkit plan` does, for programs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
+from evalkit.engine.forecast import alone
+from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.planning.plan import PriorKnowledge, plan_sweep
+from evalkit.engine.planning.planned import Plan
+from evalkit.money import PicoUsd
+from evalkit.spec.model import Sweep
+from evalkit.store.manifests import described, is_run
+
+if TYPE_CHECKING:
+    from evalkit.engine.planning.pilot import Basis
+
+SECONDS = 8.0
+"""CPU time to spend on playing; a small sweep is played whole long before."""
+
+
+def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | PathLike[str] | None = None) -> Plan:
+    """What a sweep will cost and how long it will take, without a request and without writing anything.
+
+    Policies stand in for models: each cell (agent x suite) is played in this process for a while, at most some 8 s of
+    CPU time in all, and the figures are scaled to the sweep. Where `runs/NAME` has episodes already, only what is owed
+    is planned, and the figures of its models count instead.
+
+    Args:
+        spec: as for `run`.
+        only: as for `run`.
+        basis: a run, by name or directory, whose models' figures count.
+
+    Returns:
+        The `Plan`: `plan.to_json()` is what `evalkit plan --json` prints.
+
+    Raises UsageError, RunError as `run` does.
+
+    >>> import evalkit
+    >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+    >>> found = evalkit.plan(spec).to_json()
+    >>> found["episodes"], found["requests"], found["usd"]["expected"]
+    (12, 0, 0.0)
+    """
+    return planned(sweep_of(spec), only=only, basis=basis).plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadePlan:
+    """A plan with what it was made of, for the command line."""
+
+    plan: Plan
+    resolved: Resolved
+    known: PriorKnowledge
+
+
+def planned(
+    sweep: Sweep,
+    *,
+    only: Mapping[str, Sequence[str]] = {},
+    basis: str | PathLike[str] | None = None,
+    amount: PicoUsd | None = None,
+    mark: str = "",
+) -> MadePlan:
+    """A sweep's plan; `amount`: what is to be spent now, on top of what the run has spent. Raises UsageError."""
+    own = Path("runs") / sweep.name
+    resolved = _as_frozen(resolve(sweep, described(own)), own)
+    known = _known(resolved, own, basis)
+    if amount is not None:
+        resolved = replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(known.spent + amount)))
+    choice = chosen(only, resolved.manifest, f"{mark}only")
+    made = alone(plan_sweep(resolved, choice, seconds=SECONDS, known=known))
+    return MadePlan(plan=made, resolved=resolved, known=known)
+
+
+def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
+    """The sweep as the run that it would go on with has frozen it."""
+    if not is_run(own):
+        return resolved
+    from evalkit.engine.freezing.keeping import kept
+    from evalkit.store.manifests import read_manifest
+
+    return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
+
+
+def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> PriorKnowledge:
+    """What the run that the spec would go on with holds, and the figures of that one or of `basis`."""
+    reply_s = _simulated_reply_s(resolved)
+    if basis is None and not is_run(own):
+        return PriorKnowledge(reply_s=reply_s)
+    from evalkit.engine.planning.pilot import NOTHING
+    from evalkit.store.reading.accounts import accounts, spent
+    from evalkit.store.reading.index import read_index
+
+    held, paid = {}, 0
+    if is_run(own):
+        index = read_index(own)
+        held = dict(index.episodes)
+        paid = spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())
+    source = run_directory(basis) if basis is not None else own
+    wanted = basis is not None or any(one.ending for one in held.values())
+    return PriorKnowledge(basis=_basis(source) if wanted else NOTHING, held=held, spent=paid, reply_s=reply_s)
+
+
+def _basis(directory: Path) -> "Basis":
+    """A run's ended episodes, beside the play of its stand-ins."""
+    from evalkit.engine.forecast import make_priors, read_priors
+    from evalkit.engine.planning.pilot import basis_of
+    from evalkit.results.derived import read_run
+
+    manifest, _, results = read_run(directory)
+    priors = {(one.agent, one.suite): one for one in read_priors(directory)}
+    made = alone(make_priors(manifest, known=priors))
+    return basis_of(directory.name, manifest, results, [*priors.values(), *made])
+
+
+def _simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
+    """Seconds a reply of a provider that evalkit simulates takes on average, by lane."""
+    known = {}
+    for name, endpoint in resolved.endpoints.items():
+        if endpoint.provider.simulate is not None:
+            from evalkit.serve.options import options_from
+
+            options = options_from(endpoint.provider.simulate, endpoint.provider.name)
+            known[resolved.manifest.agents[name].lane] = options.latency.mean_s
+    return known

@@ -1,0 +1,161 @@
+"""One episode, played: for a first look at an agent, a test, a notebook."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from evalkit.api.environments import Instance, checked_instance
+from evalkit.api.episodes import Episode, episode_of
+from evalkit.api.running import Call, call_of
+from evalkit.engine.loop import drained, finish
+from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.universe import Choice
+from evalkit.engine.view import View
+from evalkit.errors import RunError, UsageError, nearest
+from evalkit.policy.table import is_policy, policy_names
+from evalkit.results.show import open_episode
+from evalkit.spec.sweep import sweep_from
+from evalkit.store.events import read_events
+from evalkit.store.reading.index import read_index
+
+TAKEN = frozenset({"name", "provider", "model", "policy", "prompts", "budget_usd", "stand_in", "tags"})
+"""Keys of an agent's table that `params` does not set."""
+
+MOST_REPLICATES = 10**6
+
+
+def play(
+    agent: str,
+    instance: Instance,
+    *,
+    models: Mapping[str, str] = {},
+    budget_usd: str | None = None,
+    params: Mapping[str, Any] = {},
+    replicate: int = 0,
+    prompts: str = "standard",
+) -> Episode:
+    """Play one episode and wait for its end. It is a run of its own in a temporary directory, of which nothing is left.
+
+    Args:
+        agent: a policy (`evalkit describe policies` lists them), a model as `provider/model`, or the name that `models`
+            gives to one.
+        instance: one that `suite` gives.
+        models: names for models: `{"main": "openai/gpt-5-mini"}`.
+        budget_usd: what the episode may cost at most, such as `"0.50"`; else there is no bound. With one, the price of
+            the model must be known.
+        params: further settings of the agent, as in a sweep (docs/sweeps.md): `{"temperature": 0}`, `{"notes": False}`,
+            or `{"replies": [...]}` of the policy `scripted`.
+        replicate: which replicate of the episode, from 0: another one draws other seeds.
+        prompts: a prompt pack, by name or path.
+
+    Returns:
+        The `Episode`, with its id, replies and score as the same episode of a sweep.
+
+    Raises:
+        UsageError: an argument is wrong; nothing was sent.
+        RunError: the episode came to no end: the budget did not last, the provider could not go on.
+        KeyboardInterrupt: as `run` does.
+
+    >>> import evalkit
+    >>> instance = evalkit.suite("scheduling/basic", instances=["seed-0"])[0]
+    >>> evalkit.play("knuth", instance)
+    Episode(knuth:scheduling/basic:seed-0:0: stable, 16 steps, score 1)
+    """
+    table = _agent(agent, models, params, prompts)
+    with _room(instance, table, budget_usd, replicate) as call:
+        outcome = finish(lambda stop: call.play(stop, _unseen))
+        if outcome.reason == "interrupt":
+            raise KeyboardInterrupt
+        return _episode(instance, outcome)
+
+
+async def play_async(
+    agent: str,
+    instance: Instance,
+    *,
+    models: Mapping[str, str] = {},
+    budget_usd: str | None = None,
+    params: Mapping[str, Any] = {},
+    replicate: int = 0,
+    prompts: str = "standard",
+) -> Episode:
+    """`play`, to be awaited: on the caller's loop, beside what else runs there.
+
+    Arguments, result and errors are those of `play`; cancelled, it awaits the reply in flight first.
+
+    >>> import asyncio, evalkit
+    >>> instances = evalkit.suite("scheduling/basic", instances=["seed-0", "seed-3"])
+    >>> async def all_of_them():
+    ...     return await asyncio.gather(*(evalkit.play_async("knuth", one) for one in instances))
+    >>> [episode.score.value for episode in asyncio.run(all_of_them())]
+    [1.0, 1.0]
+    """
+    table = _agent(agent, models, params, prompts)
+    with _room(instance, table, budget_usd, replicate) as call:
+        return _episode(instance, await drained(lambda stop: call.play(stop, _unseen)))
+
+
+def _agent(agent: str, models: Mapping[str, str], params: Mapping[str, Any], prompts: str) -> dict[str, Any]:
+    """The agent as a sweep's table has it. Raises UsageError."""
+    if not isinstance(agent, str):
+        raise UsageError(f"agent: expected a policy, `provider/model` or a name of `models`, got {agent!r}.")
+    for name, value in (("models", models), ("params", params)):
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise UsageError(f"{name}: expected a mapping from names, got {value!r}.")
+    if not isinstance(prompts, str):
+        raise UsageError(f"prompts: expected a prompt pack's name or path, got {prompts!r}.")
+    for key in params:
+        if key in TAKEN:
+            raise UsageError(f"params: {key!r} is not set here; see the other arguments of `play`.")
+    named = agent in models
+    place = models[agent] if named else agent
+    if models and not named:
+        raise UsageError(f"models: nothing uses them; `agent` is {agent!r}.{nearest(agent, models)}")
+    if not named and is_policy(agent):
+        return {**params, "policy": agent, "prompts": prompts}
+    provider, slash, model = place.partition("/") if isinstance(place, str) else ("", "", "")
+    if not (provider and slash and model):
+        what = f"models: {agent}" if named else "agent"
+        hint = "" if named else nearest(agent, policy_names())
+        raise UsageError(f"{what}: {place!r} is neither `provider/model` nor a policy.{hint}")
+    return {**params, "provider": provider, "model": model, "prompts": prompts, **({"name": agent} if named else {})}
+
+
+@contextmanager
+def _room(instance: Instance, agent: dict[str, Any], budget_usd: str | None, replicate: int) -> Iterator[Call]:
+    """A call that plays one replicate, in a directory that is gone when it is over. Raises UsageError."""
+    env = checked_instance(instance)
+    if not isinstance(replicate, int) or isinstance(replicate, bool) or not 0 <= replicate < MOST_REPLICATES:
+        raise UsageError(f"replicate: must be 0 to {MOST_REPLICATES - 1:,}, not {replicate!r}.")
+    with TemporaryDirectory(prefix="evalkit-") as folder:
+        file = Path(folder) / "suite.jsonl"
+        file.write_bytes(orjson.dumps({**instance.line, "environment": env.name, "id": instance.id}))
+        spec = {
+            "replicates": replicate + 1,
+            "unpriced": budget_usd is None,
+            "agents": [agent],
+            "suites": [{"name": str(file)}],
+            **({} if budget_usd is None else {"budget_usd": budget_usd}),
+        }
+        call = call_of(sweep_from(spec, "play", "play"), directory=Path(folder) / "run")
+        yield replace(call, options=replace(call.options, choice=Choice(replicate=replicate)))
+
+
+def _unseen(view: View) -> None:
+    """Nobody looks on."""
+
+
+def _episode(instance: Instance, outcome: RunOutcome) -> Episode:
+    """The episode that was played. Raises RunError where it came to no end."""
+    run = outcome.directory
+    if outcome.owed:
+        flaws = [str(event.get("detail", "")) for event in read_events(run, "parked")]
+        words = " ".join(dict.fromkeys((*outcome.messages, *flaws))) or "No reason is known."
+        raise RunError(f"The episode came to no end ({outcome.reason}): {words}")
+    (name,) = read_index(run).episodes
+    return episode_of(open_episode(run, name), suite=instance.suite)

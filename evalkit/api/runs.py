@@ -1,0 +1,193 @@
+"""A run as a program reads it: figures, tables, queries, episodes."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalkit.api.episodes import Episode, episode_of
+from evalkit.api.specs import run_directory
+from evalkit.errors import UsageError, nearest
+from evalkit.money import usd
+from evalkit.store.manifests import read_manifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evalkit.store.manifest import Manifest
+    from evalkit.store.reading.totals import Totals
+
+REPORT = "report."
+"""Before a table's name: the report's, where a view has the same name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Run:
+    """A run in its directory: how it stood when `run` returned or `load` was called, and ways to read it.
+
+    name        as in the spec
+    directory   Path; relative to where it was asked for
+    reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
+                provider could not go on), `parked` (it did not answer), `storage`, `errors`; empty while another
+                process writes the run, and where that was killed
+    planned     episodes that the run is to have: agents x instances x replicates, without void ones
+    ended       of them, those that have ended and are scored; the others are owed
+    void        ended episodes that `evalkit void` has struck out
+    spent_usd   Decimal, exact: replies, failed attempts that may have been billed, and charges for crashes
+    messages    what kept the call from completing the run, in sentences with remedies; empty for `load`
+
+    `table`, `sql` and `episode` read the log anew each time, also while it is being written.
+
+    >>> import evalkit
+    >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+    >>> run = evalkit.run(spec)
+    >>> run.reason, run.planned, run.ended, run.void, run.spent_usd
+    ('complete', 12, 12, 0, Decimal('0'))
+    """
+
+    name: str
+    directory: Path
+    reason: str
+    planned: int
+    ended: int
+    void: int
+    spent_usd: Decimal
+    messages: tuple[str, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        why = self.reason or "not ended"
+        return f"Run({str(self.directory)!r}: {why}, {self.ended:,} of {self.planned:,} episodes, {self.spent_usd} USD)"
+
+    def table(self, name: str) -> "pa.Table":
+        """A view of `evalkit sql`, or a table of `evalkit report`, as a `pyarrow.Table`.
+
+        Views (docs/sql.md): `steps`, `calls`, `log`, `cells`, `episodes`, `scores`, `periods`, `ledger`, `agents`,
+        `instances`. Tables: `behaviour`, `refusals`, `completeness`, `money`, `speed`, and those that only some runs
+        have. `report.NAME` is always the report's: `report.scores`, since a view is called `scores` too.
+
+        Columns of a report's table are its keys in JSON. Scores and percentages are 0 to 100; an interval is two
+        columns, `KEY_low` and `KEY_high`; money is whole pico-dollars (1e-12 USD), times are seconds; counts are a map
+        from names to numbers. Each field's metadata holds `title`, `kind` and `unit`, the table's `title` and `notes`.
+
+        Raises UsageError with the nearest name, CorruptLogError.
+
+        >>> import evalkit
+        >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+        >>> run = evalkit.run(spec)
+        >>> run.table("episodes").num_rows
+        12
+        >>> run.table("report.scores").select(["suite", "agent", "episodes"]).to_pylist()
+        [{'suite': 'scheduling/basic', 'agent': 'knuth', 'episodes': 12}]
+        """
+        from evalkit.report.exports.arrow import as_arrow
+        from evalkit.report.report import report
+        from evalkit.report.views import VIEWS
+
+        if not isinstance(name, str):
+            raise UsageError(f"name: expected a table's name, got {name!r}.")
+        if name in VIEWS:
+            return self.sql(f"from {name}")
+        found = {table.name: table for table in report(self.directory).tables}
+        wanted = name.removeprefix(REPORT)
+        if wanted not in found:
+            known = [*VIEWS, *(one if one not in VIEWS else f"{REPORT}{one}" for one in found)]
+            raise UsageError(f"The run has no table {name!r}.{nearest(name, known)}")
+        return as_arrow(found[wanted])
+
+    def sql(self, query: str) -> "pa.Table":
+        """What a query over the run's views gives, as a `pyarrow.Table`: DuckDB's SQL, as for `evalkit sql`.
+
+        The query reads the views and nothing else: neither the disk nor the network. Raises UsageError with DuckDB's
+        words for a query that it refuses, CorruptLogError.
+
+        >>> import evalkit
+        >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+        >>> run = evalkit.run(spec)
+        >>> run.sql("select agent, count(*) as n, avg(score) as mean from episodes where used group by 1").to_pylist()
+        [{'agent': 'knuth', 'n': 12, 'mean': 1.0}]
+        """
+        from evalkit.report.views import open_views
+
+        if not isinstance(query, str):
+            raise UsageError(f"query: expected SQL as a text, got {type(query).__name__}.")
+        return open_views(self.directory).sql(query)
+
+    def episode(self, name: str) -> Episode:
+        """One episode, replayed from the log: by its id, the beginning of one, or `agent:suite:instance:replicate`.
+
+        Raises RunError where no episode, or more than one, is meant; CorruptLogError where its rows cannot be read.
+
+        >>> import evalkit
+        >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+        >>> evalkit.run(spec).episode("knuth:scheduling/basic:seed-0:0").ending
+        'stable'
+        """
+        from evalkit.results.show import open_episode
+
+        if not isinstance(name, str):
+            raise UsageError(f"name: expected an episode's name, got {type(name).__name__}.")
+        return episode_of(open_episode(self.directory, name))
+
+
+def load(run: str | PathLike[str]) -> Run:
+    """A run that is there already, by its directory or by its name below `runs/`; also while it is being written.
+
+    Raises RunError where there is none, CorruptLogError where its log is damaged.
+
+    >>> import evalkit
+    >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+    >>> evalkit.run(spec) == evalkit.load("first")
+    True
+    """
+    directory = run_directory(run)
+    return run_at(directory, reason=_last_reason(directory))
+
+
+def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> Run:
+    """The run of a directory as it stands."""
+    from evalkit.store.reading.accounts import spent
+    from evalkit.store.reading.sums import read_totals
+
+    manifest = read_manifest(directory)
+    totals = read_totals(directory)
+    planned, ended, void = _counts(directory, manifest, totals)
+    cost = sum(cell.cost for cell in totals.cells.values())
+    return Run(
+        name=manifest.name,
+        directory=directory,
+        reason=reason,
+        planned=planned,
+        ended=ended,
+        void=void,
+        spent_usd=usd(spent(cost, totals.books().values())),
+        messages=messages,
+    )
+
+
+def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[int, int, int]:
+    """(planned, ended, void) episodes, as reports count them."""
+    from evalkit.results.cells import planned_cells
+    from evalkit.results.episodes import INFRASTRUCTURE
+    from evalkit.store.void import read_voids
+
+    if read_voids(directory):
+        from evalkit.results.derived import read_cells
+
+        cells = read_cells(directory)[1]
+        counts = ((cell.planned, cell.ended, len(cell.voided)) for cell in cells)
+        planned, ended, void = map(sum, zip(*counts, strict=True))
+        return planned, ended, void
+    planned = sum(len(suite.instances) * manifest.replicates for suite, _ in planned_cells(manifest))
+    endings = [pair for cell in totals.cells.values() for pair in cell.endings.items()]
+    return planned, sum(count for word, count in endings if word not in INFRASTRUCTURE), 0
+
+
+def _last_reason(directory: Path) -> str:
+    """Why the last call of `run` ended; empty where it goes on, or was killed."""
+    from evalkit.store.events import read_events
+
+    last: dict[str, object] = {}
+    for event in read_events(directory, "started", "ended"):
+        last = event
+    return str(last.get("reason", "")) if last.get("kind") == "ended" else ""

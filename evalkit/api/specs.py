@@ -1,0 +1,114 @@
+"""What a caller asks for, checked: a sweep by name, path or mapping, a part of it, a run by name or directory."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from evalkit.engine.universe import Choice
+from evalkit.errors import RunError, UsageError, nearest
+from evalkit.spec.model import Sweep
+from evalkit.spec.sweep import MAX_WIDTH, checked_name, find_sweep, parse_budget, parse_deadline, read_sweep, sweep_from
+from evalkit.store.manifest import Manifest
+
+Spec = str | PathLike[str] | Mapping[str, Any]
+"""A sweep's name or path, or what its TOML file would hold, as a mapping."""
+
+KINDS = ("agent", "suite")
+"""By what a part of a sweep is chosen."""
+
+
+def sweep_of(spec: Spec, name: str = "") -> Sweep:
+    """The sweep that is meant; `name`: the run's, where it is to have another than the spec's. Raises UsageError."""
+    if not isinstance(name, str):
+        raise UsageError(f"name: expected a text, got {name!r}.")
+    if isinstance(spec, Mapping):
+        sweep = sweep_from(spec, "spec", name)
+    elif isinstance(spec, str):
+        sweep = read_sweep(find_sweep(spec))
+    elif isinstance(spec, PathLike):
+        sweep = read_sweep(find_sweep(os.fsdecode(spec)))
+    else:
+        raise UsageError(f"spec: expected a sweep's name, its path or a mapping, got {type(spec).__name__}.")
+    return changed(sweep, name=name or None)
+
+
+def changed(
+    sweep: Sweep,
+    *,
+    name: str | None = None,
+    width: int | None = None,
+    budget: str | None = None,
+    deadline: str | None = None,
+    mark: str = "",
+) -> Sweep:
+    """The sweep with some of what its spec says set anew; `mark` stands before the names of options in errors.
+
+    Raises UsageError.
+    """
+    changes: dict[str, Any] = {}
+    if budget is not None:
+        changes["budget"] = parse_budget(budget, f"{mark}budget")
+    if deadline is not None:
+        changes["deadline_s"] = parse_deadline(deadline, f"{mark}deadline")
+    if width is not None:
+        if not _is_count(width, 1, MAX_WIDTH):
+            raise UsageError(f"{mark}width: must be 1 to {MAX_WIDTH:,}, not {width}.")
+        changes["width"] = width
+    if name is not None:
+        changes["name"] = checked_name(name, f"{mark}name", "/:")
+    return replace(sweep, **changes)
+
+
+def checked_limit(limit: int | None, mark: str = "") -> int | None:
+    """The limit, if it is one. Raises UsageError."""
+    if limit is not None and not _is_count(limit, 1):
+        raise UsageError(f"{mark}limit: must be at least 1.")
+    return limit
+
+
+def _is_count(value: object, least: int, most: int | None = None) -> bool:
+    """Whether a value is a whole number within bounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most)
+
+
+def checked_names(names: Collection[str], where: str) -> frozenset[str]:
+    """Several names. Raises UsageError for a single text, whose letters would be taken for names."""
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(one, str) for one in names):
+        raise UsageError(f"{where}: expected a list of names, got {names!r}.")
+    return frozenset(names)
+
+
+def chosen(only: Mapping[str, Sequence[str]], manifest: Manifest, where: str = "only") -> Choice:
+    """A part of a sweep, by names of agents and suites (full or base names). Raises UsageError with the nearest."""
+    if not isinstance(only, Mapping):
+        raise UsageError(f"{where}: expected a mapping from {' and '.join(KINDS)} to names, got {only!r}.")
+    valid = {
+        "agent": set(manifest.agents),
+        "suite": set(manifest.suites) | {suite.base for suite in manifest.suites.values()},
+    }
+    names: dict[str, frozenset[str]] = dict.fromkeys(KINDS, frozenset())
+    for kind, wanted in only.items():
+        if kind not in valid:
+            raise UsageError(f"{where}: there is no {kind!r} to choose by.{nearest(str(kind), KINDS)}")
+        names[kind] = checked_names(wanted, f"{where}: {kind}")
+        for name in wanted:
+            if name not in valid[kind]:
+                raise UsageError(f"{where}: the sweep has no {kind} {name!r}.{nearest(name, valid[kind])}")
+    return Choice(agents=names["agent"], suites=names["suite"])
+
+
+def run_directory(name: str | PathLike[str]) -> Path:
+    """A run by its directory, or by its name below `runs/`. Raises RunError."""
+    if not isinstance(name, str | PathLike):
+        raise UsageError(f"run: expected a run's name or directory, got {type(name).__name__}.")
+    for path in (Path(name), Path("runs") / name):
+        if path.is_dir():
+            return path
+    from evalkit.store.manifests import runs_in
+
+    there = [path.name for path in runs_in(Path("runs"))]
+    name = os.fspath(name)
+    raise RunError(f"There is no run {name!r}: no such directory, here or in runs/.{nearest(name, there)}")
