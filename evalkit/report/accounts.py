@@ -116,9 +116,9 @@ def money_table(
     sums = _sums(steps)
     ended = _cost_of_ended(cells)
     replayed = sum(max(0, cost - sums.get(agent, {}).get("cost", 0)) for agent, cost in paid.items())
-    for agent, found in sums.items():
+    for agent, totals in sums.items():
         # Of a run that is being written, the rows may have been read after the sums.
-        found["cost"] = max(found["cost"], paid.get(agent, 0))
+        totals["cost"] = max(totals["cost"], paid.get(agent, 0))
     rows = [_money_row(agent, sums.get(agent, {}), ended.get(agent), charges) for agent in agents]
     if unmetered:
         rows = [{**row, **_unmetered(unmetered.get(row["agent"]))} for row in rows]
@@ -159,10 +159,10 @@ _UNMETERED_COLUMNS = (
 )
 
 
-def _unmetered(found: UnmeteredRows | None) -> dict[str, int]:
+def _unmetered(rows: UnmeteredRows | None) -> dict[str, int]:
     return {
-        "unmetered": 0 if found is None else found.replies,
-        "unmetered_pico_usd": 0 if found is None else found.cost,
+        "unmetered": 0 if rows is None else rows.replies,
+        "unmetered_pico_usd": 0 if rows is None else rows.cost,
     }
 
 
@@ -170,11 +170,11 @@ def _unmetered_notes(unmetered: Mapping[str, UnmeteredRows], manifest: Manifest)
     words = together(unmetered, manifest).words()
     if words:
         yield f"{words}; in the cost, in no usage: replies whose provider did not say what they used"
-    for agent, found in unmetered.items():
-        if found.estimated:
+    for agent, rows in unmetered.items():
+        if rows.estimated:
             yield (
-                f"tokens of {agent}: {found.tokens_in:,} in and {found.tokens_out:,} out are estimated from the text "
-                f"of {found.estimated:,} replies"
+                f"tokens of {agent}: {rows.tokens_in:,} in and {rows.tokens_out:,} out are estimated from the text "
+                f"of {rows.estimated:,} replies"
             )
 
 
@@ -220,16 +220,16 @@ from everybody left join unsaid using (agent)""",
 
 
 def _charges(ledger: Iterable[LedgerRecord], manifest: Manifest) -> _Charges:
-    found = _Charges()
+    charges = _Charges()
     for record in ledger:
         agent = record.agent if record.agent in manifest.agents else NOBODY
         if record.kind == "charge":
-            found.known[agent] += record.amount
+            charges.known[agent] += record.amount
         elif record.kind == "release":
-            found.known[agent] -= record.amount
+            charges.known[agent] -= record.amount
         elif record.kind == "crash":
-            found.crash[agent] += record.amount
-    return found
+            charges.crash[agent] += record.amount
+    return charges
 
 
 _SUMMED = ("tokens_in", "tokens_cached_read", "tokens_out", "cost")
@@ -246,12 +246,12 @@ def _sums(steps: "pa.Table") -> dict[str, dict[str, int]]:
 
 def _cost_of_ended(cells: Sequence[Cell]) -> dict[str, tuple[int, int]]:
     """By agent: pico-dollars and number of its ended episodes."""
-    found: dict[str, tuple[int, int]] = {}
+    sums: dict[str, tuple[int, int]] = {}
     for cell in cells:
-        cost, count = found.get(cell.agent, (0, 0))
+        cost, count = sums.get(cell.agent, (0, 0))
         cost += sum(episode.cost for episode in cell.episodes if episode.finished)
-        found[cell.agent] = cost, count + cell.ended
-    return found
+        sums[cell.agent] = cost, count + cell.ended
+    return sums
 
 
 def _money_row(agent: str, sums: Mapping[str, int], ended: tuple[int, int] | None, charges: _Charges) -> dict[str, Any]:

@@ -21,17 +21,17 @@ def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line]
 
     Raises UsageError for a line that is no instance, ValueError without lines.
     """
-    held = [line if _stored(line) else dict(env.describe(env.load(line))) for line in lines]
-    if not held:
+    described = [line if _stored(line) else dict(env.describe(env.load(line))) for line in lines]
+    if not described:
         raise ValueError("a suite without instances")
-    instances = [env.load(line) for line in held]
-    strata = [env.stratum(one) for one in instances]
+    instances = [env.load(line) for line in described]
+    strata = [env.stratum(instance) for instance in instances]
     return (
-        _data(name, env, held, strata, pack),
+        _data(name, env, described, strata, pack),
         _sizes(env, instances, strata, pack),
-        *([_optima(env, held, strata, pack)] if env.described.quantities else []),
-        _parameters(env, held, pack),
-        _tools(env, instances[0], held[0]["id"], pack),
+        *([_optima(env, described, strata, pack)] if env.described.quantities else []),
+        _parameters(env, described, pack),
+        _tools(env, instances[0], described[0]["id"], pack),
     )
 
 
@@ -42,12 +42,12 @@ def _stored(line: Line) -> bool:
 
 def _groups(strata: Sequence[str]) -> dict[str, list[int]]:
     """Places by stratum, in order of first appearance; all together last, where there are several strata."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for i, stratum in enumerate(strata):
-        found.setdefault(stratum, []).append(i)
-    if len(found) > 1:
-        found["(all)"] = list(range(len(strata)))
-    return found
+        groups.setdefault(stratum, []).append(i)
+    if len(groups) > 1:
+        groups["(all)"] = list(range(len(strata)))
+    return groups
 
 
 STRATUM = Column(key="stratum", title="Stratum")
@@ -87,10 +87,10 @@ def _sizes(env: Environment[Any, Any], instances: Sequence[Any], strata: Sequenc
     sizes = env.described.sizes
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for instance, stratum in zip(instances, strata, strict=True):
-        found: dict[str, Any] = {"tools": env.offers(instance)}
-        found |= {size.key: size.of(instance) for size in sizes}
-        key = (stratum, *found.values())
-        rows.setdefault(key, {"stratum": stratum, **found, "instances": 0})["instances"] += 1
+        counts: dict[str, Any] = {"tools": env.offers(instance)}
+        counts |= {size.key: size.of(instance) for size in sizes}
+        key = (stratum, *counts.values())
+        rows.setdefault(key, {"stratum": stratum, **counts, "instances": 0})["instances"] += 1
     return Table(
         name="suite_tool_counts",
         title="Tools of an instance",
@@ -164,10 +164,10 @@ def _parameters(env: Environment[Any, Any], lines: Sequence[Line], pack: Pack) -
 def shown_values(values: Iterable[Any]) -> str:
     """The different values of a parameter: one, a few, or from which to which with their number."""
     plain = {str(value.get("name", "in the line")) if isinstance(value, Mapping) else value for value in values}
-    found = sorted(plain, key=lambda value: (value is None, str(type(value)), value))
-    if len(found) <= VALUES_SHOWN:
-        return ", ".join(map(_shown, found))
-    return f"{_shown(found[0])} to {_shown(found[-1])} ({len(found)} values)"
+    distinct = sorted(plain, key=lambda value: (value is None, str(type(value)), value))
+    if len(distinct) <= VALUES_SHOWN:
+        return ", ".join(map(_shown, distinct))
+    return f"{_shown(distinct[0])} to {_shown(distinct[-1])} ({len(distinct)} values)"
 
 
 def _shown(value: Any) -> str:

@@ -55,7 +55,7 @@ def versions(steps: "pa.Table") -> list[Version]:
         return []
     keys = ["agent", "served_model", "fingerprint"]
     plain = pa.table({name: named[name].cast(pa.string()) for name in (*keys, "episode")})
-    found = (
+    grouped = (
         plain.append_column("started_at", named["started_at"])
         .group_by(keys)
         .aggregate([("started_at", "min"), ("started_at", "max"), ("started_at", "count"), ("episode", "distinct")])
@@ -70,24 +70,26 @@ def versions(steps: "pa.Table") -> list[Version]:
             replies=row["started_at_count"],
             episodes=frozenset(row["episode_distinct"]),
         )
-        for row in found.to_pylist()
+        for row in grouped.to_pylist()
     ]
-    return sorted(made, key=lambda one: (one.agent, one.first_at, one.served_model, one.fingerprint))
+    return sorted(
+        made, key=lambda version: (version.agent, version.first_at, version.served_model, version.fingerprint)
+    )
 
 
-def drifted(found: Sequence[Version]) -> dict[str, list[Version]]:
+def drifted(versions: Sequence[Version]) -> dict[str, list[Version]]:
     """The agents that more than one version answered for, with their versions."""
     by_agent: dict[str, list[Version]] = {}
-    for one in found:
-        by_agent.setdefault(one.agent, []).append(one)
-    return {agent: ones for agent, ones in by_agent.items() if len(ones) > 1}
+    for version in versions:
+        by_agent.setdefault(version.agent, []).append(version)
+    return {agent: several for agent, several in by_agent.items() if len(several) > 1}
 
 
-def drift_notes(found: Sequence[Version]) -> tuple[str, ...]:
+def drift_notes(versions: Sequence[Version]) -> tuple[str, ...]:
     """One line for each agent that drifted."""
     return tuple(
-        f"{DRIFT}{agent} was served by {len(ones)} versions; the first change was seen {_time(ones[1].first_at)}"
-        for agent, ones in drifted(found).items()
+        f"{DRIFT}{agent} was served by {len(several)} versions; the first change was seen {_time(several[1].first_at)}"
+        for agent, several in drifted(versions).items()
     )
 
 
@@ -96,11 +98,11 @@ def drift_tables(steps: "pa.Table", manifest: Manifest, results: Sequence[Episod
 
     `steps` holds `COLUMNS`; `results` are the run's episodes.
     """
-    found = versions(steps)
-    changed = drifted(found)
+    all_versions = versions(steps)
+    changed = drifted(all_versions)
     if not changed:
         return ()
-    by_id = {one.id: one for one in results}
+    by_id = {result.id: result for result in results}
     table = Table(
         name="drift",
         title="Served versions",
@@ -117,10 +119,10 @@ def drift_tables(steps: "pa.Table", manifest: Manifest, results: Sequence[Episod
             Column(key="shared", title="Shared", kind="count", unit="instances that every version scored"),
             Column(key="shared_score", title="Score on shared", kind="score", unit="100 = optimum"),
         ),
-        rows=tuple(row for ones in changed.values() for row in _rows(ones, by_id)),
+        rows=tuple(row for several in changed.values() for row in _rows(several, by_id)),
         packs=tuple(dict.fromkeys(manifest.agents[agent].pack for agent in changed)),
         notes=(
-            *drift_notes(found),
+            *drift_notes(all_versions),
             "scores of episodes that one version answered alone, all suites together; described, not tested: versions "
             "served at other times and on other episodes",
             "all ended episodes count here, those behind a gap too, which other tables leave out",
@@ -158,22 +160,22 @@ from versions v left join marked m on m.agent = v.agent and m.served_model = v.s
 group by v.agent, v.served_model, v.fingerprint, v.first, v.last order by v.agent, v.first"""
 
 
-def _rows(ones: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> list[dict[str, Any]]:
+def _rows(versions: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> list[dict[str, Any]]:
     """One row a version of one agent."""
-    scores = [_scores(one, ones, by_id) for one in ones]
+    scores = [_scores(version, versions, by_id) for version in versions]
     shared = set.intersection(*(set(mine) for mine in scores))
     rows = []
-    for one, mine in zip(ones, scores, strict=True):
+    for version, mine in zip(versions, scores, strict=True):
         both = {name: mine[name] for name in shared}
         rows.append(
             {
-                "agent": one.agent,
-                "served_model": one.served_model,
-                "fingerprint": one.fingerprint,
-                "first": _time(one.first_at),
-                "last": _time(one.last_at),
-                "replies": one.replies,
-                "episodes": len(one.episodes),
+                "agent": version.agent,
+                "served_model": version.served_model,
+                "fingerprint": version.fingerprint,
+                "first": _time(version.first_at),
+                "last": _time(version.last_at),
+                "replies": version.replies,
+                "episodes": len(version.episodes),
                 "alone": sum(map(len, mine.values())),
                 "score": 100 * mean_of_instances(mine) if mine else None,
                 "shared": len(shared),
@@ -183,16 +185,18 @@ def _rows(ones: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> list[d
     return rows
 
 
-def _scores(one: Version, ones: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> dict[str, list[float]]:
+def _scores(
+    version: Version, versions: Sequence[Version], by_id: Mapping[str, EpisodeResult]
+) -> dict[str, list[float]]:
     """By suite and instance: the scores of the episodes that this version answered alone."""
-    others = frozenset().union(*(other.episodes for other in ones if other is not one))
-    found: dict[str, list[float]] = {}
-    for name in sorted(one.episodes - others):
+    others = frozenset().union(*(other.episodes for other in versions if other is not version))
+    scores: dict[str, list[float]] = {}
+    for name in sorted(version.episodes - others):
         episode = by_id.get(name)
         if episode is not None and episode.score is not None:
-            found.setdefault(f"{episode.suite}:{episode.instance}", []).append(episode.score)
-    return found
+            scores.setdefault(f"{episode.suite}:{episode.instance}", []).append(episode.score)
+    return scores
 
 
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") if np.isfinite(at) else ""
+def _time(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S") if np.isfinite(timestamp) else ""

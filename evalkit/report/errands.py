@@ -30,21 +30,21 @@ def first_texts(run: Path) -> dict[str, str]:
 
     manifest = read_manifest(run)
     static = {
-        (suite.name, one.id)
+        (suite.name, instance.id)
         for suite in manifest.suites.values()
-        for one in suite.instances
-        if suite.environment == ENVIRONMENT and not is_blocked_line(one.line)
+        for instance in suite.instances
+        if suite.environment == ENVIRONMENT and not is_blocked_line(instance.line)
     }
     ended = [row["episode"] for row in _endings(run) if (row["suite"], row["instance"]) in static]
     rows = replay_rows(run, ended)
-    found: dict[str, str] = {}
+    by_episode: dict[str, str] = {}
     for episode in ended:
-        held = rows[episode]
-        texts = (decode_reply(row.reply).text for row in held if row.reply is not None)
+        episode_rows = rows[episode]
+        texts = (decode_reply(row.reply).text for row in episode_rows if row.reply is not None)
         text = next((text for text in texts if text.strip()), "")
-        if text and len(held) > 1:
-            found[episode] = text
-    return found
+        if text and len(episode_rows) > 1:
+            by_episode[episode] = text
+    return by_episode
 
 
 def _endings(run: Path) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
     if owed:
         raise RunError(f"{run}: {owed:,} of {len(digests):,} errands have no answer yet. Finish it with `evalkit run`.")
     rows = replay_rows(run, [row["episode"] for row in ended])
-    found: dict[str, Answer] = {}
+    answers_by_digest: dict[str, Answer] = {}
     for row in ended:
         last = rows[row["episode"]][-1]
         if last.reply is None:
@@ -84,13 +84,13 @@ def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
             answer = Answer(
                 outcome=facts["outcome"], value=facts.get("value"), text=text, truncated=bool(facts.get("truncated"))
             )
-        found[digests[row["suite"], row["instance"]]] = answer
-    return kind, found
+        answers_by_digest[digests[row["suite"], row["instance"]]] = answer
+    return kind, answers_by_digest
 
 
 def _kind(run: Path, manifest: Manifest) -> str:
     suites = [suite for suite in manifest.suites.values() if suite.environment == errand.NAME]
-    kinds = {one.line.get("kind") for suite in suites for one in suite.instances}
+    kinds = {instance.line.get("kind") for suite in suites for instance in suite.instances}
     if not kinds:
         raise RunError(
             f"{run} is no errand run: start one with `evalkit judge RUN` or `evalkit queries ask SUITE`, then play it."
@@ -107,10 +107,10 @@ def _kind(run: Path, manifest: Manifest) -> str:
 def _digests(manifest: Manifest) -> dict[tuple[str, str], str]:
     """By suite and instance: the digest of the errand."""
     return {
-        (suite.name, one.id): one.digest
+        (suite.name, instance.id): instance.digest
         for suite in manifest.suites.values()
         if suite.environment == errand.NAME
-        for one in suite.instances
+        for instance in suite.instances
     }
 
 
@@ -132,11 +132,11 @@ def judged_paths(run: Path, judge_run: Path) -> tuple[str, dict[str, int], int]:
     if kind not in errand.JUDGED:
         raise RunError(f"{judge_run} is a run of {kind} errands; --judged wants a judge's: `evalkit judge {run}`.")
     texts = first_texts(run)
-    found: dict[str, int] = {}
+    paths: dict[str, int] = {}
     for episode, text in texts.items():
         answer = answers.get(errand_digest(coverage_line(episode, text, kind)))
         if answer is not None and answer.outcome == "ok" and answer.value is not None:
-            found[episode] = int(answer.value)
-    if texts and not found:
+            paths[episode] = int(answer.value)
+    if texts and not paths:
         raise RunError(f"{judge_run} holds no count of a text of {run}: it judged another run.")
-    return kind, found, len(texts) - len(found)
+    return kind, paths, len(texts) - len(paths)

@@ -68,8 +68,8 @@ def best_so_far(values: "Values") -> "Values":
 
 def last_so_far(values: "Values") -> "Values":
     """The last value up to each period; 0 before there is one."""
-    at = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
-    return np.where(at < 0, 0.0, values[at])
+    latest = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
+    return np.where(latest < 0, 0.0, values[latest])
 
 
 def alone(values: "Values") -> "Values":
@@ -79,9 +79,9 @@ def alone(values: "Values") -> "Values":
 
 def standing(environment: str, instance: Any, actions: Sequence[Action], periods: int) -> "Values":
     """What stands at each period's end."""
-    found = extras_of(environment).standing
-    assert found is not None
-    return found.hold(found.values(instance, actions, periods))
+    standing = extras_of(environment).standing
+    assert standing is not None
+    return standing.hold(standing.values(instance, actions, periods))
 
 
 def logged_actions(answer: "pa.Table") -> Iterator[tuple[str, list[Action]]]:
@@ -104,7 +104,7 @@ def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[V
     standing = extras_of(environment).standing
     if standing is None:
         return lambda episode, _: (_only(episode), _only(episode))
-    lines = {one.id: one.line for one in cell.suite.instances}
+    lines = {instance.id: instance.line for instance in cell.suite.instances}
     load = cache(lambda name: ENVIRONMENTS[environment].load(lines[name]))
 
     def judged(episode: "EpisodeResult", actions: Sequence[Action]) -> "tuple[Values, Values]":
@@ -123,23 +123,23 @@ def period_scores(ask: "Callable[[str], pa.Table]", cells: Iterable["Cell"]) -> 
     """
     import pyarrow as pa
 
-    found = list(cells)
-    logged = logged_actions(ask(ACTIONS.format(among=""))) if found else ()
+    all_cells = list(cells)
+    logged = logged_actions(ask(ACTIONS.format(among=""))) if all_cells else ()
     actions = dict(logged)
-    names, own, held = [], [np.empty(0)], [np.empty(0)]
-    for cell in found:
+    names, own, standings = [], [np.empty(0)], [np.empty(0)]
+    for cell in all_cells:
         judge = _judge(cell)
-        for episode in (*cell.episodes, *(one for one, _ in cell.voided)):
-            values, stands = judge(episode, actions.get(episode.id, ()))
+        for episode in (*cell.episodes, *(result for result, _ in cell.voided)):
+            values, standing_values = judge(episode, actions.get(episode.id, ()))
             names.append(episode.id)
             own.append(values)
-            held.append(stands)
+            standings.append(standing_values)
     sizes = [len(values) for values in own[1:]]
     return pa.table(
         {
             "episode": pa.array(np.repeat(np.array(names, dtype=object), sizes), pa.string()),
             "period": pa.array(np.concatenate([np.empty(0, np.int32), *map(np.arange, sizes)]), pa.int32()),
             "score": pa.array(np.concatenate(own), pa.float64(), from_pandas=True),
-            "standing": pa.array(np.concatenate(held), pa.float64(), from_pandas=True),
+            "standing": pa.array(np.concatenate(standings), pa.float64(), from_pandas=True),
         }
     )

@@ -75,8 +75,8 @@ _RESERVED = frozenset({"from", "to", "all", "any", "end", "order", "group", "whe
 
 def axis(name: str) -> str:
     """A parameter that the sweep varied, under its column's key."""
-    where = '$."' + name.replace('"', '""') + '"'
-    return f"axes->>{text(where)} as {quoted(f'axis:{name}')}"
+    json_path = '$."' + name.replace('"', '""') + '"'
+    return f"axes->>{text(json_path)} as {quoted(f'axis:{name}')}"
 
 
 def axes(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -116,8 +116,8 @@ def by_instances(
     `where`: conditions on episodes, beside that estimates stand on them. `also`: columns of the source that tell rows
     apart beside cell and instance. `methods`: comment lines.
     """
-    inner = ",\n        ".join(f"{one.inner} as {quoted(one.key)}" for one in figures if one.inner)
-    outer = ",\n    ".join(f"{one.outer} as {quoted(one.key)}" for one in figures)
+    inner = ",\n        ".join(f"{column.inner} as {quoted(column.key)}" for column in figures if column.inner)
+    outer = ",\n    ".join(f"{column.outer} as {quoted(column.key)}" for column in figures)
     conditions = " and ".join(("used", *where))
     lines = (
         f"select {', '.join(keys)},",

@@ -56,13 +56,13 @@ class Quote:
 
 def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
     """All kinds that episodes of these cells may show, in a fixed order."""
-    found: list[ErrorKind] = []
+    kinds: list[ErrorKind] = []
     for environment in dict.fromkeys(cell.suite.environment for cell in cells):
         mine = [episode for cell in cells if cell.suite.environment == environment for episode in cell.prefix]
         outcomes = sorted({outcome for episode in mine for _, outcome in episode.outcomes} - NO_FAULT)
-        found += [_refused(environment, outcome) for outcome in outcomes]
-        found += extras_of(environment).errors
-    return tuple(found)
+        kinds += [_refused(environment, outcome) for outcome in outcomes]
+        kinds += extras_of(environment).errors
+    return tuple(kinds)
 
 
 def quotes(
@@ -76,28 +76,28 @@ def quotes(
     read   gives the rows of a few episodes by id, with step, reply, step digest and ending; called once
     """
     chosen = list(_chosen(cells))
-    rows = read(list({one.id: one for _, _, one in chosen}.values()))
+    rows = read(list({example.id: example for _, _, example in chosen}.values()))
     replayed: dict[str, tuple[Any, list[Move]]] = {}
-    found = []
-    for kind, held, example in chosen:
+    result = []
+    for kind, episodes, example in chosen:
         if example.id not in replayed:
             replayed[example.id] = _replay(manifest, example, rows[example.id], environments)
         instance, played = replayed[example.id]
-        place = kind.find(instance, played)
-        if place is None:
+        position = kind.find(instance, played)
+        if position is None:
             continue
         environment = example.environment
         whole = sum(len(cell.prefix) for cell in cells if cell.suite.environment == environment)
-        move = played[place[0]]
-        said, answer = _quoted(move, place[1])
-        found.append(
+        move = played[position[0]]
+        said, answer = _quoted(move, position[1])
+        result.append(
             Quote(
                 environment=environment,
                 kind=kind.name,
-                count=sum(map(kind.count, held)),
+                count=sum(map(kind.count, episodes)),
                 unit=kind.unit,
-                episodes=len(held),
-                share=100 * len(held) / whole,
+                episodes=len(episodes),
+                share=100 * len(episodes) / whole,
                 example=example,
                 step=move.row["step"],
                 period=move.period,
@@ -106,7 +106,7 @@ def quotes(
                 answer=answer,
             )
         )
-    return tuple(sorted(found, key=lambda one: (one.environment, -one.episodes, -one.count, one.kind)))
+    return tuple(sorted(result, key=lambda quote: (quote.environment, -quote.episodes, -quote.count, quote.kind)))
 
 
 def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Quote, ...]:
@@ -115,13 +115,13 @@ def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Qu
     from evalkit.store.reading.reader import replay_rows
 
     def read(episodes: Sequence[EpisodeResult]) -> Mapping[str, Sequence[Any]]:
-        held = replay_rows(run, {one.id for one in episodes})
+        rows = replay_rows(run, {episode.id for episode in episodes})
         return {
-            one.id: [
+            episode.id: [
                 {name: getattr(row, name) for name in ("step", "reply", "step_digest", "ending")}
-                for row in held[one.id]
+                for row in rows[episode.id]
             ]
-            for one in episodes
+            for episode in episodes
         }
 
     return quotes(manifest, cells, ENVIRONMENTS, read)
@@ -130,15 +130,15 @@ def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Qu
 def _chosen(cells: Sequence[Cell]) -> Iterator[tuple[ErrorKind, list[EpisodeResult], EpisodeResult]]:
     """(kind, the episodes that show it, the one that is quoted)."""
     for kind in error_kinds(cells):
-        held = [
+        episodes = [
             episode
             for cell in cells
             if kind.environment == cell.suite.environment
             for episode in cell.prefix
             if kind.count(episode)
         ]
-        if held:
-            yield kind, held, min(held, key=lambda one: (one.steps, one.id))
+        if episodes:
+            yield kind, episodes, min(episodes, key=lambda episode: (episode.steps, episode.id))
 
 
 def _replay(
@@ -151,21 +151,21 @@ def _replay(
     return instance, list(moves(env, instance, kit, rows))
 
 
-def _quoted(move: Move, place: int | None) -> tuple[str, str]:
+def _quoted(move: Move, index: int | None) -> tuple[str, str]:
     """(what the agent said, what the environment answered)."""
     reply = move.reply
     assert reply is not None
-    if place is None:
+    if index is None:
         said = reply.text or (
             "(an empty reply)" if not reply.calls else _call(reply.calls[-1].name, reply.calls[-1].arguments)
         )
         told = "\n".join(message.text for message in move.messages if message.role != "tool")
         return said, told or _facts(move.facts)
-    call = reply.calls[place]
+    call = reply.calls[index]
     heard = [message for message in move.messages if message.role == "tool"]
-    answer = heard[place].text if place < len(heard) else ""
-    accepted = move.facts["calls"][place]["outcome"] == ACCEPTED
-    return _call(call.name, call.arguments), answer or _facts(move.facts if accepted else move.facts["calls"][place])
+    answer = heard[index].text if index < len(heard) else ""
+    accepted = move.facts["calls"][index]["outcome"] == ACCEPTED
+    return _call(call.name, call.arguments), answer or _facts(move.facts if accepted else move.facts["calls"][index])
 
 
 def _call(name: str, arguments: str) -> str:
@@ -183,7 +183,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 def _refused(environment: str, outcome: str) -> ErrorKind:
     def count(episode: EpisodeResult) -> int:
-        return sum(many for (_, one), many in episode.outcomes.items() if one == outcome)
+        return sum(many for (_, recorded), many in episode.outcomes.items() if recorded == outcome)
 
     def find(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
         for i, move in enumerate(played):
@@ -205,7 +205,7 @@ group by all order by all
 -- other kinds: report/quotes.py, error_kinds, from the views episodes and scores"""
 
 
-def quotes_table(found: Sequence[Quote], cells: Sequence[Cell], run: str) -> Table:
+def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Table:
     """The quotes as a table; `run` is how the run is named in the command that shows the rest."""
     return Table(
         name="quotes",
@@ -221,7 +221,7 @@ def quotes_table(found: Sequence[Quote], cells: Sequence[Cell], run: str) -> Tab
             Column(key="answer", title="The environment"),
             Column(key="command", title="The rest"),
         ),
-        rows=tuple(_row(one, run) for one in found),
+        rows=tuple(_row(quote, run) for quote in quotes),
         packs=packs_of(cells),
         notes=(
             "quoted: the first such place in the shortest episode that has one; a text in braces is what was recorded "
@@ -232,18 +232,18 @@ def quotes_table(found: Sequence[Quote], cells: Sequence[Cell], run: str) -> Tab
     )
 
 
-def _row(one: Quote, run: str) -> dict[str, Any]:
-    period = f" --period {one.period}" if one.example.periods > 1 else ""
+def _row(quote: Quote, run: str) -> dict[str, Any]:
+    period = f" --period {quote.period}" if quote.example.periods > 1 else ""
     return {
-        "environment": one.environment,
-        "kind": one.kind,
-        "count": one.count,
-        "unit": one.unit,
-        "episodes": one.episodes,
-        "share": one.share,
-        "said": _line(one.said),
-        "answer": _line(one.answer),
-        "command": f"evalkit show {shlex.quote(run)} {one.example.id}{period}",
+        "environment": quote.environment,
+        "kind": quote.kind,
+        "count": quote.count,
+        "unit": quote.unit,
+        "episodes": quote.episodes,
+        "share": quote.share,
+        "said": _line(quote.said),
+        "answer": _line(quote.answer),
+        "command": f"evalkit show {shlex.quote(run)} {quote.example.id}{period}",
     }
 
 

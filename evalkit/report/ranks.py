@@ -26,8 +26,8 @@ def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[
             dots = [row for row in figure.table.rows if row["measure"] == measure]
             ranks = spearman([row["value"] for row in dots], [row["score"] for row in dots])
             if ranks is not None:
-                place = {"environment": figure.name.removeprefix("figure_behaviour_"), "measure": titles[measure]}
-                rows.append(place | {"rho": ranks.rho, "low": ranks.low, "high": ranks.high, "agents": ranks.n})
+                keys = {"environment": figure.name.removeprefix("figure_behaviour_"), "measure": titles[measure]}
+                rows.append(keys | {"rho": ranks.rho, "low": ranks.low, "high": ranks.high, "agents": ranks.n})
         queries.append(figure.query)
     return Table(
         name="figure_behaviour",

@@ -54,8 +54,8 @@ class Report:
 
     def table(self, name: str) -> Table:
         """The table of that name. Raises KeyError if there is none."""
-        found = {table.name: table for table in self.tables}
-        return found[name]
+        by_name = {table.name: table for table in self.tables}
+        return by_name[name]
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values, for `--json`.
@@ -138,7 +138,7 @@ def report(
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
     sums = read_totals(run)
-    found = build_report(
+    result = build_report(
         manifest,
         steps,
         read_ledger(run),
@@ -149,8 +149,8 @@ def report(
         judged=judged,
     )
     if half_width is None:
-        return found
-    return replace(found, tables=(*found.tables, sizes_table(found.cells, half_width)))
+        return result
+    return replace(result, tables=(*result.tables, sizes_table(result.cells, half_width)))
 
 
 def build_report(
@@ -169,32 +169,34 @@ def build_report(
     `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `unmetered`:
     by agent, replies without usage among these. `judged`: as of `report`.
     """
-    found = cells(manifest, results, voids)
-    counting = [one for one in results if one.id not in voids]
+    run_cells = cells(manifest, results, voids)
+    counting = [result for result in results if result.id not in voids]
     drift = drift_tables(steps, manifest, counting)
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
-    scores, *others = _tables(manifest, found, steps, ledger, paid, unmetered or {})
+    scores, *others = _tables(manifest, run_cells, steps, ledger, paid, unmetered or {})
     tables = (replace(scores, notes=(*scores.notes, *flags)), *others, *drift)
-    own = dict.fromkeys(extras.tables for extras in all_extras(found) if extras.tables)
-    special = [table for build in own for table in build(manifest, found, judged or {})]
+    own = dict.fromkeys(extras.tables for extras in all_extras(run_cells) if extras.tables)
+    special = [table for build in own for table in build(manifest, run_cells, judged or {})]
     return Report(
-        manifest=manifest, cells=tuple(found), tables=(*tables, *caching_tables(manifest, found, steps), *special)
+        manifest=manifest,
+        cells=tuple(run_cells),
+        tables=(*tables, *caching_tables(manifest, run_cells, steps), *special),
     )
 
 
 def _tables(
     manifest: Manifest,
-    found: Sequence[Cell],
+    run_cells: Sequence[Cell],
     steps: "pa.Table",
     ledger: Iterable[LedgerRecord],
     paid: Mapping[str, int],
     unmetered: Mapping[str, UnmeteredRows],
 ) -> tuple[Table, ...]:
     return (
-        scores_table(manifest, found),
-        behaviour_table(found),
-        refusals_table(manifest, found),
-        completeness_table(found),
-        money_table(manifest, found, steps, ledger, paid, unmetered),
-        speed_table(manifest, found, steps),
+        scores_table(manifest, run_cells),
+        behaviour_table(run_cells),
+        refusals_table(manifest, run_cells),
+        completeness_table(run_cells),
+        money_table(manifest, run_cells, steps, ledger, paid, unmetered),
+        speed_table(manifest, run_cells, steps),
     )

@@ -104,10 +104,10 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
 
 def _version_notes(manifest: Manifest) -> list[str]:
     """What packages brought to the run in more than one version."""
-    found: dict[str, list[str]] = {}
-    for one in manifest.plugins:
-        found.setdefault(one.entry, []).append(f"{one.package} {one.version}")
-    return [f"{entry}: played with {', then '.join(versions)}" for entry, versions in found.items() if versions[1:]]
+    by_entry: dict[str, list[str]] = {}
+    for plugin in manifest.plugins:
+        by_entry.setdefault(plugin.entry, []).append(f"{plugin.package} {plugin.version}")
+    return [f"{entry}: played with {', then '.join(versions)}" for entry, versions in by_entry.items() if versions[1:]]
 
 
 def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
@@ -119,13 +119,13 @@ def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
     least, most = score_range(cell.suite.environment)
     if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
         return None
-    known = (None if one is None else one.score for _, one in cell.begun)
+    known = (None if episode is None else episode.score for _, episode in cell.begun)
     scores = [None if score is None else (score - least) / (most - least) for score in known]
     worst, best = filled(scores, 0.0), filled(scores, 1.0)
-    found = sequence(worst, best, [target.stratum for target, _ in cell.begun])
-    if found is None:
+    interval = sequence(worst, best, [target.stratum for target, _ in cell.begun])
+    if interval is None:
         return None
-    low, high, method = found
+    low, high, method = interval
     return least + low * (most - least), least + high * (most - least), method
 
 
@@ -160,7 +160,9 @@ def kind_notes(
     notes = [f"95 % interval over instances, replicates averaged first; by what suits the figure: {named}"] * bool(
         named
     )
-    counts = sorted({len({one.instance for one in cell.prefix}) for cell in cells if cell.prefix and not cell.exact})
+    counts = sorted(
+        {len({episode.instance for episode in cell.prefix}) for cell in cells if cell.prefix and not cell.exact}
+    )
     enough = [n for n in counts if n >= LEAST_INSTANCES]
     if enough and met & ALLOWING:
         ends = dict.fromkeys((enough[0], enough[-1]))
@@ -188,7 +190,7 @@ def _score_row(cell: Cell) -> dict[str, Any]:
         "score": 100 * mean_of_instances(scores) if scores else None,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
         "kind": kind or None,
-        "solved": 100 * sum(one.solved for one in cell.prefix) / len(cell.prefix) if cell.prefix else None,
+        "solved": 100 * sum(episode.solved for episode in cell.prefix) / len(cell.prefix) if cell.prefix else None,
         "instances": len(scores),
         "episodes": len(cell.prefix),
         PROMPTS: cell.pack,
@@ -208,16 +210,16 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
         return None, EXACT
     least, most = bounds(cell)
     unmet = None if math.isfinite(least) and math.isfinite(most) else UNMET
-    found = estimate(
+    estimated = estimate(
         scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=unmet
     )
     known = sum(episode is not None for _, episode in cell.begun)
-    held = None if cell.complete or known < LEAST_INSTANCES else anytime_interval(cell)
-    if held is None:
-        return found.interval, found.method if found.interval else ""
-    low, high, method = held
+    anytime = None if cell.complete or known < LEAST_INSTANCES else anytime_interval(cell)
+    if anytime is None:
+        return estimated.interval, estimated.method if estimated.interval else ""
+    low, high, method = anytime
     # It is of first replicates: the mean over all of them may lie elsewhere.
-    return Interval(low=min(low, found.mean), high=max(high, found.mean)), method
+    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), method
 
 
 def strata_of(cell: Cell) -> dict[str, str]:
@@ -232,11 +234,11 @@ def bounds(cell: Cell) -> tuple[float, float]:
 
 def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:
     """Values by instance, undefined ones left out."""
-    found: dict[str, list[float]] = {}
+    grouped: dict[str, list[float]] = {}
     for episode, value in values:
         if value is not None:
-            found.setdefault(episode.instance, []).append(value)
-    return found
+            grouped.setdefault(episode.instance, []).append(value)
+    return grouped
 
 
 def _partial_notes(cells: Sequence[Cell]) -> list[str]:
@@ -252,8 +254,8 @@ def _partial_notes(cells: Sequence[Cell]) -> list[str]:
 
 
 def _interval_note(cell: Cell) -> str:
-    found, kind = interval_and_kind(cell)
-    if found is None:
+    interval, kind = interval_and_kind(cell)
+    if interval is None:
         return ""
     if kind not in ANYTIME_KINDS:
         return f"; interval: {kind}, of a length fixed beforehand; the mean leans towards short episodes"

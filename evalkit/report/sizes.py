@@ -64,9 +64,9 @@ def size(
         raise ValueError(f"a half width is above 0, not {wanted}")
     if len(replicates) < LEAST_INSTANCES:
         return None
-    groups = [one.tolist() for one in instance_means(replicates, strata)]
-    n, free = len(replicates), sum(len(one) - 1 for one in groups)
-    variance = math.fsum(_squares(one) for one in groups) / free
+    groups = [group.tolist() for group in instance_means(replicates, strata)]
+    n, free = len(replicates), sum(len(group) - 1 for group in groups)
+    variance = math.fsum(_squares(group) for group in groups) / free
     within = _within(replicates)
     if variance == 0 and not within:
         return None
@@ -93,7 +93,7 @@ def _range(
 
     if variance == 0:
         return (0, 0)
-    free = known_freedom([[value - math.fsum(one) / len(one) for value in one] for one in groups])
+    free = known_freedom([[value - math.fsum(group) / len(group) for value in group] for group in groups])
     # chdtri takes the chance of more: the upper tail of chi-squared.
     low, high = (variance * free / float(chdtri(free, tail)) for tail in ((1 - ASSURED), ASSURED))
     return _more_instances(low, n, lost, wanted), _more_instances(high, n, lost, wanted)
@@ -181,16 +181,16 @@ def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
     )
 
 
-def _figures(found: Size | None, instances: int) -> dict[str, Any]:
-    if found is None:
+def _figures(size: Size | None, instances: int) -> dict[str, Any]:
+    if size is None:
         return {"instances": instances}
     return {
         "instances": instances,
-        "half_width": 100 * found.half_width,
-        "between": 100 * found.between,
-        "within": None if found.within is None else 100 * found.within,
-        "more_instances": found.more_instances,
-        "more_low": found.more_range[0],
-        "more_high": found.more_range[1],
-        "more_replicates": found.more_replicates,
+        "half_width": 100 * size.half_width,
+        "between": 100 * size.between,
+        "within": None if size.within is None else 100 * size.within,
+        "more_instances": size.more_instances,
+        "more_low": size.more_range[0],
+        "more_high": size.more_range[1],
+        "more_replicates": size.more_replicates,
     }

@@ -85,7 +85,7 @@ class Table:
     @property
     def outer(self) -> tuple[Column, ...]:
         """The columns that people read: without those that stand inside of others."""
-        within = {one.key for column in self.columns for one in column.inside}
+        within = {inner.key for column in self.columns for inner in column.inside}
         return tuple(column for column in self.columns if column.key not in within)
 
     @property
@@ -145,8 +145,8 @@ def written(column: Column, row: Mapping[str, Any]) -> str:
     """What people read of a row in a column: its value, and in parentheses what stands inside of it."""
     value = row.get(column.key)
     text = shown(column, value)
-    within = [row.get(one.key) for one in column.inside]
-    if value is None or not within or any(one is None for one in within):
+    within = [row.get(inner.key) for inner in column.inside]
+    if value is None or not within or any(part is None for part in within):
         return text
     if len(within) == 1:
         return f"{text} ({shown(column.inside[0], within[0])})"
@@ -182,8 +182,8 @@ def markdown(table: Table) -> str:
     columns = table.outer
     lines.append("| " + " | ".join(_cell(column.title) for column in columns) + " |")
     lines.append("|" + "|".join("---:" if column.numeric else ":---" for column in columns) + "|")
-    for place, row in enumerate(table.rows):
-        cells = [(_cell(written(column, row)), (place, column.key) in table.bold) for column in columns]
+    for index, row in enumerate(table.rows):
+        cells = [(_cell(written(column, row)), (index, column.key) in table.bold) for column in columns]
         lines.append("| " + " | ".join(f"**{text}**" if bold else text for text, bold in cells) + " |")
     lines += ["", *(f"- {_cell(note)}" for note in table.lines_below), ""]
     return "\n".join(lines)

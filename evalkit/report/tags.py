@@ -43,8 +43,8 @@ def groups_of(manifest: Manifest, by: str) -> dict[str, str]:
     known = {tag.partition(":")[0] for agent in manifest.agents.values() for tag in agent.tags}
     for name in names:
         if name not in known and len(names) == 1:
-            held = nearest(name, sorted(known)) if known else " No agent of this run has tags; a sweep gives them."
-            raise UsageError(f"--by {by}: no agent has a tag {name!r} or {name + ':...'!r}.{held}")
+            hint = nearest(name, sorted(known)) if known else " No agent of this run has tags; a sweep gives them."
+            raise UsageError(f"--by {by}: no agent has a tag {name!r} or {name + ':...'!r}.{hint}")
     if not known & set(names):
         raise UsageError(f"--by {by}: no agent has one of these tags.{nearest(names[0], sorted(known))}")
     return {agent.name: _group(agent.tags, names) for agent in manifest.agents.values()}
@@ -72,7 +72,7 @@ def _grouped(table: Table, groups: Mapping[str, str], by: str) -> Table:
         for column in table.columns
         if column.kind == "text" and column.key != "agent" and column.key not in methods
     ]
-    order = {group: place for place, group in enumerate(dict.fromkeys(groups.values()))}
+    order = {group: position for position, group in enumerate(dict.fromkeys(groups.values()))}
     for row in table.rows:
         if row["agent"] in groups:
             rows.setdefault((*(str(row.get(key)) for key in places), groups[row["agent"]]), []).append(row)
@@ -98,17 +98,17 @@ def _grouped(table: Table, groups: Mapping[str, str], by: str) -> Table:
 
 
 def _fewer_notes(
-    columns: Sequence[Column], held: Sequence[tuple[tuple[Any, ...], Sequence[Mapping[str, Any]]]]
+    columns: Sequence[Column], groups: Sequence[tuple[tuple[Any, ...], Sequence[Mapping[str, Any]]]]
 ) -> list[str]:
     """Which means are over fewer agents than their group has, since the others have no such figure."""
     notes = []
-    for key, rows in held:
+    for key, rows in groups:
         agents = len({row["agent"] for row in rows})
         for column in columns:
             known = len({row["agent"] for row in rows if row.get(column.key) is not None})
             if column.kind in MEANS and 0 < known < agents:
-                where = ", ".join(part for part in key if part != "None")
-                notes.append(f"fewer: {column.title} of {where}: over {known:,} of {agents:,} agents")
+                row_name = ", ".join(part for part in key if part != "None")
+                notes.append(f"fewer: {column.title} of {row_name}: over {known:,} of {agents:,} agents")
     if len(notes) > FEWER_NAMED:
         notes[FEWER_NAMED:] = [f"fewer: {len(notes) - FEWER_NAMED:,} more means are over a part of their agents"]
     return notes
@@ -154,26 +154,34 @@ def _measured(interval: str, keys: Sequence[str]) -> str:
 
 
 def _row(
-    table: Table, key: tuple[Any, ...], held: Sequence[Mapping[str, Any]], places: Sequence[str], spread: Sequence[str]
+    table: Table,
+    key: tuple[Any, ...],
+    members: Sequence[Mapping[str, Any]],
+    places: Sequence[str],
+    spread: Sequence[str],
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {name: held[0].get(name) for name in places}
-    row |= {"group": key[-1], "agents": len({one["agent"] for one in held})}
+    row: dict[str, Any] = {name: members[0].get(name) for name in places}
+    row |= {"group": key[-1], "agents": len({member["agent"] for member in members})}
     for column in table.columns:
-        values = {one["agent"]: one[column.key] for one in held if one.get(column.key) is not None}
+        values = {member["agent"]: member[column.key] for member in members if member.get(column.key) is not None}
         if column.kind in MEANS:
             row[column.key] = math.fsum(values.values()) / len(values) if values else None
             if column.key in spread:
-                found, method = _interval((table.name, column.key, *key), values)
-                row |= {f"{column.key}_over_agents": found, f"{column.key}_over_agents_kind": method}
+                interval, method = _interval((table.name, column.key, *key), values)
+                row |= {f"{column.key}_over_agents": interval, f"{column.key}_over_agents_kind": method}
         elif column.kind == "count":
             row[column.key] = sum(values.values()) if values else None
         elif column.kind == "counts":
-            row[column.key] = dict(sum((Counter(one) for one in values.values()), Counter()))
+            row[column.key] = dict(sum((Counter(counts) for counts in values.values()), Counter()))
     return row
 
 
 def _interval(place: Sequence[Any], values: Mapping[str, float]) -> tuple[tuple[float, float] | None, str | None]:
     if len(values) < LEAST_INSTANCES:
         return None, None
-    found = estimate({name: [value] for name, value in values.items()}, place=[str(one) for one in place])
-    return (None, None) if found.interval is None else ((found.interval.low, found.interval.high), found.method)
+    estimated = estimate({name: [value] for name, value in values.items()}, place=[str(part) for part in place])
+    return (
+        (None, None)
+        if estimated.interval is None
+        else ((estimated.interval.low, estimated.interval.high), estimated.method)
+    )

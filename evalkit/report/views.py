@@ -158,8 +158,8 @@ def _names_view(connection: "duckdb.DuckDBPyConnection", query: str, view: str) 
 
 def rows_of(answer: "pa.Table") -> list[dict[str, Any]]:
     """The rows of what a query gave, by column; a map is a dict."""
-    found: list[dict[str, Any]] = answer.to_pylist(maps_as_pydicts="lossy")
-    return found
+    rows: list[dict[str, Any]] = answer.to_pylist(maps_as_pydicts="lossy")
+    return rows
 
 
 def plain(value: object) -> str:
@@ -184,9 +184,9 @@ def _flat(column: "pa.ChunkedArray") -> "pa.ChunkedArray | pa.Array":
     kind = column.type
     if pa.types.is_nested(kind):
         values = column.to_pylist(maps_as_pydicts="lossy")
-        return pa.array([None if one is None else _json(one) for one in values], pa.string())
+        return pa.array([None if value is None else _json(value) for value in values], pa.string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_interval(kind):
-        return pa.array([None if one is None else plain(one) for one in column.to_pylist()], pa.string())
+        return pa.array([None if value is None else plain(value) for value in column.to_pylist()], pa.string())
     return column
 
 
