@@ -69,21 +69,21 @@ def path_figure(pairs: Sequence[Pair], task: str, query: str, notes: Sequence[st
 
 def _drawn(rows: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
     """The rows as they are drawn; what happened in a turn is a row of its own behind the call."""
-    found: list[dict[str, Any]] = []
+    drawn: list[dict[str, Any]] = []
     for row in rows:
         short = {
-            "at": len(found),
+            "at": len(drawn),
             "short": short_name(row["tool"], task),
             "optimal_short": short_name(row["optimal"], task),
             "tool": label(row["tool"]),
             "cost_text": _money(row["cost"]),
             "optimal_cost_text": _money(row["optimal_cost"]),
         }
-        found.append({**row, **short, "event": ""})
+        drawn.append({**row, **short, "event": ""})
         if row["event"]:
             texts = dict.fromkeys(("short", "optimal_short", "cost_text", "optimal_cost_text"), "")
-            found.append({**texts, "at": len(found), "event": row["event"].replace("_", " "), "row": row["row"]})
-    return found
+            drawn.append({**texts, "at": len(drawn), "event": row["event"].replace("_", " "), "row": row["row"]})
+    return drawn
 
 
 def short_name(tool: str, task: str) -> str:
@@ -92,11 +92,11 @@ def short_name(tool: str, task: str) -> str:
 
 
 def _rows(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    found, optimal_spent = [], 0
+    rows, optimal_spent = [], 0
     for number, pair in enumerate(pairs, 1):
         call = pair.call
         optimal_spent += pair.cost
-        found.append(
+        rows.append(
             {
                 "row": number,
                 "is": WORDS[pair.relation],
@@ -110,7 +110,7 @@ def _rows(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
                 "event": ", ".join(call.events) if call else "",
             }
         )
-    return found
+    return rows
 
 
 def _money(units: float | None) -> str:
@@ -131,7 +131,7 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
         **{"is": "Is"},
     )
 
-    def text(field: str, at: int, align: str, style: str = "", limit: int = NAME_WIDTH) -> Spec:
+    def text(field: str, x: int, align: str, style: str = "", limit: int = NAME_WIDTH) -> Spec:
         mark = {
             "type": "text",
             "align": align,
@@ -141,7 +141,7 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
             **({"style": style} if style else {}),
         }
         content = {"field": field, "type": "nominal"}
-        return {"mark": mark, "encoding": {"y": y, "x": {"value": at}, "text": content, "tooltip": shown}}
+        return {"mark": mark, "encoding": {"y": y, "x": {"value": x}, "text": content, "tooltip": shown}}
 
     return {
         "width": WIDTH,
@@ -180,15 +180,15 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
                     "color": {
                         "field": "is",
                         "type": "nominal",
-                        "scale": {"domain": [WORDS[one] for one in relations]},
+                        "scale": {"domain": [WORDS[relation] for relation in relations]},
                         "legend": {"title": None, "columns": 3, "offset": 26},
                     },
                     "shape": {
                         "field": "is",
                         "type": "nominal",
                         "scale": {
-                            "domain": [WORDS[one] for one in relations],
-                            "range": [SHAPES[one] for one in relations],
+                            "domain": [WORDS[relation] for relation in relations],
+                            "range": [SHAPES[relation] for relation in relations],
                         },
                     },
                     "tooltip": shown,

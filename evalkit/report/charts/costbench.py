@@ -59,13 +59,13 @@ class Path:
 
 def path_of(target: PlanningProblem, moves: Sequence[Move]) -> Path:
     """The calls of an episode, followed through its world."""
-    at, walk = Place(target), Walk()
-    start, calls = _left(at), []
+    position, walk = Place(target), Walk()
+    start, calls = _left(position), []
     for move in moves:
         kinds = [event["kind"] for event in move.facts.get("events", ())]
         looked = [call for call in move.facts.get("calls", ()) if call["outcome"] not in IGNORED]
         for call in looked:
-            calls.append(_called(at, walk, move, call, kinds))
+            calls.append(_called(position, walk, move, call, kinds))
     optimal, costs = _truth(target, walk.path)
     goal = bool(moves) and bool(moves[-1].facts.get("goal"))
     return Path(
@@ -79,19 +79,19 @@ def path_of(target: PlanningProblem, moves: Sequence[Move]) -> Path:
     )
 
 
-def _left(at: Place) -> int | None:
+def _left(position: Place) -> int | None:
     """Cents of the cheapest plan from where the agent stands; None: the goal is out of reach."""
-    return optimum(at.world, at.terms, at.state)
+    return optimum(position.world, position.terms, position.state)
 
 
-def _called(at: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: Sequence[str]) -> Called:
-    """One call, which moves `at` and `walk` on, and the events of its turn behind it."""
-    before, cost = _left(at), call.get("cost", 0) if call["outcome"] in CHARGED else 0
-    lost = _lost(at, call, cost, before) if call["outcome"] in CHARGED else 0
-    follow(walk, at, call)
+def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: Sequence[str]) -> Called:
+    """One call, which moves `position` and `walk` on, and the events of its turn behind it."""
+    before, cost = _left(position), call.get("cost", 0) if call["outcome"] in CHARGED else 0
+    lost = _lost(position, call, cost, before) if call["outcome"] in CHARGED else 0
+    follow(walk, position, call)
     for kind in kinds:
-        at.change(kind)
-    after = _left(at)
+        position.change(kind)
+    after = _left(position)
     whole = None if before is None or after is None or lost is None else cost + after - before
     return Called(
         step=move.row["step"],
@@ -105,19 +105,19 @@ def _called(at: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: S
         lost=lost,
         world=None if whole is None or lost is None else whole - lost,
         events=tuple(kinds),
-        goal=at.reached,
+        goal=position.reached,
     )
 
 
-def _lost(at: Place, call: Mapping[str, Any], cost: int, before: int | None) -> int | None:
+def _lost(position: Place, call: Mapping[str, Any], cost: int, before: int | None) -> int | None:
     """Cents by which a charged call makes the cheapest total dearer, the world staying as it is.
 
     A call that was stopped by something that happened is judged as if it had not been: the agent could not know.
     """
-    place = at.place(call["tool"])
-    if place is None or place in at.terms.off or at.world.tools[place].need & ~at.state:
+    index = position.place(call["tool"])
+    if index is None or index in position.terms.off or position.world.tools[index].need & ~position.state:
         return cost
-    after = optimum(at.world, at.terms, at.state | at.world.tools[place].gives)
+    after = optimum(position.world, position.terms, position.state | position.world.tools[index].gives)
     return None if before is None or after is None else cost + after - before
 
 
@@ -129,25 +129,25 @@ def _truth(target: PlanningProblem, path: Sequence[str]) -> tuple[tuple[str, ...
     world, terms = world_of(target), terms_after(target, 0)
     names = [tool.name for tool in world.tools]
     ways = optimal_paths(world, terms, world.start)
-    way = min(ways, key=lambda one: normalised(path, [names[place] for place in one]), default=())
-    return tuple(names[place] for place in way), tuple(terms.costs[place] for place in way)
+    way = min(ways, key=lambda candidate: normalised(path, [names[index] for index in candidate]), default=())
+    return tuple(names[index] for index in way), tuple(terms.costs[index] for index in way)
 
 
 def costbench_figures(target: PlanningProblem, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """The calls beside the optimal path, and what they made of its cost."""
-    found = path_of(target, moves)
+    path = path_of(target, moves)
     query = _query(episode)
-    return (path_figure(found.pairs, world_of(target).title, query, _path_notes(target, found)), _costs(found, query))
+    return (path_figure(path.pairs, world_of(target).title, query, _path_notes(target, path)), _costs(path, query))
 
 
 def costbench_lines(target: PlanningProblem, moves: Sequence[Move]) -> dict[int, str]:
     """A line for the one chat: whether the goal was reached, and at what cost."""
-    found = path_of(target, moves)
-    if not found.calls:
+    path = path_of(target, moves)
+    if not path.calls:
         return {}
-    calls = f"{len(found.calls):,} call{'s' if len(found.calls) > 1 else ''}"
-    spent = f"{found.calls[-1].spent / 100:,.2f} spent, optimal path {sum(found.optimal_costs) / 100:,.2f}"
-    return {0: f"{'goal reached' if found.goal else 'goal not reached'}, {calls}, {spent}"}
+    calls = f"{len(path.calls):,} call{'s' if len(path.calls) > 1 else ''}"
+    spent = f"{path.calls[-1].spent / 100:,.2f} spent, optimal path {sum(path.optimal_costs) / 100:,.2f}"
+    return {0: f"{'goal reached' if path.goal else 'goal not reached'}, {calls}, {spent}"}
 
 
 def _query(episode: str) -> str:
@@ -163,20 +163,20 @@ def _query(episode: str) -> str:
     )
 
 
-def _path_notes(target: PlanningProblem, found: Path) -> list[str]:
-    several = found.chances > 1 and is_static(target)
-    lost = sum(call.lost or 0 for call in found.calls)
+def _path_notes(target: PlanningProblem, path: Path) -> list[str]:
+    several = path.chances > 1 and is_static(target)
+    lost = sum(call.lost or 0 for call in path.calls)
     notes = ["The agent's calls, from top to bottom, beside those of an optimal path; costs in cost units, added up."]
     if several:
-        notes.append(f"there are {found.chances:,} optimal paths; this is the nearest")
-    if found.calls and not lost and found.goal and any(pair.relation != "agrees" for pair in found.pairs):
+        notes.append(f"there are {path.chances:,} optimal paths; this is the nearest")
+    if path.calls and not lost and path.goal and any(pair.relation != "agrees" for pair in path.pairs):
         notes.append("every call was optimal where it was made: the path differs and costs no more")
     if not is_static(target):
         notes.append("the optimal path is that of an agent that meets the same events and calls nothing for nothing")
     return notes
 
 
-def _costs(found: Path, query: str) -> Figure:
+def _costs(path: Path, query: str) -> Figure:
     rows = [
         {
             "call": number,
@@ -190,22 +190,22 @@ def _costs(found: Path, query: str) -> Figure:
             "world": _units(call.world),
             "event": ", ".join(call.events).replace("_", " "),
         }
-        for number, call in enumerate(found.calls, 1)
+        for number, call in enumerate(path.calls, 1)
     ]
-    best = list(accumulate(found.optimal_costs, initial=0))
-    drawn: list[dict[str, Any]] = [{"call": 0, "who": PLAYED, "spent": 0.0, "total": _units(found.start)}]
+    best = list(accumulate(path.optimal_costs, initial=0))
+    drawn: list[dict[str, Any]] = [{"call": 0, "who": PLAYED, "spent": 0.0, "total": _units(path.start)}]
     drawn += [{**row, "tool": label(str(row["tool"])), "who": PLAYED} for row in rows]
     notes = [
         "What was spent, call by call, and the cheapest total that was still possible after each call, in cost units.",
         "the upper line rises where the agent loses (dot) or where the world changes (dashed line)",
-        f"optimal path: {best[-1] / 100:,.2f}; lost by the agent's choices: {_lost_words(found)}",
+        f"optimal path: {best[-1] / 100:,.2f}; lost by the agent's choices: {_lost_words(path)}",
     ]
-    if any(call.left is None for call in found.calls):
+    if any(call.left is None for call in path.calls):
         notes.append("the upper line ends where the goal is out of reach")
     return figure(
         name="costs",
         title="Costs, and the cheapest total still possible",
-        spec=_costs_spec(drawn, best, len(found.calls)),
+        spec=_costs_spec(drawn, best, len(path.calls)),
         columns=[
             Column(key="call", title="Call", kind="count"),
             Column(key="tool", title="Tool"),
@@ -224,10 +224,10 @@ def _costs(found: Path, query: str) -> Figure:
     )
 
 
-def _lost_words(found: Path) -> str:
-    if any(call.lost is None for call in found.calls):
+def _lost_words(path: Path) -> str:
+    if any(call.lost is None for call in path.calls):
         return "not defined, the goal was out of reach"
-    return f"{sum(call.lost or 0 for call in found.calls) / 100:,.2f}"
+    return f"{sum(call.lost or 0 for call in path.calls) / 100:,.2f}"
 
 
 def _units(cents: int | None) -> float | None:
@@ -279,8 +279,8 @@ def _events(rows: Sequence[Mapping[str, Any]], x: Spec) -> list[Spec]:
     layers: list[Spec] = [
         {"data": values(rows), "mark": rule, "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")}}
     ]
-    for place, named in enumerate((rows[::2], rows[1::2])):
-        above = {"value": -3 - 13 * place}
+    for level, named in enumerate((rows[::2], rows[1::2])):
+        above = {"value": -3 - 13 * level}
         layers.append({"data": values(named), "mark": text, "encoding": {"x": x, "y": above, "text": words}})
     return layers if rows else []
 

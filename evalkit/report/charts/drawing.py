@@ -43,11 +43,11 @@ def figure(
     return Figure(name=name, title=title, spec=made, table=table, query=query, notes=tuple(notes))
 
 
-def steps_query(episode: str, selected: Iterable[str], where: str, *methods: str) -> str:
+def steps_query(episode: str, selected: Iterable[str], condition: str, *methods: str) -> str:
     """SQL that gives an episode's logged numbers by step; `methods`: how others come of them, a comment line each."""
     lines = [
         f"select step, period, {', '.join(selected)}",
-        f"from steps where episode = {quoted(episode)} and {where}",
+        f"from steps where episode = {quoted(episode)} and {condition}",
         "order by step",
         *(f"-- {method}" for method in methods),
     ]
@@ -97,18 +97,18 @@ def numbers_axis(name: str, last: int) -> Spec:
 
 def compared(*, legend: bool = True) -> Spec:
     """The colour of what the agent did and of the optimum; field `who`."""
-    place = {"title": None, "orient": "top"} if legend else None
-    return {"field": "who", "type": "nominal", "scale": {"domain": [PLAYED, BEST]}, "legend": place}
+    legend_spec = {"title": None, "orient": "top"} if legend else None
+    return {"field": "who", "type": "nominal", "scale": {"domain": [PLAYED, BEST]}, "legend": legend_spec}
 
 
 def tips(**titles: str) -> list[Spec]:
     """A tooltip: fields by their titles; `name="Title|.2f"` shows a number in that format."""
-    found = []
+    tooltips = []
     for name, words in titles.items():
         title, _, form = words.partition("|")
         kind = {"type": "quantitative", "format": form} if form else {"type": "nominal"}
-        found.append({"field": name, "title": title, **kind})
-    return found
+        tooltips.append({"field": name, "title": title, **kind})
+    return tooltips
 
 
 def rule(value: float, words: str, *, dash: bool = True) -> list[Spec]:
@@ -132,21 +132,21 @@ def rule(value: float, words: str, *, dash: bool = True) -> list[Spec]:
     ]
 
 
-def span(found: Iterable[float], *always: float, most: float, room: float = 0.05) -> list[float]:
+def span(numbers: Iterable[float], *always: float, most: float, room: float = 0.05) -> list[float]:
     """The ends of an axis: `always` is within, what was found as far as `most` reaches beyond it either way.
 
     `most` counts in widths of what is always within; one wild number must not flatten all others.
     """
     low, high = min(always), max(always)
     reach = most * ((high - low) or abs(high) or 1.0)
-    inside = [*always, *(min(max(one, low - reach), high + reach) for one in found)]
+    inside = [*always, *(min(max(number, low - reach), high + reach) for number in numbers)]
     spare = room * ((max(inside) - min(inside)) or 1.0)
     return [min(inside) - (spare if min(inside) < low else 0.0), max(inside) + spare]
 
 
-def beyond(found: Iterable[float], ends: Sequence[float]) -> int:
+def beyond(numbers: Iterable[float], ends: Sequence[float]) -> int:
     """How many numbers lie outside an axis."""
-    return sum(not ends[0] <= one <= ends[1] for one in found)
+    return sum(not ends[0] <= number <= ends[1] for number in numbers)
 
 
 def edge_note(count: int, what: str) -> tuple[str, ...]:

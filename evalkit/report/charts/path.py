@@ -51,12 +51,12 @@ class Pair:
 def aligned(calls: Sequence[Called], optimal: Sequence[str], costs: Sequence[int]) -> tuple[Pair, ...]:
     """The two paths aligned with the fewest insertions, deletions and replacements; refused calls stand in between."""
     refused = [call for call in calls if not call.charged]
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for pair in _charged_pairs([call for call in calls if call.charged], optimal, costs):
         while pair.call is not None and refused and refused[0].step < pair.call.step:
-            found.append(_alone("refused", refused.pop(0)))
-        found.append(pair)
-    return (*found, *(_alone("refused", call) for call in refused))
+            pairs.append(_alone("refused", refused.pop(0)))
+        pairs.append(pair)
+    return (*pairs, *(_alone("refused", call) for call in refused))
 
 
 def _charged_pairs(charged: Sequence[Called], optimal: Sequence[str], costs: Sequence[int]) -> Iterator[Pair]:

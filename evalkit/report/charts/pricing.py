@@ -67,12 +67,12 @@ def priced(target: PricingInstance, moves: Sequence[Move]) -> tuple[PricedPeriod
     actions = {move.period: move.facts["action"] for move in moves if "action" in move.facts}
     ended = bool(moves) and bool(moves[-1].ending)
     number = target.periods if ended else max((move.period for move in moves), default=-1) + 1
-    found, regret = [], 0.0
+    periods, regret = [], 0.0
     for period in range(number):
         action = actions.get(period)
         profit = fsum(action["profits"]) if action else 0.0
         regret += best - profit
-        found.append(
+        periods.append(
             PricedPeriod(
                 period=period,
                 prices=tuple(action["prices"]) if action else None,
@@ -83,24 +83,24 @@ def priced(target: PricingInstance, moves: Sequence[Move]) -> tuple[PricedPeriod
                 counted=period >= target.periods - target.counted,
             )
         )
-    return tuple(found)
+    return tuple(periods)
 
 
 def pricing_figures(target: PricingInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """Prices, profits and regret over periods."""
-    found = priced(target, moves)
-    if not found:
+    periods = priced(target, moves)
+    if not periods:
         return ()
-    return (_prices(target, episode, found), _profits(target, episode, found), _regret(target, episode, found))
+    return (_prices(target, episode, periods), _profits(target, episode, periods), _regret(target, episode, periods))
 
 
 def pricing_lines(target: PricingInstance, moves: Sequence[Move]) -> dict[int, str]:
     """A line a period: what it earned."""
     best = optimum_of(target).profit
     lines = {}
-    for one in priced(target, moves):
-        if one.prices is not None:
-            lines[one.period] = f"profit {one.profit:,.2f} of {best:,.2f} ({100 * one.profit / best:.1f} %)"
+    for period in priced(target, moves):
+        if period.prices is not None:
+            lines[period.period] = f"profit {period.profit:,.2f} of {best:,.2f} ({100 * period.profit / best:.1f} %)"
     return lines
 
 
@@ -108,32 +108,37 @@ _OPTIMUM = "optimum: evalkit.envs.pricing.optimum, solve and best_prices, from t
 _PROFIT = "list_sum((facts->'$.action.profits')::double[]) as profit"
 
 
-def _prices(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPeriod]) -> Figure:
     names = market_of(target).products
     shown = min(len(names), MOST_PRODUCTS)
-    every = -(-len(found) // MOST_PERIODS)
+    every = -(-len(periods) // MOST_PERIODS)
     drawn = [
-        {"period": one.period, "product": names[i], "who": who, "price": prices[i]}
-        for one in found[::every]
-        for who, prices in ((PLAYED, one.prices), (BEST, one.best))
+        {"period": period.period, "product": names[i], "who": who, "price": prices[i]}
+        for period in periods[::every]
+        for who, prices in ((PLAYED, period.prices), (BEST, period.best))
         if prices is not None
         for i in range(shown)
     ]
-    charged = [price for one in found for price in (one.prices or ())[:shown]]
-    ends = span(charged, 0.0, max(max(one.best[:shown]) for one in found), most=1.0)
+    charged = [price for period in periods for price in (period.prices or ())[:shown]]
+    ends = span(charged, 0.0, max(max(period.best[:shown]) for period in periods), most=1.0)
     facet = shown > 1
     layer: Spec = {
-        "layer": [_line("price", "price", ends, found[-1].period)],
+        "layer": [_line("price", "price", ends, periods[-1].period)],
         "width": WIDTH if not facet else (WIDTH - 40) // BESIDE,
         "height": HEIGHT if not facet else 90,
     }
     spec: Spec = {"data": values(drawn), **layer}
     if facet:
-        place = {"field": "product", "type": "nominal", "sort": list(names[:shown]), "title": None}
-        spec = {"data": values(drawn), "facet": place, "columns": BESIDE, "spec": layer, "spacing": 12}
+        facet_spec = {"field": "product", "type": "nominal", "sort": list(names[:shown]), "title": None}
+        spec = {"data": values(drawn), "facet": facet_spec, "columns": BESIDE, "spec": layer, "spacing": 12}
     rows = [
-        {"period": one.period, "product": name, "price": one.prices[i] if one.prices else None, "best": one.best[i]}
-        for one in found[::every]
+        {
+            "period": period.period,
+            "product": name,
+            "price": period.prices[i] if period.prices else None,
+            "best": period.best[i],
+        }
+        for period in periods[::every]
         for i, name in enumerate(names[:shown])
     ]
     notes = [
@@ -170,18 +175,22 @@ def _line(field: str, title: str, ends: Sequence[float], last: int) -> Spec:
     }
 
 
-def _profits(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeriod]) -> Figure:
     best = optimum_of(target).profit
-    drawn = [{"period": one.period, "who": PLAYED, "profit": one.profit} for one in found if one.prices is not None]
-    idle = [{"period": one.period, "profit": 0.0} for one in found if one.prices is None]
-    ends = span([one.profit for one in found], 0.0, best, most=1.0)
-    x = periods_axis(found[-1].period)
+    drawn = [
+        {"period": period.period, "who": PLAYED, "profit": period.profit}
+        for period in periods
+        if period.prices is not None
+    ]
+    idle = [{"period": period.period, "profit": 0.0} for period in periods if period.prices is None]
+    ends = span([period.profit for period in periods], 0.0, best, most=1.0)
+    x = periods_axis(periods[-1].period)
     y = quantity("profit", "profit a period", scale=clamped(ends))
     first = target.periods - target.counted
     spec = plot(
         layer=[
             {
-                "data": values([{"from": first, "to": found[-1].period}] if first <= found[-1].period else []),
+                "data": values([{"from": first, "to": periods[-1].period}] if first <= periods[-1].period else []),
                 "mark": {"type": "rect", "opacity": 0.07},
                 "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
             },
@@ -203,11 +212,11 @@ def _profits(target: PricingInstance, episode: str, found: Sequence[PricedPeriod
             },
         ],
     )
-    counted = [one.profit for one in found if one.counted]
+    counted = [period.profit for period in periods if period.counted]
     notes = [
         f"What each period earned, all products together; the best prices earn {best:,.2f} in every period.",
         f"shaded: the last {target.counted:,} of {target.periods:,} periods, which make the score; cross: no prices",
-        *edge_note(beyond([one.profit for one in found], ends), "profits"),
+        *edge_note(beyond([period.profit for period in periods], ends), "profits"),
     ]
     if len(counted) == target.counted:
         notes.append(f"score: {100 * fsum(counted) / (target.counted * best):.2f} = counted profits / the best ones")
@@ -222,25 +231,30 @@ def _profits(target: PricingInstance, episode: str, found: Sequence[PricedPeriod
             Column(key="counted", title="Counted"),
         ],
         rows=[
-            {"period": one.period, "profit": one.profit, "best": best, "counted": "yes" if one.counted else "no"}
-            for one in found
+            {
+                "period": period.period,
+                "profit": period.profit,
+                "best": best,
+                "counted": "yes" if period.counted else "no",
+            }
+            for period in periods
         ],
         query=steps_query(episode, [_PROFIT], ACTED, _OPTIMUM),
         notes=notes,
     )
 
 
-def _regret(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]) -> Figure:
+def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPeriod]) -> Figure:
     best = optimum_of(target).profit
-    rows = [{"period": one.period, "lost": one.lost, "regret": one.regret} for one in found]
-    everything = best * len(found)
+    rows = [{"period": period.period, "lost": period.lost, "regret": period.regret} for period in periods]
+    everything = best * len(periods)
     spec = plot(
         layer=[
             {
                 "data": values([{**row, "who": PLAYED} for row in rows]),
                 "mark": {"type": "area", "line": {"strokeWidth": 1.5}, "opacity": 0.25},
                 "encoding": {
-                    "x": periods_axis(found[-1].period),
+                    "x": periods_axis(periods[-1].period),
                     "y": quantity("regret", "profit lost so far"),
                     "color": compared(legend=False),
                     "tooltip": tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f"),
@@ -250,8 +264,8 @@ def _regret(target: PricingInstance, episode: str, found: Sequence[PricedPeriod]
     )
     notes = [
         "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
-        f"{found[-1].regret:,.2f} of {everything:,.2f} ({100 * found[-1].regret / everything:.1f} %)"
-        f" in {len(found):,} periods",
+        f"{periods[-1].regret:,.2f} of {everything:,.2f} ({100 * periods[-1].regret / everything:.1f} %)"
+        f" in {len(periods):,} periods",
         "profits are shown, and counted, with two decimals: the best prices may seem to lose or win that little",
     ]
     return figure(

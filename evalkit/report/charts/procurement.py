@@ -63,7 +63,7 @@ class Planned:
 def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned, ...]:
     """The accepted plans, in order."""
     optimum = optimum_of(target)
-    found: list[Planned] = []
+    plans: list[Planned] = []
     best = 0.0
     for move in moves:
         action = move.facts.get("action")
@@ -72,11 +72,11 @@ def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned
         feasible = action["feasible"]
         value = value_of(int(action["product"]), len(action["totals"]), optimum) if feasible else 0.0
         best = max(best, value)
-        found.append(
+        plans.append(
             Planned(
                 period=move.period,
                 feasible=feasible,
-                reasons=tuple(one["reason"] for one in action["reasons"]),
+                reasons=tuple(reason["reason"] for reason in action["reasons"]),
                 cost=action["cost"],
                 workers=workers_of(action["totals"]) if feasible else 0.0,
                 value=value,
@@ -85,34 +85,34 @@ def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned
                 repeat=action["repeat"],
             )
         )
-    return tuple(found)
+    return tuple(plans)
 
 
 def procurement_figures(target: ProcurementInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """Value and spending over periods, and the best plan's quantities beside the optimal plan's."""
-    found = planned(target, moves)
-    if not found:
+    plans = planned(target, moves)
+    if not plans:
         return ()
     last = moves[-1].period
-    figures = [_values(target, episode, found, last), _spending(target, episode, found, last)]
-    best = best_of(found)
+    figures = [_values(target, episode, plans, last), _spending(target, episode, plans, last)]
+    best = best_of(plans)
     return (*figures, _quantities(target, episode, best)) if best else tuple(figures)
 
 
-def best_of(found: Sequence[Planned]) -> Planned | None:
+def best_of(plans: Sequence[Planned]) -> Planned | None:
     """The first of the best feasible plans; None: none could be bought."""
-    return max((one for one in found if one.feasible), key=lambda one: (one.value, -one.period), default=None)
+    return max((plan for plan in plans if plan.feasible), key=lambda plan: (plan.value, -plan.period), default=None)
 
 
 def procurement_lines(target: ProcurementInstance, moves: Sequence[Move]) -> dict[int, str]:
     """A line a period: what its plan supports and costs."""
     budget = market_of(target).market.budget
     lines = {}
-    for one in planned(target, moves):
-        spent = f"{one.cost / 100:,.2f} of {budget / 100:,.2f} spent"
-        why = ", ".join(dict.fromkeys(reason.replace("_", " ") for reason in one.reasons))
-        worth = f"{one.workers:,.2f} workers ({100 * one.value:.1f} % of the optimum)" if one.feasible else why
-        lines[one.period] = f"{worth}, {spent}{', submitted before' if one.repeat else ''}"
+    for plan in planned(target, moves):
+        spent = f"{plan.cost / 100:,.2f} of {budget / 100:,.2f} spent"
+        why = ", ".join(dict.fromkeys(reason.replace("_", " ") for reason in plan.reasons))
+        worth = f"{plan.workers:,.2f} workers ({100 * plan.value:.1f} % of the optimum)" if plan.feasible else why
+        lines[plan.period] = f"{worth}, {spent}{', submitted before' if plan.repeat else ''}"
     return lines
 
 
@@ -124,22 +124,22 @@ _FACTS = (
 )
 
 
-def _values(target: ProcurementInstance, episode: str, found: Sequence[Planned], last: int) -> Figure:
+def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned], last: int) -> Figure:
     optimum = optimum_of(target)
     rows = [
         {
-            "period": one.period,
-            "workers": one.workers,
-            "value": 100 * one.value,
-            "best": 100 * one.best,
-            "can": "yes" if one.feasible else "no",
-            "why": ", ".join(one.reasons),
-            "repeat": "yes" if one.repeat else "no",
+            "period": plan.period,
+            "workers": plan.workers,
+            "value": 100 * plan.value,
+            "best": 100 * plan.best,
+            "can": "yes" if plan.feasible else "no",
+            "why": ", ".join(plan.reasons),
+            "repeat": "yes" if plan.repeat else "no",
         }
-        for one in found
+        for plan in plans
     ]
     x = periods_axis(last)
-    scale = {"domain": [0, max(100.0, *(100 * one.value for one in found))], "nice": False}
+    scale = {"domain": [0, max(100.0, *(100 * plan.value for plan in plans))], "nice": False}
     title = "% of the optimum's workers"
     shown = tips(
         period="Period|d", workers="Workers|,.2f", value="Of the optimum, %|.2f", can="Can be bought", why="Why not"
@@ -161,7 +161,7 @@ def _values(target: ProcurementInstance, episode: str, found: Sequence[Planned],
                             "x": x,
                             "y": quantity("value", title, scale=scale),
                             "color": colour,
-                            "shape": _bought(found),
+                            "shape": _bought(plans),
                             "tooltip": shown,
                         },
                     },
@@ -173,8 +173,8 @@ def _values(target: ProcurementInstance, episode: str, found: Sequence[Planned],
     notes = [
         "How many workers each plan supports, against the optimal plan; the line is the best so far.",
         f"the optimum is {proof}; a plan that cannot be bought supports nobody",
-        f"score: {100 * found[-1].best:.2f}, of the best plan; {sum(one.feasible for one in found):,} of "
-        f"{len(found):,} plans can be bought",
+        f"score: {100 * plans[-1].best:.2f}, of the best plan; {sum(plan.feasible for plan in plans):,} of "
+        f"{len(plans):,} plans can be bought",
     ]
     return figure(
         name="values",
@@ -201,29 +201,29 @@ def _values(target: ProcurementInstance, episode: str, found: Sequence[Planned],
     )
 
 
-def _bought(found: Sequence[Planned]) -> Spec:
+def _bought(plans: Sequence[Planned]) -> Spec:
     """Circles for plans that can be bought, crosses for others; with a legend if there are both."""
     return {
         "field": "can",
         "type": "nominal",
         "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
-        "legend": None if all(one.feasible for one in found) else {"title": "can be bought"},
+        "legend": None if all(plan.feasible for plan in plans) else {"title": "can be bought"},
     }
 
 
-def _spending(target: ProcurementInstance, episode: str, found: Sequence[Planned], last: int) -> Figure:
+def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned], last: int) -> Figure:
     budget = market_of(target).market.budget / 100
     optimum = optimum_of(target).cost / 100
     rows = [
         {
-            "period": one.period,
-            "spent": one.cost / 100,
-            "share": one.cost / budget,
-            "can": "yes" if one.feasible else "no",
+            "period": plan.period,
+            "spent": plan.cost / 100,
+            "share": plan.cost / budget,
+            "can": "yes" if plan.feasible else "no",
         }
-        for one in found
+        for plan in plans
     ]
-    costs = [one.cost / 100 for one in found]
+    costs = [plan.cost / 100 for plan in plans]
     ends = span(costs, 0.0, budget, most=1.0)
     x = periods_axis(last)
     spec = plot(
@@ -236,7 +236,7 @@ def _spending(target: ProcurementInstance, episode: str, found: Sequence[Planned
                     "x": x,
                     "y": quantity("spent", "cost of the plan", scale=clamped(ends)),
                     "color": compared(legend=False),
-                    "shape": _bought(found),
+                    "shape": _bought(plans),
                     "tooltip": tips(
                         period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"
                     ),
@@ -325,6 +325,6 @@ def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Fig
 
 def _contents(market: ProcurementMarket, deal: Deal) -> str:
     """What a unit of a deal holds and costs."""
-    held = ", ".join(f"{units} {market.items[item]}" for item, units in deal.contents)
+    contents = ", ".join(f"{units} {market.items[item]}" for item, units in deal.contents)
     extra = f" + {deal.fixed / 100:,.2f} once" if deal.fixed else f", {deal.least} at least" if deal.least else ""
-    return f"{held} for {deal.price / 100:,.2f}{extra}"
+    return f"{contents} for {deal.price / 100:,.2f}{extra}"

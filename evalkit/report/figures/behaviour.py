@@ -87,13 +87,13 @@ def behaviour_figures(agents: Sequence[str], tables: Mapping[str, Table], cells:
     agents  all of the run, in the manifest's order
     cells   without those of agents that see what is hidden: the oracle's behaviour says nothing of others
     """
-    found = []
+    figures = []
     for environment in dict.fromkeys(cell.suite.environment for cell in cells):
         mine = [cell for cell in cells if cell.suite.environment == environment and cell.prefix]
         figure = _figure(agents, tables, environment, mine)
         if figure is not None:
-            found.append(figure)
-    return tuple(found)
+            figures.append(figure)
+    return tuple(figures)
 
 
 def _figure(
@@ -156,13 +156,13 @@ def _figure(
 def _means(table: Table, key: str, cells: Sequence[Cell]) -> dict[str, float]:
     """By agent: the mean over these cells of a column; without agents that lack it in one of them."""
     values = {place_of(row): row.get(key) for row in table.rows}
-    found: dict[str, list[float | None]] = {}
+    values_of: dict[str, list[float | None]] = {}
     for cell in cells:
-        found.setdefault(cell.agent, []).append(values.get(place_of(place(cell))))
+        values_of.setdefault(cell.agent, []).append(values.get(place_of(place(cell))))
     return {
-        agent: math.fsum(some) / len(some)
-        for agent, all_of_it in found.items()
-        if len(some := [one for one in all_of_it if one is not None]) == len(all_of_it)
+        agent: math.fsum(defined) / len(defined)
+        for agent, all_of_it in values_of.items()
+        if len(defined := [value for value in all_of_it if value is not None]) == len(all_of_it)
     }
 
 

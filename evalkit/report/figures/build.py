@@ -17,18 +17,18 @@ def figures(report: Report) -> tuple[Figure, ...]:
     """The figures that stand on a report alone, in reading order."""
     agents = tuple(report.manifest.agents)
     tables = {table.name: table for table in report.tables}
-    found = [
+    drawn = [
         *progress_figures(agents, tables["completeness"]),
         *score_figures(agents, tables["scores"]),
         *varied_figures(agents, tables),
     ]
     own = all_extras(report.cells)
     for name, draw in dict.fromkeys(pair for extras in own for pair in extras.table_figures):
-        found += draw(agents, tables[name]) if name in tables else ()
+        drawn += draw(agents, tables[name]) if name in tables else ()
     for build in dict.fromkeys(extras.cell_figures for extras in own if extras.cell_figures):
-        found += build(agents, report.cells)
+        drawn += build(agents, report.cells)
     return (
-        *found,
+        *drawn,
         *behaviour_figures(agents, tables, [cell for cell in report.cells if not cell.exact]),
         *money_figures(agents, tables["scores"], report.cells),
         *latency_figures(agents, tables["speed"]),

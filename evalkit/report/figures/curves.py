@@ -61,15 +61,15 @@ def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tu
     if not mine:
         return ()
     each = max(1, MOST_EPISODES // len(mine))
-    actions = _actions(run, (one.id for cell in mine for one in cell.prefix[:each]))
-    found = []
+    actions = _actions(run, (episode.id for cell in mine for episode in cell.prefix[:each]))
+    figures = []
     for curve in (curve for extras in all_extras(mine) for curve in extras.curves):
         group = [cell for cell in mine if cell.suite.environment == curve.environment]
         rows = [row for cell in group for row in _rows(curve, cell, actions, each)]
         # Without a number there is nothing to draw: prices of agents that never set one.
         if rows:
-            found.append(_figure(agents, curve, group, rows, each))
-    return tuple(found)
+            figures.append(_figure(agents, curve, group, rows, each))
+    return tuple(figures)
 
 
 def _actions(run: Path, episodes: Iterable[str]) -> dict[str, list[Action]]:
@@ -116,11 +116,13 @@ def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], eac
     from evalkit.envs.table import ENVIRONMENTS
 
     load = ENVIRONMENTS[curve.environment].load
-    lines = {one.id: one.line for one in cell.suite.instances}
+    lines = {instance.id: instance.line for instance in cell.suite.instances}
     played = cell.prefix[:each]
-    loaded = {name: load(lines[name]) for name in dict.fromkeys(one.instance for one in played)}
+    loaded = {name: load(lines[name]) for name in dict.fromkeys(episode.instance for episode in played)}
     periods = max(instance.periods for instance in loaded.values())
-    values = np.array([curve.series(loaded[one.instance], actions.get(one.id, ()), periods) for one in played])
+    values = np.array(
+        [curve.series(loaded[episode.instance], actions.get(episode.id, ()), periods) for episode in played]
+    )
     for period in range(periods):
         there = values[:, period]
         there = there[np.isfinite(there)]
@@ -206,10 +208,10 @@ def _panel(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
     )
     y = alt.Y("value_at:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
 
-    def over(test: str, shape: str, place: float) -> "alt.Chart":
+    def over(test: str, shape: str, height: float) -> "alt.Chart":
         marks = base.transform_filter(test).mark_point(filled=True, shape=shape, size=18, opacity=1)
-        found: alt.Chart = marks.encode(y=alt.YDatum(place, title=None))
-        return found
+        marked: alt.Chart = marks.encode(y=alt.YDatum(height, title=None))
+        return marked
 
     layers: Any = alt.layer(
         base.mark_area(clip=True, opacity=0.22).encode(y=alt.Y("low_at:Q", title=None), y2="high_at:Q"),
@@ -221,5 +223,5 @@ def _panel(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
         over(f"datum.low < {low - room}", "triangle-down", low - room / 2),
         over(f"datum.high > {high + room}", "triangle-up", high + room / 2),
     )
-    found: alt.LayerChart = layers
-    return found
+    chart: alt.LayerChart = layers
+    return chart

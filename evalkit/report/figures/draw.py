@@ -104,12 +104,12 @@ show();
 def page(title: str, figures: Sequence[Figure]) -> str:
     """One HTML page with these figures, interactive, and the library inline: it opens offline."""
     parts = [
-        f'<figure id="{one.name}"><div class="drawn"></div><figcaption>{_notes(one)}</figcaption>'
-        f"<details><summary>query</summary><pre>{html.escape(one.query)}</pre></details></figure>"
-        for one in figures
+        f'<figure id="{figure.name}"><div class="drawn"></div><figcaption>{_notes(figure)}</figcaption>'
+        f"<details><summary>query</summary><pre>{html.escape(figure.query)}</pre></details></figure>"
+        for figure in figures
     ]
     values = {
-        "SPECS": {one.name: one.spec for one in figures},
+        "SPECS": {figure.name: figure.spec for figure in figures},
         "EMBED": EMBED,
         "CONFIGS": [config(), config(dark=True)],
     }
@@ -140,29 +140,29 @@ def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> list[Pat
     `run`: what the index is titled. Returns the paths written. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found = list(figures)
+    drawn = list(figures)
     written = []
-    for one in found:
+    for figure in drawn:
         contents = {
-            "svg": svg(one).encode(),
-            "png": png(one),
-            "csv": as_csv(one.table).encode(),
-            "html": page(one.title, [one]).encode(),
+            "svg": svg(figure).encode(),
+            "png": png(figure),
+            "csv": as_csv(figure.table).encode(),
+            "html": page(figure.title, [figure]).encode(),
         }
         for ending, content in contents.items():
-            written.append(folder / f"{one.name}.{ending}")
+            written.append(folder / f"{figure.name}.{ending}")
             written[-1].write_bytes(content)
     written.append(folder / "index.html")
-    written[-1].write_text(_index(run, found), encoding="utf-8", newline="")
+    written[-1].write_text(_index(run, drawn), encoding="utf-8", newline="")
     return written
 
 
 def _index(run: str, figures: Sequence[Figure]) -> str:
     parts = [
-        f'<figure><a href="{one.name}.html"><img src="{one.name}.svg" alt="{html.escape(visible(one.title))}"'
-        f' style="max-width:100%"></a><figcaption>{_notes(one)}'
-        f"<p>{' '.join(_link(one.name, kind) for kind in ('html', 'svg', 'png', 'csv'))}</p></figcaption></figure>"
-        for one in figures
+        f'<figure><a href="{figure.name}.html"><img src="{figure.name}.svg" alt="{html.escape(visible(figure.title))}"'
+        f' style="max-width:100%"></a><figcaption>{_notes(figure)}'
+        f"<p>{' '.join(_link(figure.name, kind) for kind in ('html', 'svg', 'png', 'csv'))}</p></figcaption></figure>"
+        for figure in figures
     ]
     title = f"Figures of {run}"
     return _document(title, f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts))

@@ -57,7 +57,7 @@ def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
         if row["difficulty"] == level and row[name] is not None
     ]
     # One level says nothing about difficulty.
-    levels = {row["measure"]: {one["x"] for one in rows if one["measure"] == row["measure"]} for row in rows}
+    levels = {row["measure"]: {other["x"] for other in rows if other["measure"] == row["measure"]} for row in rows}
     rows = [row for row in rows if len(levels[row["measure"]]) > 1]
     if not rows:
         return ()
@@ -84,12 +84,12 @@ order by e.suite, e.agent, e.replicate, e.instance"""
 
 def runs_figures(agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, ...]:
     """Every episode's score and exploration, an environment a figure; figure 2 of the paper is procurement's."""
-    found = []
+    figures = []
     for name, title in ENVIRONMENTS.items():
         mine = [cell for cell in cells if cell.suite.environment == name and cell.prefix]
         if mine:
-            found.append(_runs_figure(agents, mine, name, f"{title}: every episode"))
-    return tuple(found)
+            figures.append(_runs_figure(agents, mine, name, f"{title}: every episode"))
+    return tuple(figures)
 
 
 def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str, title: str) -> Figure:
@@ -110,12 +110,12 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
     each = max(1, MOST_MARKS // (2 * len(drawn)))
     kept: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in rows:
-        if row["suite"] in suites and len(some := kept.setdefault((row["suite"], row["agent"]), [])) < each:
-            some.append(row)
+        if row["suite"] in suites and len(shown := kept.setdefault((row["suite"], row["agent"]), [])) < each:
+            shown.append(row)
     marks = [
         {**row, "measure": measure, "value": row[measure]}
-        for some in kept.values()
-        for row in some
+        for shown in kept.values()
+        for row in shown
         for measure in MEASURES
         if row[measure] is not None
     ]

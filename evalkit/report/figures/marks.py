@@ -59,22 +59,22 @@ def by_agent(
     """
     import altair as alt
 
-    everyone, present = [visible(one) for one in agents], {visible(one) for one in shown}
+    everyone, present = [visible(agent) for agent in agents], {visible(agent) for agent in shown}
     symbol: dict[str, Any] = {"symbolStrokeWidth": 0}
     if lines:
         symbol = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
-    values = [one for one in everyone if one in present]
+    values = [name for name in everyone if name in present]
     widest = min(LONGEST_NAME, LETTER * max(map(len, values), default=1)) + 34
     columns = max(1, min(MOST_BESIDE, len(values), int((WIDTH + 60) // widest)))
-    place = alt.Legend(title=None, values=values, columns=columns, symbolOpacity=1, labelExpr=SHORT, **symbol)
+    legend_spec = alt.Legend(title=None, values=values, columns=columns, symbolOpacity=1, labelExpr=SHORT, **symbol)
     colours = alt.Scale(domain=everyone)
     turns = [i // len(LIGHT) % len(SHAPES) for i in range(len(everyone))]
     shapes = alt.Scale(domain=everyone, range=[SHAPES[turn] for turn in turns])
     dashes = alt.Scale(domain=everyone, range=[list(DASHES[turn]) for turn in turns])
     return {
-        "color": alt.Color("agent:N", scale=colours, legend=place if legend else None),
-        "shape": alt.Shape("agent:N", scale=shapes, legend=place if legend else None),
-        "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=place if lines else None),
+        "color": alt.Color("agent:N", scale=colours, legend=legend_spec if legend else None),
+        "shape": alt.Shape("agent:N", scale=shapes, legend=legend_spec if legend else None),
+        "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=legend_spec if lines else None),
     }
 
 
@@ -94,14 +94,14 @@ def tooltip(**titles: str) -> "list[alt.Tooltip]":
     """Fields by their titles, in order: `name="Title"` shows a text, `name="Title|.1f"` a number in that format."""
     import altair as alt
 
-    found = []
+    tooltips = []
     for name, words in titles.items():
         title, _, digits = words.partition("|")
         if digits:
-            found.append(alt.Tooltip(field=name, type="quantitative", title=title, format=digits))
+            tooltips.append(alt.Tooltip(field=name, type="quantitative", title=title, format=digits))
         else:
-            found.append(alt.Tooltip(field=name, type="nominal", title=title))
-    return found
+            tooltips.append(alt.Tooltip(field=name, type="nominal", title=title))
+    return tooltips
 
 
 def reach(rows: Rows, names: Sequence[str], least: float, most: float, room: float = 0.04) -> list[float]:
@@ -117,9 +117,9 @@ def spec_of(chart: "Drawing", title: str, subtitle: Sequence[str] = ()) -> dict[
     import altair as alt
 
     words = alt.TitleParams(text=title, subtitle=list(subtitle)) if subtitle else alt.TitleParams(text=title)
-    found: dict[str, Any] = chart.properties(title=words).to_dict()
-    found.pop("config", None)
-    return found
+    spec: dict[str, Any] = chart.properties(title=words).to_dict()
+    spec.pop("config", None)
+    return spec
 
 
 def suite_of(row: Mapping[str, Any]) -> str:
@@ -133,11 +133,11 @@ def told_apart(rows: Rows) -> list[str]:
     suites = {row["suite"] for row in rows}
     parts = [[_words(axis, row[key]) for key, axis in axes_in(row).items()] for row in rows]
     everywhere = set.intersection(*map(set, parts)) if parts else set()
-    found = []
+    labels = []
     for row, mine in zip(rows, parts, strict=True):
         differ = [part for part in mine if part not in everywhere]
-        found.append(" ".join([*([row["suite"]] if len(suites) > 1 or not differ else []), *differ]))
-    return found
+        labels.append(" ".join([*([row["suite"]] if len(suites) > 1 or not differ else []), *differ]))
+    return labels
 
 
 def _words(axis: str, value: Any) -> str:
@@ -179,18 +179,18 @@ def estimates(
     across = isinstance(value, alt.X)
     side = "x" if across else "y"
     upright: Literal["vertical", "horizontal"] = "vertical" if across else "horizontal"
-    held, none = base.transform_filter(INTERVAL), base.transform_filter(NO_INTERVAL)
+    spanned, none = base.transform_filter(INTERVAL), base.transform_filter(NO_INTERVAL)
     colour = look["color"]
 
     def at(field: str) -> dict[str, Any]:
         return {side: alt.X(f"{field}:Q", title=None) if across else alt.Y(f"{field}:Q", title=None)}
 
     return [
-        held.mark_rule(strokeWidth=2, opacity=0.6).encode(**at("low"), **{f"{side}2": "high:Q"}, color=colour),
-        held.mark_point(filled=True, size=size, opacity=1).encode(**{side: value}, **dotted(look)),
+        spanned.mark_rule(strokeWidth=2, opacity=0.6).encode(**at("low"), **{f"{side}2": "high:Q"}, color=colour),
+        spanned.mark_point(filled=True, size=size, opacity=1).encode(**{side: value}, **dotted(look)),
         none.mark_point(filled=False, size=size, strokeWidth=1.8, opacity=1).encode(**{side: value}, **dotted(look)),
         *(
-            held.mark_tick(orient=upright, size=CAP, thickness=1.5, opacity=0.9).encode(**at(end), color=colour)
+            spanned.mark_tick(orient=upright, size=CAP, thickness=1.5, opacity=0.9).encode(**at(end), color=colour)
             for end in ("low", "high")
         ),
     ]

@@ -143,5 +143,5 @@ class Panels:
             field, titles, columns = "cell:N", list(dict.fromkeys(row["cell"] for row in self._rows)), self._columns
         head = alt.Header(title=None, labelAnchor="start", labelLimit=max(self._width, WIDTH // columns) + 20)
         facet = alt.Facet(field, sort=titles, header=head)
-        found: alt.FacetChart = layers.facet(data=data(self._rows), facet=facet, columns=columns, spacing=16)
-        return found
+        faceted: alt.FacetChart = layers.facet(data=data(self._rows), facet=facet, columns=columns, spacing=16)
+        return faceted

@@ -37,9 +37,9 @@ def progress_figures(agents: Sequence[str], completeness: Table) -> tuple[Figure
         start = 0
         for key, words in STATES.items():
             if row[key]:
-                where = {"start": 100 * start / row["planned"], "end": 100 * (start + row[key]) / row["planned"]}
+                ends = {"start": 100 * start / row["planned"], "end": 100 * (start + row[key]) / row["planned"]}
                 plain = {name: row[name] for name in ("suite", "agent", "planned")}
-                marks.append({**plain, "state": words, "episodes": row[key], **where})
+                marks.append({**plain, "state": words, "episodes": row[key], **ends})
             start += row[key]
     return (
         Figure(

@@ -24,9 +24,9 @@ def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
     first = _first_drawn(history)
     rows = [
         _row(record, cell, cell.agent in changed)
-        for place, record in enumerate(history)
-        if place >= first
-        for changed in [changes(history, place)]
+        for index, record in enumerate(history)
+        if index >= first
+        for changed in [changes(history, index)]
         for cell in record.cells
         if cell.score is not None
     ]

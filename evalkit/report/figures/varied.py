@@ -141,7 +141,7 @@ def _figure(agents: Sequence[str], source: VariedTable, axis: str) -> Figure | N
 def _panels(source: VariedTable, axis: str) -> dict[str, list[tuple[Any, Mapping[str, Any]]]]:
     """By what else was varied, in words: (value of the parameter, row); where there are two values or more."""
     blocks = axis in CALM
-    found: dict[tuple[Any, ...], list[tuple[Any, Mapping[str, Any]]]] = {}
+    panels: dict[tuple[Any, ...], list[tuple[Any, Mapping[str, Any]]]] = {}
     calm: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in source.table.rows:
         axes = {name: row[key] for key, name in axes_in(row).items()}
@@ -149,21 +149,21 @@ def _panels(source: VariedTable, axis: str) -> dict[str, list[tuple[Any, Mapping
         plain = tuple((name, str(other)) for name, other in axes.items() if name not in CALM)
         if value is not None:
             others = tuple((name, str(other)) for name, other in axes.items() if name in CALM)
-            found.setdefault((row["suite"], plain, others), []).append((value, row))
+            panels.setdefault((row["suite"], plain, others), []).append((value, row))
         elif blocks and not set(axes) & set(CALM):
             calm.setdefault((row["suite"], plain), []).append(row)
-    for (suite, plain, _), members in found.items():
+    for (suite, plain, _), members in panels.items():
         members[:0] = [(CALM[axis], row) for row in calm.get((suite, plain), ())]
     # That nothing happens is one more kind of block, but no second number of them.
     least = 3 if axis == "blocks" and calm else 2
-    kept = {key: members for key, members in found.items() if len({str(value) for value, _ in members}) >= least}
+    kept = {key: members for key, members in panels.items() if len({str(value) for value, _ in members}) >= least}
     return {_words(key, list(kept)): members for key, members in kept.items()}
 
 
 def _words(key: tuple[Any, ...], keys: Sequence[tuple[Any, ...]]) -> str:
     """What tells a panel from the others: its suite where they have several, and the parameters that differ."""
-    everywhere = set.intersection(*({*one[1], *one[2]} for one in keys))
+    everywhere = set.intersection(*({*key[1], *key[2]} for key in keys))
     differ = [(name, value) for name, value in (*key[1], *key[2]) if (name, value) not in everywhere]
     names = [value if name == "block" else f"{name}={value}" for name, value in differ]
-    suite = [key[0]] if len({one[0] for one in keys}) > 1 else []
+    suite = [key[0]] if len({key[0] for key in keys}) > 1 else []
     return " ".join([*suite, *names])

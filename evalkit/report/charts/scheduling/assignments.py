@@ -42,7 +42,7 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
     workers = {name: i for i, name in enumerate(market.workers)}
     tasks = {name: i for i, name in enumerate(market.tasks)}
     learned = _Learned(market.n)
-    found: list[Assigned] = []
+    assignments: list[Assigned] = []
     best: int | None = None
     for move in moves:
         action, matching = move.facts.get("action"), _submitted(market, move)
@@ -50,7 +50,7 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
             continue
         told = tuple((workers[w], tasks[t]) for w, t in action["shown"])
         learned.add(matching, told)
-        found.append(
+        assignments.append(
             Assigned(
                 period=move.period,
                 matching=matching,
@@ -63,7 +63,7 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
             )
         )
         best = action["blocking"] if best is None else min(best, action["blocking"])
-    return tuple(found)
+    return tuple(assignments)
 
 
 def _submitted(market: SchedulingMarket, move: Move) -> tuple[int, ...] | None:
@@ -103,11 +103,11 @@ class _Learned:
         if below[better] >> worse & 1:
             return
         lower, higher = below[worse] | 1 << worse, above[better] | 1 << better
-        for one in _bits(higher):
-            self.count += (lower & ~below[one]).bit_count()
-            below[one] |= lower
-        for one in _bits(lower):
-            above[one] |= higher
+        for index in _bits(higher):
+            self.count += (lower & ~below[index]).bit_count()
+            below[index] |= lower
+        for index in _bits(lower):
+            above[index] |= higher
 
 
 def _bits(mask: int) -> Iterable[int]:

@@ -15,26 +15,26 @@ MOST_NAMED = 20
 HELD, BLOCKS, TOLD = "assigned", "blocks", "blocks, told to the agent"
 
 
-def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assigned]) -> Figure:
+def matrix_figure(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned]) -> Figure:
     """The matrices as a figure in which a period can be chosen; the best assignment is shown first."""
     market, _ = market_of(target)
     stable = stable_matching(market)
     rows: list[dict[str, object]] = []
     kept: set[int] = set()
-    for one in _by_interest(found):
+    for assignment in _by_interest(assignments):
         cells = [
-            {"period": one.period, "worker": market.workers[w], "task": market.tasks[t], "is": how}
-            for w, t, how in _cells(market, one)
+            {"period": assignment.period, "worker": market.workers[w], "task": market.tasks[t], "is": how}
+            for w, t, how in _cells(market, assignment)
         ]
         if kept and len(rows) + len(cells) > MOST_MARKS:
             break
         rows += cells
-        kept.add(one.period)
+        kept.add(assignment.period)
     rows.sort(key=lambda row: (row["period"], row["is"]))
     options = sorted(kept)
     named = market.n <= MOST_NAMED
     axis = {"labels": named, "ticks": named, "domain": False, "labelFontSize": 9}
-    where = [
+    channels = [
         ("y", "worker", "workers", list(market.workers), {}),
         (
             "x",
@@ -51,7 +51,7 @@ def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assi
         "params": [
             {
                 "name": "chosen",
-                "value": _by_interest(found)[0].period,
+                "value": _by_interest(assignments)[0].period,
                 "bind": {"input": "select", "options": options, "name": "period "},
             }
         ],
@@ -71,7 +71,7 @@ def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assi
                     "scale": {"domain": domain},
                     "axis": {**axis, **more},
                 }
-                for channel, field, title, domain, more in where
+                for channel, field, title, domain, more in channels
             },
             "color": {
                 "field": "is",
@@ -87,11 +87,11 @@ def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assi
             "tooltip": tips(worker="Worker", task="Task", **{"is": "Is"}),
         },
     }
-    left = len(found) - len(kept)
+    left = len(assignments) - len(kept)
     notes = [
         "An assignment as a matrix, of the period that is chosen; first shown: the best one.",
         "tasks stand in the order of the stable assignment that is best for workers: on the diagonal, it is that one",
-        *((f"{left:,} of {len(found):,} assignments can not be chosen here, to bound the page",) if left else ()),
+        *((f"{left:,} of {len(assignments):,} assignments can not be chosen here, to bound the page",) if left else ()),
     ]
     return figure(
         name="matrix",
@@ -103,7 +103,7 @@ def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assi
             Column(key="task", title="Task"),
             Column(key="is", title="Is"),
         ],
-        rows=[row for row in rows if row["period"] == _by_interest(found)[0].period],
+        rows=[row for row in rows if row["period"] == _by_interest(assignments)[0].period],
         query=steps_query(
             episode,
             ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
@@ -114,14 +114,20 @@ def matrix_figure(target: SchedulingInstance, episode: str, found: Sequence[Assi
     )
 
 
-def _by_interest(found: Sequence[Assigned]) -> list[Assigned]:
+def _by_interest(assignments: Sequence[Assigned]) -> list[Assigned]:
     """The best first, then the last, the first, records from the end, and the others."""
-    best = min(found, key=lambda one: (one.blocking, one.period))
-    order = [best, found[-1], found[0], *(one for one in reversed(found) if one.record), *reversed(found)]
-    return list({one.period: one for one in order}.values())
+    best = min(assignments, key=lambda assignment: (assignment.blocking, assignment.period))
+    order = [
+        best,
+        assignments[-1],
+        assignments[0],
+        *(assignment for assignment in reversed(assignments) if assignment.record),
+        *reversed(assignments),
+    ]
+    return list({assignment.period: assignment for assignment in order}.values())
 
 
-def _cells(market: SchedulingMarket, one: Assigned) -> Iterable[tuple[int, int, str]]:
-    told = set(one.told)
-    yield from ((w, t, HELD) for w, t in enumerate(one.matching))
-    yield from ((w, t, TOLD if (w, t) in told else BLOCKS) for w, t in blocking_pairs(market, one.matching))
+def _cells(market: SchedulingMarket, assignment: Assigned) -> Iterable[tuple[int, int, str]]:
+    told = set(assignment.told)
+    yield from ((w, t, HELD) for w, t in enumerate(assignment.matching))
+    yield from ((w, t, TOLD if (w, t) in told else BLOCKS) for w, t in blocking_pairs(market, assignment.matching))

@@ -33,42 +33,46 @@ MOST_DRAWN = 120
 
 def scheduling_figures(target: SchedulingInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
     """Stability over periods, the assignments as matrices, and the comparisons that came to light."""
-    found = assigned(target, moves)
-    if not found:
+    assignments = assigned(target, moves)
+    if not assignments:
         return ()
     last = moves[-1].period
-    quality = _quality(target, episode, found, last)
+    quality = _quality(target, episode, assignments, last)
     if target.n > MOST_DRAWN:
-        return (quality, _known(target, episode, found, last))
-    return (quality, matrix_figure(target, episode, found), _known(target, episode, found, last))
+        return (quality, _known(target, episode, assignments, last))
+    return (quality, matrix_figure(target, episode, assignments), _known(target, episode, assignments, last))
 
 
 def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[int, str]:
     """A line a period: how stable its assignment is."""
     lines = {}
-    for one in assigned(target, moves):
-        pairs = "stable" if not one.blocking else f"{one.blocking:,} blocking pair{'s' if one.blocking > 1 else ''}"
-        marks = ", fewest so far" if one.record else ", submitted before" if one.repeat else ""
-        lines[one.period] = f"{pairs}, score {100 * one.score:.1f}{marks}"
+    for assignment in assigned(target, moves):
+        pairs = (
+            "stable"
+            if not assignment.blocking
+            else f"{assignment.blocking:,} blocking pair{'s' if assignment.blocking > 1 else ''}"
+        )
+        marks = ", fewest so far" if assignment.record else ", submitted before" if assignment.repeat else ""
+        lines[assignment.period] = f"{pairs}, score {100 * assignment.score:.1f}{marks}"
     return lines
 
 
 _EXPECTED = "score: 1 - blocking / E, E of a random assignment: evalkit.envs.scheduling.instance.expected_of"
 
 
-def _quality(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
+def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned], last: int) -> Figure:
     numerator, denominator = expected_of(target)
     rows = [
         {
-            "period": one.period,
-            "blocking": one.blocking,
-            "score": 100 * one.score,
-            "repeat": "yes" if one.repeat else "no",
-            "record": "yes" if one.record else "no",
+            "period": assignment.period,
+            "blocking": assignment.blocking,
+            "score": 100 * assignment.score,
+            "repeat": "yes" if assignment.repeat else "no",
+            "record": "yes" if assignment.record else "no",
         }
-        for one in found
+        for assignment in assignments
     ]
-    ends = span([100 * one.score for one in found], 0.0, 100.0, most=1.0)
+    ends = span([100 * assignment.score for assignment in assignments], 0.0, 100.0, most=1.0)
     x = periods_axis(last)
     y = quantity("score", "score (0 = random, 100 = stable)", scale=clamped(ends))
     shown = tips(
@@ -101,8 +105,9 @@ def _quality(target: SchedulingInstance, episode: str, found: Sequence[Assigned]
     notes = [
         "How near each assignment is to a stable one, by the pairs that would rather have each other.",
         f"0: as many blocking pairs as a random assignment has, {numerator / denominator:,.1f}; filled: fewest so far",
-        f"the last assignment makes the score: {100 * found[-1].score:.2f} with {found[-1].blocking:,} blocking pairs",
-        *edge_note(beyond([100 * one.score for one in found], ends), "scores"),
+        f"the last assignment makes the score: {100 * assignments[-1].score:.2f} "
+        f"with {assignments[-1].blocking:,} blocking pairs",
+        *edge_note(beyond([100 * assignment.score for assignment in assignments], ends), "scores"),
     ]
     return figure(
         name="quality",
@@ -126,11 +131,16 @@ def _quality(target: SchedulingInstance, episode: str, found: Sequence[Assigned]
     )
 
 
-def _known(target: SchedulingInstance, episode: str, found: Sequence[Assigned], last: int) -> Figure:
+def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned], last: int) -> Figure:
     whole = target.n * target.n * (target.n - 1) or 1
     rows = [
-        {"period": one.period, "told": len(one.told), "known": one.known, "share": 100 * one.known / whole}
-        for one in found
+        {
+            "period": assignment.period,
+            "told": len(assignment.told),
+            "known": assignment.known,
+            "share": 100 * assignment.known / whole,
+        }
+        for assignment in assignments
     ]
     spec = plot(
         data=values([{**row, "who": PLAYED} for row in rows]),
@@ -146,7 +156,7 @@ def _known(target: SchedulingInstance, episode: str, found: Sequence[Assigned], 
     )
     notes = [
         "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
-        f"with what follows from it by transitivity, at the end {found[-1].known:,} of {whole:,} comparisons",
+        f"with what follows from it by transitivity, at the end {assignments[-1].known:,} of {whole:,} comparisons",
     ]
     return figure(
         name="preferences",
