@@ -78,7 +78,7 @@ class Comparison:
             "first": self.first.label,
             "second": self.second.label,
             "agents": [list(names) for names in self.agents],
-            "overall": [one.to_json() for one in self.overall],
+            "overall": [summary.to_json() for summary in self.overall],
             "tables": {table.name: table.to_json() for table in self.tables},
         }
 
@@ -103,35 +103,35 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
 
     `wanted`: the half width of which the tables say what it would take; 0.05 is 5 points.
     """
-    places = [
-        (one, other)
-        for one in first.cells
+    cell_pairs = [
+        (cell, other)
+        for cell in first.cells
         for other in second.cells
-        if (one.agent, other.agent) in agents and one.suite.name == other.suite.name
+        if (cell.agent, other.agent) in agents and cell.suite.name == other.suite.name
     ]
-    matches = [_match(one, other, measure) for one, other in places for measure in measures(one, other)]
-    found = [match for match in matches if match.pairs.names]
-    changes = [_change(match, len(found)) for match in found]
-    rows = [_tested(match, one) for match, one in zip(found, changes, strict=True)]
-    settings = settings_table(first.manifest, second.manifest, places)
+    matches = [_match(cell, other, measure) for cell, other in cell_pairs for measure in measures(cell, other)]
+    paired = [match for match in matches if match.pairs.names]
+    changes = [_change(match, len(paired)) for match in paired]
+    rows = [_tested(match, change) for match, change in zip(paired, changes, strict=True)]
+    settings = settings_table(first.manifest, second.manifest, cell_pairs)
     ps = corrected(rows)
-    said = [_verdict(rows, row, p) for row, p in zip(rows, ps, strict=True)]
-    together = overall(rows, said)
+    verdicts = [_verdict(rows, row, p) for row, p in zip(rows, ps, strict=True)]
+    together = overall(rows, verdicts)
     notes = (
-        *(one.words for one in together if one.suites > 1),
+        *(summary.words for summary in together if summary.suites > 1),
         *binding_notes(rows),
         *settings.notes,
         *dict.fromkeys((*first.notes, *second.notes)),
-        *_replicate_notes(found),
-        *_partial_notes(places),
+        *_replicate_notes(paired),
+        *_partial_notes(cell_pairs),
     )
     return Comparison(
         first=first,
         second=second,
         agents=tuple(agents),
         tables=(
-            _main_table((first, second), places, found, [*zip(changes, ps, said, strict=True)], notes),
-            _details_table(places, found, changes, wanted),
+            _main_table((first, second), cell_pairs, paired, [*zip(changes, ps, verdicts, strict=True)], notes),
+            _details_table(cell_pairs, paired, changes, wanted),
             *([settings] if settings.rows else []),
         ),
         overall=tuple(together),
@@ -146,18 +146,18 @@ def _match(first: Cell, second: Cell, measure: Measure) -> _Match:
 
 def _values(cell: Cell, measure: Measure) -> dict[str, list[float]]:
     """By instance, named by its content: instances that changed between two runs do not pair."""
-    digests = {one.id: one.digest for one in cell.suite.instances}
-    found: dict[str, list[float]] = {}
+    digests = {instance.id: instance.digest for instance in cell.suite.instances}
+    values: dict[str, list[float]] = {}
     for episode in cell.prefix:
         value = measure.value(episode)
         if value is not None:
-            found.setdefault(digests[episode.instance], []).append(value)
-    return found
+            values.setdefault(digests[episode.instance], []).append(value)
+    return values
 
 
 def _change(match: _Match, tests: int) -> Change:
-    strata = {one.digest: one.stratum for one in match.first.suite.instances}
-    found = change(
+    strata = {instance.digest: instance.stratum for instance in match.first.suite.instances}
+    result = change(
         match.pairs,
         place=(match.first.suite.name, match.first.agent, match.second.agent, match.measure.key),
         strata={name: strata[name] for name in match.pairs.names},
@@ -166,18 +166,18 @@ def _change(match: _Match, tests: int) -> Change:
         tests=tests,
     )
     if not match.partial:
-        return found
-    return at_every_look(found, match.first, match.second, match.measure.value, match.measure.width)
+        return result
+    return at_every_look(result, match.first, match.second, match.measure.value, match.measure.width)
 
 
-def _tested(match: _Match, one: Change) -> Tested:
+def _tested(match: _Match, change: Change) -> Tested:
     return Tested(
         suite=match.first.suite.name,
         agents=_agents(match),
         measure=match.measure.key,
         partial=match.partial,
         pairs=match.pairs,
-        change=one,
+        change=change,
     )
 
 
@@ -195,9 +195,9 @@ def _place(match: _Match) -> dict[str, Any]:
     return {"suite": suite.base if axes else suite.name, **axes, "agents": _agents(match)}
 
 
-def _columns(places: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
+def _columns(cell_pairs: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
     return (
-        *where([one for one, _ in places]),
+        *where([cell for cell, _ in cell_pairs]),
         Column(key="agents", title="Agents", group=True),
         Column(key="measure", title="Measure"),
     )
@@ -205,8 +205,8 @@ def _columns(places: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
 
 def _main_table(
     sides: tuple[Side, Side],
-    places: Sequence[tuple[Cell, Cell]],
-    found: Sequence[_Match],
+    cell_pairs: Sequence[tuple[Cell, Cell]],
+    matches: Sequence[_Match],
     judged: Sequence[tuple[Change, float | None, Verdict | None]],
     notes: Sequence[str],
 ) -> Table:
@@ -214,14 +214,14 @@ def _main_table(
     sure = sum(p is not None and p <= SURE for _, p, _ in judged)
     interval = Column(key="interval", title="95 % interval", kind="interval", unit="points")
     rows = [
-        {**_place(match), "measure": match.measure.title, **_figures(match, one), "p_holm": p, "verdict": said}
-        for match, (one, p, said) in zip(found, judged, strict=True)
+        {**_place(match), "measure": match.measure.title, **_figures(match, change), "p_holm": p, "verdict": verdict}
+        for match, (change, p, verdict) in zip(matches, judged, strict=True)
     ]
     return Table(
         name="compare",
         title=f"A: {sides[0].label}   B: {sides[1].label}",
         columns=(
-            *_columns(places),
+            *_columns(cell_pairs),
             Column(key="better", title="Better"),
             Column(key="first", title="A", kind="score", unit="%"),
             Column(key="second", title="B", kind="score", unit="%"),
@@ -235,42 +235,42 @@ def _main_table(
             Column(key="verdict", title="Verdict"),
         ),
         rows=tuple(rows),
-        packs=packs_of(cell for both in places for cell in both),
+        packs=packs_of(cell for both in cell_pairs for cell in both),
         notes=(
             f"{sure:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over the scores and, "
             "apart, over the other measures",
             "over instances that both sides have, replicates averaged; p: two-sided permutation test, of whether A and "
             "B are alike; interval of the difference, not corrected",
             *notes,
-            *kind_notes(rows, [cell for both in places for cell in both]),
+            *kind_notes(rows, [cell for both in cell_pairs for cell in both]),
         ),
         query=QUERY,
     )
 
 
-def _figures(match: _Match, one: Change) -> dict[str, Any]:
-    interval = one.difference.interval
+def _figures(match: _Match, change: Change) -> dict[str, Any]:
+    interval = change.difference.interval
     return {
-        "first": 100 * one.first,
-        "second": 100 * one.second,
+        "first": 100 * change.first,
+        "second": 100 * change.second,
         "better": match.measure.better or None,
-        "difference": 100 * one.difference.mean,
+        "difference": 100 * change.difference.mean,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
-        "kind": one.difference.method if interval else None,
-        "p": one.test.p,
+        "kind": change.difference.method if interval else None,
+        "p": change.test.p,
         "pairs": len(match.pairs.names),
         "unpaired": match.pairs.only_first + match.pairs.only_second,
     }
 
 
 def _details_table(
-    places: Sequence[tuple[Cell, Cell]], found: Sequence[_Match], changes: Sequence[Change], wanted: float
+    cell_pairs: Sequence[tuple[Cell, Cell]], matches: Sequence[_Match], changes: Sequence[Change], wanted: float
 ) -> Table:
     return Table(
         name="compare_details",
         title="How sure",
         columns=(
-            *_columns(places),
+            *_columns(cell_pairs),
             Column(key="method", title="Interval by"),
             Column(key="test", title="p by"),
             Column(key="least_p", title="Least p", kind="p"),
@@ -284,10 +284,10 @@ def _details_table(
             Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
         ),
         rows=tuple(
-            {**_place(match), "measure": match.measure.title, **_details(match, one, wanted)}
-            for match, one in zip(found, changes, strict=True)
+            {**_place(match), "measure": match.measure.title, **_details(match, change, wanted)}
+            for match, change in zip(matches, changes, strict=True)
         ),
-        packs=packs_of(cell for both in places for cell in both),
+        packs=packs_of(cell for both in cell_pairs for cell in both),
         notes=(
             "least p: the smallest that so many pairs that differ can have, not corrected",
             "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by "
@@ -299,17 +299,18 @@ def _details_table(
     )
 
 
-def _details(match: _Match, one: Change, wanted: float) -> dict[str, Any]:
-    strata = {each.digest: each.stratum for each in match.first.suite.instances}
+def _details(match: _Match, change: Change, wanted: float) -> dict[str, Any]:
+    strata = {instance.digest: instance.stratum for instance in match.first.suite.instances}
     mine = {name: strata[name] for name in match.pairs.names}
     more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, mine)
     return {
-        "method": one.difference.why or one.difference.method + (", strata" if one.difference.stratified else ""),
-        "test": one.test_by,
-        "least_p": one.least_p,
-        "mcnemar_p": one.mcnemar.p,
-        "only_first": one.only_first_solved,
-        "only_second": one.only_second_solved,
+        "method": change.difference.why
+        or change.difference.method + (", strata" if change.difference.stratified else ""),
+        "test": change.test_by,
+        "least_p": change.least_p,
+        "mcnemar_p": change.mcnemar.p,
+        "only_first": change.only_first_solved,
+        "only_second": change.only_second_solved,
         "missing_first": match.pairs.only_first,
         "missing_second": match.pairs.only_second,
         "more_pairs": None if more is None else more.more_instances,
@@ -318,8 +319,8 @@ def _details(match: _Match, one: Change, wanted: float) -> dict[str, Any]:
     }
 
 
-def _replicate_notes(found: Sequence[_Match]) -> list[str]:
-    uneven = dict.fromkeys(match.first.suite.name for match in found if not match.pairs.even and not match.partial)
+def _replicate_notes(matches: Sequence[_Match]) -> list[str]:
+    uneven = dict.fromkeys(match.first.suite.name for match in matches if not match.pairs.even and not match.partial)
     return [
         f"{name}: one side has more replicates: p deals them to the sides anew; the interval is as wide as with as "
         "many on both sides"

@@ -22,7 +22,7 @@ _Place = tuple[int, str, float | None]
 """(place in the admission order, stratum, the value; None where the episode has not ended)."""
 
 
-def at_every_look(found: Change, first: Cell, second: Cell, value: MeasuredValue, width: float) -> Change:
+def at_every_look(change: Change, first: Cell, second: Cell, value: MeasuredValue, width: float) -> Change:
     """The difference with interval and p-value that hold at every look, over first replicates that both have begun.
 
     What has not ended may be the worst or the best. The p-value is of the question whether a difference is as likely to
@@ -35,30 +35,30 @@ def at_every_look(found: Change, first: Cell, second: Cell, value: MeasuredValue
     ends = [filled([(each / most + 1) / 2 for each in side], 0.0) for side in (low, high)]
     if len(pairs) < LEAST_INSTANCES:
         return replace(
-            found,
-            difference=replace(found.difference, interval=None, method=NONE, why="too few have begun on both sides"),
+            change,
+            difference=replace(change.difference, interval=None, method=NONE, why="too few have begun on both sides"),
             test=HypothesisTest(why=FEW),
             test_by=FEW,
             least_p=None,
         )
-    held = sequence(ends[0], ends[1], [stratum for (_, stratum, _), _ in pairs]) if math.isfinite(width) else None
-    difference = found.difference
-    if held is not None:
+    bounds = sequence(ends[0], ends[1], [stratum for (_, stratum, _), _ in pairs]) if math.isfinite(width) else None
+    difference = change.difference
+    if bounds is not None:
         # It is of first replicates: the mean over all of them may lie elsewhere.
         interval = Interval(
-            low=min(most * (2 * held[0] - 1), difference.mean), high=max(most * (2 * held[1] - 1), difference.mean)
+            low=min(most * (2 * bounds[0] - 1), difference.mean), high=max(most * (2 * bounds[1] - 1), difference.mean)
         )
-        difference = replace(difference, interval=interval, method=held[2], stratified=False, why="")
+        difference = replace(difference, interval=interval, method=bounds[2], stratified=False, why="")
     elif math.isfinite(width):
         difference = replace(difference, interval=None, method=NONE, why="before a whole round of strata")
     else:
         difference = replace(difference, interval=None, method=NONE, why="no bounds: nothing holds at every look")
-    if not any(one[2] != other[2] for one, other in pairs if None not in (one[2], other[2])):
+    if not any(left[2] != right[2] for left, right in pairs if None not in (left[2], right[2])):
         return replace(
-            found, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
+            change, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
         )
     test = HypothesisTest(p=sequential_p(ends[0], ends[1], 0.5))
-    return replace(found, difference=difference, test=test, test_by=BY, least_p=None)
+    return replace(change, difference=difference, test=test, test_by=BY, least_p=None)
 
 
 def _joint(first: Cell, second: Cell, value: MeasuredValue) -> list[tuple[_Place, _Place]]:
@@ -71,12 +71,12 @@ def _joint(first: Cell, second: Cell, value: MeasuredValue) -> list[tuple[_Place
 
 def _begun(cell: Cell, value: MeasuredValue) -> dict[str, _Place]:
     """By instance (digest): what has begun; without those that have ended and have no such value."""
-    found: dict[str, _Place] = {}
-    for place, (target, episode) in enumerate(cell.begun):
+    begun: dict[str, _Place] = {}
+    for index, (target, episode) in enumerate(cell.begun):
         known = None if episode is None else value(episode)
         if episode is None or known is not None:
-            found[target.digest] = place, target.stratum, known
-    return found
+            begun[target.digest] = index, target.stratum, known
+    return begun
 
 
 def _difference(first: _Place, second: _Place, most: float, unknown: float) -> float:
@@ -85,6 +85,6 @@ def _difference(first: _Place, second: _Place, most: float, unknown: float) -> f
         return unknown * most
     # A side that is known says something, where values go from 0 to `most`; others are cut there.
     worst, best = (0.0, most) if unknown < 0 else (most, 0.0)
-    one = best if first[2] is None else first[2]
-    other = worst if second[2] is None else second[2]
-    return max(-most, min(most, other - one))
+    first_value = best if first[2] is None else first[2]
+    second_value = worst if second[2] is None else second[2]
+    return max(-most, min(most, second_value - first_value))

@@ -13,16 +13,23 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
     """What both cells have values of."""
     environment = first.suite.environment
     least, most = score_range(environment)
-    found = [
-        Measure(key="score", title="Score", value=lambda one: one.score, width=most - least, better=HIGHER, unmet=1.0),
-        Measure(key="solved", title="Solved", value=lambda one: float(one.solved), better=HIGHER),
+    always = [
+        Measure(
+            key="score",
+            title="Score",
+            value=lambda episode: episode.score,
+            width=most - least,
+            better=HIGHER,
+            unmet=1.0,
+        ),
+        Measure(key="solved", title="Solved", value=lambda episode: float(episode.solved), better=HIGHER),
     ]
     own = extras_of(environment).measures
     if own is not None:
-        return [*found, *own]
+        return [*always, *own]
     titles = {**METRICS, **{name: share.title for name, share in shares_of([environment]).items()}}
     given = [{name for episode in cell.prefix for name in episode.metrics} for cell in (first, second)]
-    return found + [
+    return always + [
         Measure(key=name, title=title, value=metric(name), better=HIGHER if name == "best_so_far_rate" else "")
         for name, title in titles.items()
         if all(name in names for names in given)
@@ -31,4 +38,4 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
 
 def metric(name: str, keep: Callable[[EpisodeResult], bool] = lambda _: True) -> MeasuredValue:
     """A metric of the episodes that `keep` keeps."""
-    return lambda one: one.metrics.get(name) if keep(one) else None
+    return lambda episode: episode.metrics.get(name) if keep(episode) else None

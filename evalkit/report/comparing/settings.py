@@ -14,12 +14,12 @@ _SHOWN = 12
 """Digits of a digest for people."""
 
 
-def settings_table(first: Manifest, second: Manifest, places: Sequence[tuple[Cell, Cell]]) -> Table:
+def settings_table(first: Manifest, second: Manifest, cell_pairs: Sequence[tuple[Cell, Cell]]) -> Table:
     """What differs between the runs and agents behind some pairs of cells; without rows where nothing does."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for one, other in places:
-        who = " → ".join(dict.fromkeys((one.agent, other.agent)))
-        for of, what, was, now in _pairs(first, second, one, other, who):
+    for cell, other in cell_pairs:
+        who = " → ".join(dict.fromkeys((cell.agent, other.agent)))
+        for of, what, was, now in _pairs(first, second, cell, other, who):
             if was != now:
                 rows[of, what] = {"of": of, "setting": what, "first": _text(was), "second": _text(now)}
     names = list(dict.fromkeys(what for _, what in rows))
@@ -33,29 +33,29 @@ def settings_table(first: Manifest, second: Manifest, places: Sequence[tuple[Cel
             Column(key="second", title="B"),
         ),
         rows=tuple(rows.values()),
-        packs=packs_of(cell for both in places for cell in both),
+        packs=packs_of(cell for both in cell_pairs for cell in both),
         notes=(f"A and B differ also in: {', '.join(names)}",) if names else (),
     )
 
 
 def _pairs(
-    first: Manifest, second: Manifest, one: Cell, other: Cell, who: str
+    first: Manifest, second: Manifest, cell: Cell, other: Cell, who: str
 ) -> Iterator[tuple[str, str, object, object]]:
     """(whose it is, setting, the first side's, the second's)."""
     yield "run", "evalkit", first.evalkit, second.evalkit
     yield "run", "replicates", first.replicates, second.replicates
-    suite, environment = one.suite.name, one.suite.environment
-    yield suite, "environment version", one.suite.environment_version, other.suite.environment_version
-    yield suite, "instances", _digest(one), _digest(other)
-    a, b = first.agents[one.agent], second.agents[other.agent]
+    suite, environment = cell.suite.name, cell.suite.environment
+    yield suite, "environment version", cell.suite.environment_version, other.suite.environment_version
+    yield suite, "instances", _digest(cell), _digest(other)
+    a, b = first.agents[cell.agent], second.agents[other.agent]
     yield who, "model", _model(a), _model(b)
     for what in ("policy", "script", "overrides", "notes"):
         yield who, what, getattr(a, what), getattr(b, what)
-    where = f"{who}, {environment}"
-    yield where, "prompts", _prompts(first, one), _prompts(second, other)
+    subject = f"{who}, {environment}"
+    yield subject, "prompts", _prompts(first, cell), _prompts(second, other)
     was, now = a.sampling.get(environment, {}), b.sampling.get(environment, {})
     for what in sorted(was.keys() | now.keys()):
-        yield where, f"sampling: {what}", was.get(what), now.get(what)
+        yield subject, f"sampling: {what}", was.get(what), now.get(what)
 
 
 def _digest(cell: Cell) -> str:

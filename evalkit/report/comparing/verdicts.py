@@ -48,8 +48,8 @@ class Overall:
     @property
     def words(self) -> str:
         """One sentence."""
-        said = ", ".join(f"{verdict} on {count:,}" for verdict, count in self.counts.items())
-        text = f"{self.agents}: of {self.suites:,} suites {said}"
+        counted = ", ".join(f"{verdict} on {count:,}" for verdict, count in self.counts.items())
+        text = f"{self.agents}: of {self.suites:,} suites {counted}"
         if self.difference is None or self.p is None or self.difference.interval is None:
             return text
         low, high = (100 * end for end in (self.difference.interval.low, self.difference.interval.high))
@@ -58,15 +58,19 @@ class Overall:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, differences in points."""
-        found = self.difference
-        ends = None if found is None or found.interval is None else (found.interval.low, found.interval.high)
+        difference = self.difference
+        ends = (
+            None
+            if difference is None or difference.interval is None
+            else (difference.interval.low, difference.interval.high)
+        )
         return {
             "agents": self.agents,
             "suites": self.suites,
             "verdicts": self.counts,
-            "difference": None if found is None else 100 * found.mean,
+            "difference": None if difference is None else 100 * difference.mean,
             "interval": None if ends is None else [100 * end for end in ends],
-            "kind": None if found is None else found.method,
+            "kind": None if difference is None else difference.method,
             "p": self.p,
         }
 
@@ -75,9 +79,9 @@ def corrected(rows: Sequence[Tested]) -> list[float | None]:
     """Holm's p-values: the scores' among themselves, the other measures' among themselves."""
     adjusted: list[float | None] = [None] * len(rows)
     for primary in (True, False):
-        places = [place for place, row in enumerate(rows) if (row.measure == PRIMARY) == primary]
-        for place, value in zip(places, holm([rows[place].change.test.p for place in places]), strict=True):
-            adjusted[place] = value
+        indices = [index for index, row in enumerate(rows) if (row.measure == PRIMARY) == primary]
+        for index, value in zip(indices, holm([rows[index].change.test.p for index in indices]), strict=True):
+            adjusted[index] = value
     return adjusted
 
 
@@ -88,14 +92,14 @@ def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
     """
     if row.change.least_p is None:
         return None
-    ps = [one.change.least_p if one is row else one.change.test.p for one in _family(rows, row)]
-    place = next(i for i, one in enumerate(_family(rows, row)) if one is row)
-    return holm(ps)[place]
+    ps = [tested.change.least_p if tested is row else tested.change.test.p for tested in _family(rows, row)]
+    index = next(i for i, tested in enumerate(_family(rows, row)) if tested is row)
+    return holm(ps)[index]
 
 
 def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
     """The rows whose tests are corrected together with this one's."""
-    return [one for one in rows if (one.measure == PRIMARY) == (row.measure == PRIMARY)]
+    return [tested for tested in rows if (tested.measure == PRIMARY) == (row.measure == PRIMARY)]
 
 
 def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
@@ -111,34 +115,36 @@ def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
 
 def binding_notes(rows: Sequence[Tested]) -> list[str]:
     """Where a p-value cannot become small enough, and how small it can."""
-    found: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for row in rows:
         least, alone = least_corrected(rows, row), row.change.least_p
         if row.measure != PRIMARY or least is None or alone is None or least <= SURE:
             continue
-        tests = sum(one.change.test.p is not None for one in _family(rows, row))
+        tests = sum(tested.change.test.p is not None for tested in _family(rows, row))
         corrected_too = f", nor below {least:.3g} after correction for {tests:,} tests" * (least > alone)
-        found[
+        notes[
             f"{row.suite}, {row.agents}: p cannot go below {alone:.3g}{corrected_too}: "
             f"{len(row.pairs.names):,} pairs are too few to be sure of any difference"
         ] = None
-    return list(found)
+    return list(notes)
 
 
 def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[Overall]:
     """For each two agents: all suites together. `verdicts`: by row; None of other measures than the score."""
-    found = []
+    summaries = []
     for agents in dict.fromkeys(row.agents for row in rows):
         mine = [
-            (row, said) for row, said in zip(rows, verdicts, strict=True) if row.agents == agents and said is not None
+            (row, verdict)
+            for row, verdict in zip(rows, verdicts, strict=True)
+            if row.agents == agents and verdict is not None
         ]
         counts: dict[str, int] = {}
-        for _, said in mine:
-            counts[said] = counts.get(said, 0) + 1
+        for _, verdict in mine:
+            counts[verdict] = counts.get(verdict, 0) + 1
         scored = [row for row, _ in mine]
         difference, p = (None, None) if len(scored) < 2 or any(row.partial for row in scored) else _pooled(scored)
-        found.append(Overall(agents=agents, suites=len(scored), counts=counts, difference=difference, p=p))
-    return [one for one in found if one.suites]
+        summaries.append(Overall(agents=agents, suites=len(scored), counts=counts, difference=difference, p=p))
+    return [summary for summary in summaries if summary.suites]
 
 
 def _pooled(rows: Sequence[Tested]) -> tuple[Estimate, float | None]:
@@ -146,13 +152,13 @@ def _pooled(rows: Sequence[Tested]) -> tuple[Estimate, float | None]:
     total = sum(len(row.pairs.names) for row in rows)
     values: dict[str, float] = {}
     strata: dict[str, str] = {}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         # So that the mean over all pairs is the mean over suites.
         weight = total / (len(rows) * len(row.pairs.names))
         for name, value in row.pairs.thinned.items():
-            values[f"{place} {name}"] = weight * value
-            strata[f"{place} {name}"] = str(place)
-    where = ("overall", rows[0].agents, *(row.suite for row in rows))
-    found = estimate({name: [value] for name, value in values.items()}, place=where, strata=strata)
-    test, _ = sign_flips(list(values.values()), place=where)
-    return found, test.p
+            values[f"{index} {name}"] = weight * value
+            strata[f"{index} {name}"] = str(index)
+    place = ("overall", rows[0].agents, *(row.suite for row in rows))
+    estimated = estimate({name: [value] for name, value in values.items()}, place=place, strata=strata)
+    test, _ = sign_flips(list(values.values()), place=place)
+    return estimated, test.p

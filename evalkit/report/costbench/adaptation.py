@@ -84,18 +84,18 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
 def _partner(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
     """The same agent's cell whose suite holds most of the instances without their blocks."""
     wanted = set(_keys(cell).values())
-    found = [
+    matches = [
         (len(wanted & set(_keys(other).values())), -i)
         for i, other in enumerate(cells)
         if other.agent == cell.agent and other.pack == cell.pack and not is_blocked(other)
     ]
-    most, place_of = max(found, default=(0, 0))
+    most, place_of = max(matches, default=(0, 0))
     return cells[-place_of] if most else None
 
 
 def _keys(cell: Cell) -> dict[str, str]:
     """By instance id: what its line says without the blocks."""
-    return {one.id: _key(one.line) for one in cell.suite.instances}
+    return {instance.id: _key(instance.line) for instance in cell.suite.instances}
 
 
 def _key(line: Mapping[str, Any]) -> str:
@@ -105,14 +105,14 @@ def _key(line: Mapping[str, Any]) -> str:
 
 def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
     keys, runs = _keys(cell), _runs(calm)
-    before, after = by_instance((one, one.metrics.get("truth_change")) for one in cell.prefix), []
+    before, after = by_instance((episode, episode.metrics.get("truth_change")) for episode in cell.prefix), []
     for episode in cell.prefix:
         other = runs.get((keys[episode.instance], episode.replicate))
         if other is not None and reached(other) and reached(episode):
             after.append((episode, other.path))
-    distances = by_instance((one, float(edit_distance(path, one.path))) for one, path in after)
-    shares = by_instance((one, normalised(path, one.path)) for one, path in after)
-    same = by_instance((one, float(path == one.path)) for one, path in after)
+    distances = by_instance((episode, float(edit_distance(path, episode.path))) for episode, path in after)
+    shares = by_instance((episode, normalised(path, episode.path)) for episode, path in after)
+    same = by_instance((episode, float(path == episode.path)) for episode, path in after)
     interval, kind = share_interval(cell, "change", shares, 1.0)
     return {
         **place(cell),
@@ -130,4 +130,4 @@ def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
 
 def _runs(cell: Cell) -> dict[_Run, EpisodeResult]:
     keys = _keys(cell)
-    return {(keys[one.instance], one.replicate): one for one in cell.prefix}
+    return {(keys[episode.instance], episode.replicate): episode for episode in cell.prefix}

@@ -104,22 +104,22 @@ def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> st
 
 
 def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    talked = [one for one in cell.prefix if counted(one) and "paths_whole" in one.metrics]
-    planned = [one for one in talked if "plan_paths" in one.metrics]
+    talked = [episode for episode in cell.prefix if counted(episode) and "paths_whole" in episode.metrics]
+    planned = [episode for episode in talked if "plan_paths" in episode.metrics]
 
     def shares(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> _Shares:
-        return by_instance((one, above(one) / one.metrics[below]) for one in episodes)
+        return by_instance((episode, above(episode) / episode.metrics[below]) for episode in episodes)
 
     def mean(values: _Shares) -> float | None:
         return 100 * mean_of_instances(values) if values else None
 
-    whole = shares(planned, lambda one: one.metrics["plan_paths"], "paths_whole")
+    whole = shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_whole")
     interval, kind = share_interval(cell, "coverage", whole)
     by_judges: dict[str, Any] = {}
     for what, counts in judged.items():
         sense = SENSES[what]
-        read = [one for one in talked if one.id in counts]
-        values = by_instance((one, counts[one.id] / one.metrics["paths_whole"]) for one in read)
+        read = [episode for episode in talked if episode.id in counts]
+        values = by_instance((episode, counts[episode.id] / episode.metrics["paths_whole"]) for episode in read)
         judged_interval, judged_kind = share_interval(cell, f"{sense}_coverage", values)
         by_judges |= {f"{sense}_coverage": mean(values), f"{sense}_runs": len(read)}
         by_judges |= {f"{sense}_coverage_interval": judged_interval, f"{sense}_coverage_kind": judged_kind}
@@ -128,8 +128,8 @@ def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[s
         "coverage": mean(whole),
         "coverage_interval": interval,
         "coverage_kind": kind,
-        "coverage_possible": mean(shares(planned, lambda one: one.metrics["plan_paths"], "paths_possible")),
-        "coverage_valid": mean(shares(planned, lambda one: one.metrics["plan_valid"], "paths_possible")),
+        "coverage_possible": mean(shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_possible")),
+        "coverage_valid": mean(shares(planned, lambda episode: episode.metrics["plan_valid"], "paths_possible")),
         "planned_runs": len(planned),
         "silent_runs": len(talked) - len(planned),
         **by_judges,

@@ -292,8 +292,8 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
 
 def _call_counts(cells: Sequence[Cell]) -> dict[str, int]:
     episodes = [episode.metrics for cell in cells for episode in cell.prefix]
-    found = {name: int(sum(one[name] for one in episodes)) for name in (*ERRORS, *OTHERS, "calls")}
-    return {**found, "errors": sum(found[name] for name in ERRORS)}
+    counts = {name: int(sum(metrics[name] for metrics in episodes)) for name in (*ERRORS, *OTHERS, "calls")}
+    return {**counts, "errors": sum(counts[name] for name in ERRORS)}
 
 
 def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
@@ -329,8 +329,8 @@ def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
 
 
 def _populations(rivals: Sequence[Cell]) -> dict[str, Keep]:
-    held = [{(one.instance, one.replicate) for one in rival.prefix if counted(one)} for rival in rivals]
-    shared = set.intersection(*held)
+    runs = [{(episode.instance, episode.replicate) for episode in rival.prefix if counted(episode)} for rival in rivals]
+    shared = set.intersection(*runs)
     return {
         "own": counted,
         "any agent": lambda episode: bool(episode.metrics["eligible_any_agent"]),

@@ -26,7 +26,7 @@ Keep = Callable[[EpisodeResult], bool]
 
 def is_reference(cell: Cell) -> bool:
     """Whether all instances of the cell's suite come from the reference's query files, with costs drawn as it does."""
-    return all(_as_published(one.line) for one in cell.suite.instances)
+    return all(_as_published(instance.line) for instance in cell.suite.instances)
 
 
 def _as_published(line: Mapping[str, Any]) -> bool:
@@ -36,7 +36,7 @@ def _as_published(line: Mapping[str, Any]) -> bool:
 
 def is_blocked(cell: Cell) -> bool:
     """Whether anything happens on the way in some instance of the cell's suite."""
-    return any(is_blocked_line(one.line) for one in cell.suite.instances)
+    return any(is_blocked_line(instance.line) for instance in cell.suite.instances)
 
 
 def is_blocked_line(line: Mapping[str, Any]) -> bool:
@@ -68,7 +68,7 @@ Spread = tuple[tuple[float, float] | None, str | None]
 def interval(cell: Cell, name: str, keep: Keep) -> Spread:
     """The 95 % interval of such a mean of a share, in percent, and its method."""
     values = _values(cell, name, keep)
-    if cell.exact and len({value for one in values.values() for value in one}) == 1:
+    if cell.exact and len({value for scores in values.values() for value in scores}) == 1:
         return None, EXACT
     return share_interval(cell, name, values)
 
@@ -79,10 +79,10 @@ def share_interval(cell: Cell, name: str, values: Mapping[str, list[float]], sca
     if not values:
         return None, None
     drawn_at = (cell.suite.name, cell.agent, name)
-    found = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0)
-    if found.interval is None:
+    estimated = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0)
+    if estimated.interval is None:
         return None, None
-    return (scale * found.interval.low, scale * found.interval.high), found.method
+    return (scale * estimated.interval.low, scale * estimated.interval.high), estimated.method
 
 
 def size(cell: Cell, keep: Keep) -> int:

@@ -87,11 +87,11 @@ def blocks_query(cells: Sequence[Cell]) -> str:
     """Of the table of paths under blocks, over three populations."""
     mine = f"used and {queries.suites(cells)}"
     agents = "(select count(*) from cells c where c.suite = e.suite)"
-    held = f"count(*) filter (where {COUNTED}) over (partition by suite, instance, replicate)"
+    counted_by = f"count(*) filter (where {COUNTED}) over (partition by suite, instance, replicate)"
     parts = (
         _population("own", f"{mine} and {COUNTED}"),
         _population("any agent", f"{mine} and metrics['eligible_any_agent'] = 1"),
-        _population("shared", f"{mine} qualify {held} = {agents}"),
+        _population("shared", f"{mine} qualify {counted_by} = {agents}"),
     )
     return queries.by_instances(
         (*queries.place(cells), "population"),

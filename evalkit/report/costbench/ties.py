@@ -68,5 +68,7 @@ def _row(cell: Cell) -> dict[str, Any] | None:
 def _tied(cell: Cell) -> list[str]:
     """Instances of the runs that were optimal and not exact."""
     return [
-        one.instance for one in cell.prefix if counted(one) and one.metrics["exact_any"] and not one.metrics["exact"]
+        episode.instance
+        for episode in cell.prefix
+        if counted(episode) and episode.metrics["exact_any"] and not episode.metrics["exact"]
     ]

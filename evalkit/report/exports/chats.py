@@ -51,20 +51,20 @@ class Chat:
 
 def chats(episode: Exported) -> Iterator[Chat]:
     """The chats of an episode, in order."""
-    held: list[Move] = []
+    chat_moves: list[Move] = []
     for move in episode.moves:
-        if held and move.turn == 0:
-            yield _chat(held)
-            held = []
-        held.append(move)
-    if held:
-        yield _chat(held)
+        if chat_moves and move.turn == 0:
+            yield _chat(chat_moves)
+            chat_moves = []
+        chat_moves.append(move)
+    if chat_moves:
+        yield _chat(chat_moves)
 
 
-def _chat(held: Sequence[Move]) -> Chat:
-    entries = [ChatEntry(message=message, row=None) for message in held[0].opening]
+def _chat(chat_moves: Sequence[Move]) -> Chat:
+    entries = [ChatEntry(message=message, row=None) for message in chat_moves[0].opening]
     changes = []
-    for move in held:
+    for move in chat_moves:
         if move.reply is None:
             continue
         entries.append(ChatEntry(message=move.reply.message(), row=move.row))
@@ -72,29 +72,29 @@ def _chat(held: Sequence[Move]) -> Chat:
         if move.offered_next is not None:
             changes.append((len(entries), move.offered_next))
     return Chat(
-        period=held[0].period,
+        period=chat_moves[0].period,
         entries=tuple(entries),
-        tools=held[0].offered,
+        tools=chat_moves[0].offered,
         changes=tuple(changes),
-        rows=tuple(move.row for move in held),
-        reproduced=all(move.reproduced for move in held),
-        ending=held[-1].ending,
+        rows=tuple(move.row for move in chat_moves),
+        reproduced=all(move.reproduced for move in chat_moves),
+        ending=chat_moves[-1].ending,
     )
 
 
 def message_json(entry: ChatEntry) -> Plain:
     """A message as chat APIs and training tools take it; arguments are the text that the model wrote."""
     message = entry.message
-    found: Plain = {"role": message.role, "content": message.text}
+    fields: Plain = {"role": message.role, "content": message.text}
     if message.calls:
-        found["tool_calls"] = [
+        fields["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.calls
         ]
     if message.role == "tool":
-        found["tool_call_id"] = message.call_id
-        found["name"] = entry.tool
-    return found
+        fields["tool_call_id"] = message.call_id
+        fields["name"] = entry.tool
+    return fields
 
 
 def tools_json(tools: Iterable[Tool]) -> list[Plain]:
@@ -110,13 +110,13 @@ def tools_json(tools: Iterable[Tool]) -> list[Plain]:
 
 def changes_json(chat: Chat) -> list[Plain]:
     """What tools a chat offers from which of its messages on, where that changed."""
-    return [{"from_message": at, "tools": tools_json(tools)} for at, tools in chat.changes]
+    return [{"from_message": index, "tools": tools_json(tools)} for index, tools in chat.changes]
 
 
 def tokens(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The tokens of some rows together."""
-    held = list(rows)
-    return {name.removeprefix("tokens_"): sum(row[name] for row in held) for name in TOKENS}
+    all_rows = list(rows)
+    return {name.removeprefix("tokens_"): sum(row[name] for row in all_rows) for name in TOKENS}
 
 
 def episode_json(episode: Exported) -> Plain:

@@ -92,7 +92,8 @@ def _schemas() -> "dict[str, pa.Schema]":
     message = pa.struct([*fields, ("tool_calls", pa.list_(call))])
     plain = dict(zip(CONFIGS, (_EPISODE, _STEP, _CHAT), strict=True))
     schemas = {
-        name: pa.schema([(key, pa.type_for_alias(kind)) for key, kind in held.items()]) for name, held in plain.items()
+        name: pa.schema([(key, pa.type_for_alias(kind)) for key, kind in kinds.items()])
+        for name, kinds in plain.items()
     }
     schemas["transcripts"] = schemas["transcripts"].append(pa.field("messages", pa.list_(message)))
     return schemas
@@ -182,8 +183,8 @@ def _only(names: Iterable[str], values: Plain) -> Plain:
     return {name: values[name] for name in names}
 
 
-def _counted(found: dict[str, int]) -> Plain:
-    return {f"tokens_{name}": count for name, count in found.items()}
+def _counted(counts: dict[str, int]) -> Plain:
+    return {f"tokens_{name}": count for name, count in counts.items()}
 
 
 def _json(value: object) -> str:

@@ -77,10 +77,10 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
     """
     from evalkit.results.derived import read_cells
 
-    manifest, found = read_cells(run)
+    manifest, cells = read_cells(run)
     mine = tuple(
         cell
-        for cell in found
+        for cell in cells
         if (not agents or cell.agent in agents) and (not suites or {cell.suite.name, cell.suite.base} & set(suites))
     )
     return Chosen(run=run, manifest=manifest, cells=mine)
@@ -90,13 +90,13 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
     """The episodes of some of the cells, each once. Raises CorruptLogError where one cannot be replayed."""
     from evalkit.store.reading.stream import stream_rows
 
-    known = {one.id: (cell, one) for cell in cells for one in cell.episodes if one.finished}
-    used = {one.id for cell in cells for one in cell.prefix}
+    known = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}
+    used = {episode.id for cell in cells for episode in cell.prefix}
     names = list(known)
     start = np.cumsum([0, *(known[name][1].steps for name in names)])
     studio = _Studio(chosen.manifest, environments)
-    for place, rows in stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start):
-        cell, result = known[names[place]]
+    for index, rows in stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start):
+        cell, result = known[names[index]]
         yield Exported(
             result=result,
             agent=chosen.manifest.agents[cell.agent],
@@ -117,9 +117,9 @@ def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.
     if not table.num_rows or not names:
         return takes
     numbers = {name: number for number, name in enumerate(names)}
-    held, codes = coded(table, "episode")
-    mine = np.array([numbers.get(name, -1) for name in held], np.int64)[codes]
-    step, take = (np.concatenate([integers(one) for one in table.column(name).chunks]) for name in ("step", "take"))
+    episodes, codes = coded(table, "episode")
+    mine = np.array([numbers.get(name, -1) for name in episodes], np.int64)[codes]
+    step, take = (np.concatenate([integers(chunk) for chunk in table.column(name).chunks]) for name in ("step", "take"))
     # A run that is being written may have got further since its episodes were counted.
     keep = np.flatnonzero((mine >= 0) & (step < np.diff(start)[mine]))
     takes[start[mine[keep]] + step[keep]] = take[keep]
@@ -141,9 +141,9 @@ class _Studio:
         try:
             return tuple(moves(env, self._target(cell, result), kit, rows))
         except EvalkitError as flaw:
-            where = f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
+            address = f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
             raise CorruptLogError(
-                f"episode {result.id} ({where}) cannot be replayed by this evalkit, so its texts cannot be given: "
+                f"episode {result.id} ({address}) cannot be replayed by this evalkit, so its texts cannot be given: "
                 f"{flaw} `evalkit verify` says what else; leave it out by `--only`, or use the evalkit of "
                 f"{self._manifest.file}."
             ) from flaw
@@ -152,7 +152,7 @@ class _Studio:
         key = (cell.suite.name, result.instance)
         if key not in self._targets:
             if cell.suite.name not in self._lines:
-                self._lines[cell.suite.name] = {one.id: one for one in cell.suite.instances}
+                self._lines[cell.suite.name] = {instance.id: instance for instance in cell.suite.instances}
             target = self._lines[cell.suite.name][result.instance]
             self._targets[key] = load_target(self._environments[result.environment], target)
         return self._targets[key]

@@ -51,8 +51,8 @@ def _csv(chosen: Chosen, out: Path) -> int:
 EXPORTERS = PluginTable(
     "exporters",
     {
-        one.name: one
-        for one in (
+        exporter.name: exporter
+        for exporter in (
             Exporter(name="jsonl", help="chats, one a line", write=_jsonl),
             Exporter(name="inspect", help="Inspect AI's logs", write=_inspect),
             Exporter(name="dataset", help="for Hugging Face datasets", write=_dataset),

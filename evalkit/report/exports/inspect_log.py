@@ -122,10 +122,10 @@ def _add(log: _Log, episode: Exported) -> None:
 def sample_json(episode: Exported) -> Plain:
     """An episode as a sample of Inspect's."""
     result, rows = episode.result, episode.rows
-    held = list(chats(episode))
+    episode_chats = list(chats(episode))
     messages = [
         message_json(entry, f"{result.id}-{chat.period}-{number}", chat.period)
-        for chat in held
+        for chat in episode_chats
         for number, entry in enumerate(chat.entries)
     ]
     began = min(row["started_at"] for row in rows)
@@ -139,7 +139,7 @@ def sample_json(episode: Exported) -> Plain:
         "messages": messages,
         "output": _output(messages, rows, model_name(episode.agent)),
         "scores": _scores(result),
-        "metadata": {**about, "tools": tools_json(held[0].tools) if held else []},
+        "metadata": {**about, "tools": tools_json(episode_chats[0].tools) if episode_chats else []},
         "model_usage": {model_name(episode.agent): _usage(tokens(rows), result.cost)},
         "started_at": _time(began),
         "completed_at": _time(ended),
@@ -153,21 +153,21 @@ def sample_json(episode: Exported) -> Plain:
 def message_json(entry: ChatEntry, name: str, period: int) -> Plain:
     """A message as Inspect has it; `name` is its id."""
     message, row = entry.message, entry.row
-    found: Plain = {"id": name, "role": message.role, "content": message.text, "metadata": {"period": period}}
+    fields: Plain = {"id": name, "role": message.role, "content": message.text, "metadata": {"period": period}}
     if row is not None:
-        found["source"] = "generate"
-        found["model"] = row["served_model"] or None
-        found["metadata"] |= {"step": row["step"], "finish": row["finish"], "cost_pico_usd": row["cost"]}
+        fields["source"] = "generate"
+        fields["model"] = row["served_model"] or None
+        fields["metadata"] |= {"step": row["step"], "finish": row["finish"], "cost_pico_usd": row["cost"]}
     if message.calls:
-        found["tool_calls"] = [
+        fields["tool_calls"] = [
             {"id": call.id, "function": call.name, "type": "function", **_arguments(call.arguments)}
             for call in message.calls
         ]
     if message.role == "tool":
-        found |= {"tool_call_id": message.call_id, "function": entry.tool}
+        fields |= {"tool_call_id": message.call_id, "function": entry.tool}
     elif row is None:
-        found["source"] = "input"
-    return found
+        fields["source"] = "input"
+    return fields
 
 
 def _arguments(text: str) -> Plain:
@@ -184,12 +184,12 @@ def _arguments(text: str) -> Plain:
 
 def _opening(messages: Sequence[Plain]) -> list[Plain]:
     """What the first chat began with."""
-    found = []
+    opening = []
     for message in messages:
         if message["role"] in ("assistant", "tool"):
             break
-        found.append(message)
-    return found
+        opening.append(message)
+    return opening
 
 
 def _output(messages: Sequence[Plain], rows: Sequence[Mapping[str, Any]], model: str) -> Plain:
@@ -250,7 +250,7 @@ def _spec(chosen: Chosen, cell: Cell) -> Plain:
     manifest, suite = chosen.manifest, cell.suite
     agent = manifest.agents[cell.agent]
     sampling = agent.sampling[suite.environment]
-    names = [one.id for one in suite.instances]
+    names = [instance.id for instance in suite.instances]
     return {
         "eval_id": _id(chosen, cell),
         "run_id": _id(chosen),
@@ -286,8 +286,8 @@ def _spec(chosen: Chosen, cell: Cell) -> Plain:
 
 def _results(cell: Cell) -> Plain:
     """The means that the report gives: over the instances, of the episodes that it stands on."""
-    scores: list[tuple[EpisodeResult, float | None]] = [(one, one.score) for one in cell.prefix]
-    solved: list[tuple[EpisodeResult, float | None]] = [(one, float(one.solved)) for one in cell.prefix]
+    scores: list[tuple[EpisodeResult, float | None]] = [(episode, episode.score) for episode in cell.prefix]
+    solved: list[tuple[EpisodeResult, float | None]] = [(episode, float(episode.solved)) for episode in cell.prefix]
     return {
         "total_samples": cell.planned,
         "completed_samples": cell.ended,

@@ -46,18 +46,18 @@ def _grows(name: str) -> Find:
 
     def find(instance: Any, played: Sequence[Move]) -> QuotedPlace | None:
         facts = [move.facts for move in played]
-        # What a walk counts never falls, so a search by halves finds the place: not a walk for every step.
-        place = bisect_left(
-            range(len(facts)), 1, key=lambda at: int(getattr(walked(instance, facts[: at + 1]), name) > 0)
+        # What a walk counts never falls, so a search by halves finds the index: not a walk for every step.
+        index = bisect_left(
+            range(len(facts)), 1, key=lambda i: int(getattr(walked(instance, facts[: i + 1]), name) > 0)
         )
-        return (place, 0) if place < len(facts) else None
+        return (index, 0) if index < len(facts) else None
 
     return find
 
 
 def _last(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
-    found = [i for i, move in enumerate(played) if move.reply is not None]
-    return (found[-1], None) if found else None
+    replied = [i for i, move in enumerate(played) if move.reply is not None]
+    return (replied[-1], None) if replied else None
 
 
 ERRORS = (
@@ -67,8 +67,8 @@ ERRORS = (
         name="wrong answer",
         environment=NAME,
         unit="episodes",
-        count=lambda one: int(
-            bool(one.metrics.get("answered") and one.metrics.get("goal") and not one.metrics["intent"])
+        count=lambda episode: int(
+            bool(episode.metrics.get("answered") and episode.metrics.get("goal") and not episode.metrics["intent"])
         ),
         find=_last,
     ),
@@ -76,29 +76,33 @@ ERRORS = (
         name="answer without the goal",
         environment=NAME,
         unit="episodes",
-        count=lambda one: int(one.ending == "answered" and not one.metrics.get("goal")),
+        count=lambda episode: int(episode.ending == "answered" and not episode.metrics.get("goal")),
         find=_last,
     ),
     ErrorKind(
         name="given up without an answer",
         environment=NAME,
         unit="episodes",
-        count=lambda one: int(one.ending == "no_call"),
+        count=lambda episode: int(episode.ending == "no_call"),
         find=_last,
     ),
     ErrorKind(
         name="out of turns",
         environment=NAME,
         unit="episodes",
-        count=lambda one: int(one.ending == "step_limit"),
+        count=lambda episode: int(episode.ending == "step_limit"),
         find=_last,
     ),
 )
 
 
-def _extra_cost(one: EpisodeResult) -> float | None:
+def _extra_cost(episode: EpisodeResult) -> float | None:
     """Cost above the optimum, as a share of it, where the goal was reached."""
-    return one.metrics["gap"] / one.metrics["optimal_cost"] if reached(one) and "gap" in one.metrics else None
+    return (
+        episode.metrics["gap"] / episode.metrics["optimal_cost"]
+        if reached(episode) and "gap" in episode.metrics
+        else None
+    )
 
 
 MEASURES = (

@@ -22,9 +22,14 @@ def tables(manifest: Manifest, cells: Sequence[Cell], judged: Judged) -> tuple[T
 def errors(environment: str) -> tuple[ErrorKind, ...]:
     """The kinds of error that playing in periods brings."""
     kinds: tuple[tuple[str, str, Count, Callable[[Move], bool]], ...] = (
-        ("reply without a call", "replies", lambda one: one.without_call, _silent),
-        ("period without an action", "periods", lambda one: one.no_action, _idle),
-        ("unresponsive", "episodes", lambda one: int(one.ending == "unresponsive"), lambda move: bool(move.ending)),
+        ("reply without a call", "replies", lambda episode: episode.without_call, _silent),
+        ("period without an action", "periods", lambda episode: episode.no_action, _idle),
+        (
+            "unresponsive",
+            "episodes",
+            lambda episode: int(episode.ending == "unresponsive"),
+            lambda move: bool(move.ending),
+        ),
     )
     return tuple(
         ErrorKind(name=name, environment=environment, unit=unit, count=count, find=_first(holds))

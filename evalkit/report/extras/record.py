@@ -149,5 +149,5 @@ def extras_of(environment: str) -> Extras:
 def all_extras(cells: "Iterable[Cell]") -> tuple[Extras, ...]:
     """The different ones of the environments that these cells are of, in their order."""
     names = {cell.suite.environment for cell in cells}
-    found = sorted(((extras_of(name), name) for name in names), key=lambda pair: (pair[0].place, pair[1]))
-    return tuple(extras for extras, _ in found)
+    ordered = sorted(((extras_of(name), name) for name in names), key=lambda pair: (pair[0].place, pair[1]))
+    return tuple(extras for extras, _ in ordered)

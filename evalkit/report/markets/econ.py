@@ -83,8 +83,8 @@ def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]
     for cell in cells:
         label, axes = named[cell.suite.base], axes_of(cell)
         key = (agents[cell.agent], order[label], tuple(sorted((axis, repr(value)) for axis, value in axes.items())))
-        place = {"agent": cell.agent, "difficulty": label, **axes}
-        rows.setdefault(key, (place, {}))[1][cell.suite.environment] = cell
+        keys = {"agent": cell.agent, "difficulty": label, **axes}
+        rows.setdefault(key, (keys, {}))[1][cell.suite.environment] = cell
     # Axes keep the order in which the sweep gave their values.
     return [rows[key] for key in sorted(rows, key=lambda key: key[:2])]
 
@@ -102,8 +102,8 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
     """Table 2 of the paper."""
     environments = _present(cells)
     rows = []
-    for place, played in _by_row(cells):
-        row: dict[str, Any] = {**place, PROMPTS: next(iter(played.values())).pack}
+    for keys, played in _by_row(cells):
+        row: dict[str, Any] = {**keys, PROMPTS: next(iter(played.values())).pack}
         for name in environments:
             row |= _score_figures(name, played.get(name))
         rows.append(row)
@@ -151,15 +151,15 @@ def _score_queries(environments: Iterable[str]) -> Iterator[queries.QueryColumn]
 
 def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
     interval, kind = interval_and_kind(cell) if cell else (None, "")
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         name: percent(means(cell, score_of)) if cell else None,
         f"{name}_interval": (100 * interval.low, 100 * interval.high) if interval else None,
         f"{name}_kind": kind or None,
         f"{name}_runs": len(cell.prefix) if cell else None,
     }
     if is_stationary(name):
-        found[f"{name}_solved"] = sum(episode.solved for episode in cell.prefix) if cell else None
-    return found
+        row[f"{name}_solved"] = sum(episode.solved for episode in cell.prefix) if cell else None
+    return row
 
 
 def _metric(name: str) -> Value:
@@ -259,8 +259,8 @@ def _figures_table(
     environments = _present(cells)
     shown = [figure for figure in figures if figure.environment in environments]
     rows = []
-    for place, played in _by_row(cells):
-        row: dict[str, Any] = place
+    for keys, played in _by_row(cells):
+        row: dict[str, Any] = keys
         for figure in shown:
             cell = played.get(figure.environment)
             defined = sum(figure.value(episode) is not None for episode in cell.prefix) if cell else None
@@ -277,7 +277,7 @@ def _figures_table(
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(lead, *(figure.about for figure in shown if figure.about), *owed_notes(cells)),
-        query=beside(cells, labels(cells), [one for figure in shown for one in _figure_queries(figure)]),
+        query=beside(cells, labels(cells), [column for figure in shown for column in _figure_queries(figure)]),
     )
 
 
@@ -309,11 +309,11 @@ def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
     if not mine:
         return ()
     rows = []
-    for place, played in _by_row(mine):
+    for keys, played in _by_row(mine):
         cell = played["procurement"]
         rows.append(
             {
-                **place,
+                **keys,
                 "score": percent(means(cell, score_of)),
                 "reference_score": percent(means(cell, _metric("reference_score"))),
                 "dropped": sum("reference_score" not in episode.metrics for episode in cell.prefix),

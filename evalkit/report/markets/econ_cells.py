@@ -48,8 +48,8 @@ def axes_of(cell: Cell) -> dict[str, Any]:
 
 def means(cell: Cell, value: Value) -> dict[str, float]:
     """By instance: the mean over its replicates, where one is defined."""
-    found = by_instance((episode, value(episode)) for episode in cell.prefix)
-    return {name: math.fsum(found[name]) / len(found[name]) for name in sorted(found)}
+    values = by_instance((episode, value(episode)) for episode in cell.prefix)
+    return {name: math.fsum(values[name]) / len(values[name]) for name in sorted(values)}
 
 
 def score_of(episode: EpisodeResult) -> float | None:

@@ -27,10 +27,10 @@ def within(environment: str, condition: str = "") -> str:
 
 def runs(key: str, environment: str, condition: str = "") -> queries.QueryColumn:
     """How many episodes of an environment; null where it was not played."""
-    found = queries.count(key, within(environment, condition))
+    counted = queries.count(key, within(environment, condition))
     name = queries.quoted(key)
     played = f"environment = {queries.text(environment)}"
-    return queries.QueryColumn(key=key, inner=found.inner, outer=f"sum({name}) filter (where {played})")
+    return queries.QueryColumn(key=key, inner=counted.inner, outer=f"sum({name}) filter (where {played})")
 
 
 def mean_of(key: str, environment: str, value: str) -> queries.QueryColumn:

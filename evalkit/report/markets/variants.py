@@ -68,15 +68,15 @@ def _groups(manifest: Manifest, cells: Sequence[Cell]) -> dict[_Key, list[Cell]]
     subjects: dict[bytes, list[str]] = {}
     for agent in manifest.agents.values():
         subjects.setdefault(_identity(agent), []).append(agent.name)
-    found: dict[_Key, list[Cell]] = {}
+    groups: dict[_Key, list[Cell]] = {}
     for names in subjects.values():
         # A stable sort: the others keep the spec's order.
         names.sort(key=lambda name: manifest.agents[name].pack != STANDARD)
         for suite in dict.fromkeys(cell.suite.name for cell in cells):
             group = [cell for name in names for cell in cells if cell.agent == name and cell.suite.name == suite]
             if len({_texts(manifest, cell) for cell in group}) > 1:
-                found[names[0], suite] = group
-    return found
+                groups[names[0], suite] = group
+    return groups
 
 
 def _identity(agent: ManifestAgent) -> bytes:
@@ -148,7 +148,7 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
             if _texts(manifest, first) == _texts(manifest, second):
                 continue
             for measure, value in MEASURES.items():
-                place = {
+                keys = {
                     "agent": agent,
                     "environment": first.suite.environment,
                     "difficulty": named[first.suite.base],
@@ -157,7 +157,7 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
                     "from": first.pack,
                     "to": second.pack,
                 }
-                rows.append(place | _contrast(means(first, value), means(second, value)))
+                rows.append(keys | _contrast(means(first, value), means(second, value)))
     return Table(
         name="econ_prompts_tests",
         title="Do prompts differ?",

@@ -153,14 +153,14 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
     from evalkit.store.void import read_voids
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
-    found = cells(manifest, results, read_voids(run))
+    run_cells = cells(manifest, results, read_voids(run))
     served: dict[str, list[str]] = {}
-    for one in versions(steps):
-        served.setdefault(one.agent, []).append(f"{one.served_model} {one.fingerprint}".strip())
-    table = scores_table(manifest, found)
+    for version in versions(steps):
+        served.setdefault(version.agent, []).append(f"{version.served_model} {version.fingerprint}".strip())
+    table = scores_table(manifest, run_cells)
     made = [
         _cell(manifest, cell, row, tuple(served.get(cell.agent, ())))
-        for cell, row in zip(found, table.rows, strict=True)
+        for cell, row in zip(run_cells, table.rows, strict=True)
     ]
     return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(made))
 
@@ -172,7 +172,7 @@ def _cell(
     served: tuple[str, ...],
 ) -> CellNight:
     """`row`: the cell's of the table `scores`."""
-    digests = {one.id: one.digest for one in cell.suite.instances}
+    digests = {instance.id: instance.digest for instance in cell.suite.instances}
     ended: dict[str, int] = {}
     values: dict[str, list[float]] = {}
     for episode in cell.episodes:
@@ -189,7 +189,7 @@ def _cell(
         pack=cell.pack,
         planned=cell.planned,
         ended=ended,
-        values={name: tuple(ones) for name, ones in values.items()},
+        values={name: tuple(scores) for name, scores in values.items()},
         score=row["score"],
         low=low,
         high=high,
@@ -217,13 +217,13 @@ def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accep
 def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepted: Accepted) -> list[Dated]:
     """The same cell in the nights that `night` may be held against, oldest first; alarms before it was accepted are
     gone."""
-    first = max((one for one in accepted.get(cell.cell, ()) if one < night), default="")
+    first = max((date for date in accepted.get(cell.cell, ()) if date < night), default="")
     return [
-        (record.night, msgspec.structs.replace(one, alarm=None) if record.night == first else one)
+        (record.night, msgspec.structs.replace(night_cell, alarm=None) if record.night == first else night_cell)
         for record in history
         if first <= record.night < night
-        for one in record.cells
-        if one.cell == cell.cell and one.key == cell.key
+        for night_cell in record.cells
+        if night_cell.cell == cell.cell and night_cell.key == cell.key
     ]
 
 
@@ -232,15 +232,15 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
     it was before they would let the alarm fade though nothing had changed."""
     last = before[-1][1].alarm if before else None
     standing = last if last is not None and last.raised else None
-    held = [one for one in before if one[1].values]
+    comparable = [dated for dated in before if dated[1].values]
     if standing is not None:
-        fallen = [one for one in held if one[0] >= standing.fell]
-        held = [one for one in held if one[0] < standing.fell] + fallen[1 - max(WINDOWS) :]
-    nights: list[Night] = [one.values for _, one in held]
+        fallen = [dated for dated in comparable if dated[0] >= standing.fell]
+        comparable = [dated for dated in comparable if dated[0] < standing.fell] + fallen[1 - max(WINDOWS) :]
+    nights: list[Night] = [cell_night.values for _, cell_night in comparable]
     alarm = regression(nights, cell.values, alpha, tolerance=tolerance)
     since = fell = ""
     if alarm.raised:
-        since, fell = night, [*(date for date, _ in held), night][-alarm.nights]
+        since, fell = night, [*(date for date, _ in comparable), night][-alarm.nights]
         if standing is not None:
             since, fell = standing.since, standing.fell
     return AlarmNote(
@@ -272,34 +272,34 @@ def with_alarms(
 ) -> list[NightRecord]:
     """The records in order of nights, those named in `only` judged anew, each by those before it."""
     done: list[NightRecord] = []
-    for record in sorted(records, key=lambda one: one.night):
+    for record in sorted(records, key=lambda record: record.night):
         done.append(judged(done, record, accepted, rule) if record.night in only else record)
     return done
 
 
 def encode(records: Sequence[NightRecord]) -> bytes:
     """The history as JSON lines, oldest night first."""
-    ordered = sorted(records, key=lambda one: one.night)
-    return b"".join(msgspec.json.encode(one, order="deterministic") + b"\n" for one in ordered)
+    ordered = sorted(records, key=lambda record: record.night)
+    return b"".join(msgspec.json.encode(record, order="deterministic") + b"\n" for record in ordered)
 
 
-def decode(data: bytes, where: str) -> list[NightRecord]:
+def decode(data: bytes, source: str) -> list[NightRecord]:
     """The nights of a history. Raises CorruptLogError naming the line."""
-    found = []
+    records = []
     for number, line in enumerate(data.splitlines(), 1):
-        record = json_text.decode(line, NightRecord, f"{where}:{number}", _REMEDY)
+        record = json_text.decode(line, NightRecord, f"{source}:{number}", _REMEDY)
         if record.format != FORMAT:
             raise CorruptLogError(
-                f"{where}:{number} has format {record.format}, this evalkit reads {FORMAT}. {_REMEDY}"
+                f"{source}:{number} has format {record.format}, this evalkit reads {FORMAT}. {_REMEDY}"
             )
         for cell in record.cells:
             lone = cell.low is None or cell.high is None or cell.score is None
             if (lone and (cell.low, cell.high) != (None, None)) or not all(cell.values.values()):
                 raise CorruptLogError(
-                    f"{where}:{number} is damaged: {cell.agent}:{cell.suite} lacks a score or an end. {_REMEDY}"
+                    f"{source}:{number} is damaged: {cell.agent}:{cell.suite} lacks a score or an end. {_REMEDY}"
                 )
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 _REMEDY = "Make it anew from the nights' logs with `evalkit nightly SPEC --rebuild`."

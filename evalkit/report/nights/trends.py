@@ -66,7 +66,14 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
 
 
 def _score(record: NightRecord, cell: CellNight) -> float | None:
-    return next((one.score for one in record.cells if one.cell == cell.cell and one.key == cell.key), None)
+    return next(
+        (
+            night_cell.score
+            for night_cell in record.cells
+            if night_cell.cell == cell.cell and night_cell.key == cell.key
+        ),
+        None,
+    )
 
 
 def bars(values: Sequence[float | None]) -> str:
@@ -78,7 +85,7 @@ def bars(values: Sequence[float | None]) -> str:
     spare = max(0.0, LEAST_SPAN - (high - low)) / 2
     low, high = low - spare, high + spare
     last = len(BARS) - 1
-    return "".join(NOTHING if one is None else BARS[round((one - low) / (high - low) * last)] for one in values)
+    return "".join(NOTHING if value is None else BARS[round((value - low) / (high - low) * last)] for value in values)
 
 
 def alarms_table(history: Sequence[NightRecord]) -> Table:
@@ -131,9 +138,9 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
             "tokens_in": sum(cell.tokens_in for cell in record.cells),
             "tokens_out": sum(cell.tokens_out for cell in record.cells),
             "alarms": len(record.raised),
-            "served": ", ".join(changes(history, place)),
+            "served": ", ".join(changes(history, index)),
         }
-        for place, record in reversed(list(enumerate(history)))
+        for index, record in reversed(list(enumerate(history)))
     ]
     return Table(
         name="nights",
@@ -159,15 +166,15 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
     )
 
 
-def changes(history: Sequence[NightRecord], place: int) -> list[str]:
+def changes(history: Sequence[NightRecord], index: int) -> list[str]:
     """The agents that were served by another model or fingerprint than in the last night that said so."""
-    now = served(history[place])
-    found = []
+    now = served(history[index])
+    changed = []
     for agent, models in now.items():
-        was = next((old for one in reversed(history[:place]) if (old := served(one).get(agent))), None)
+        was = next((old for record in reversed(history[:index]) if (old := served(record).get(agent))), None)
         if was is not None and set(was) != set(models):
-            found.append(agent)
-    return found
+            changed.append(agent)
+    return changed
 
 
 def served(record: NightRecord) -> Mapping[str, tuple[str, ...]]:

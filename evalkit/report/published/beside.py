@@ -47,14 +47,14 @@ def beside_tables(manifest: Manifest, cells: Sequence[Cell], tables: Sequence[Ta
     for paper in published_papers():
         for published in paper.tables:
             sides = _Sides(manifest, cells, paper, published)
-            held = [known[name] for name in published.ours if name in known]
-            rows = [row for table in held for row in sides.ours(table)]
+            run_tables = [known[name] for name in published.ours if name in known]
+            rows = [row for table in run_tables for row in sides.ours(table)]
             if not rows:
                 continue
-            made.append(_table(paper, published, held, rows, sides))
+            made.append(_table(paper, published, run_tables, rows, sides))
             beside += sides.used
-            for cell, found in sides.differences():
-                for name, theirs, ours in found:
+            for cell, settings in sides.differences():
+                for name, theirs, ours in settings:
                     seen = apart.setdefault((paper.paper, name, theirs, ours), {"of": {}, "suites": {}, "agents": {}})
                     seen["of"][published.number] = seen["suites"][cell.suite.name] = seen["agents"][cell.agent] = None
     return (*made, _settings(apart, beside)) if made else ()
@@ -84,8 +84,8 @@ class _Sides:
     @cached_property
     def keys(self) -> list[str]:
         """In what rows must agree."""
-        said = [key for row in self._published.rows for key in row if key not in {"model", *self.values}]
-        return list(dict.fromkeys((*self._published.keys, *said)))
+        row_keys = [key for row in self._published.rows for key in row if key not in {"model", *self.values}]
+        return list(dict.fromkeys((*self._published.keys, *row_keys)))
 
     @cached_property
     def values(self) -> list[str]:
@@ -100,8 +100,8 @@ class _Sides:
             mine = [cell for cell in self._cells if self._is_of(cell, row)]
             if not mine:
                 continue
-            place = {key: self._value(mine, key) for key in self.keys}
-            theirs = [one for one in self._published.rows if self._agrees(one, place)]
+            key_values = {key: self._value(mine, key) for key in self.keys}
+            theirs = [row for row in self._published.rows if self._agrees(row, key_values)]
             if not theirs:
                 self.left_out += 1
                 continue
@@ -109,8 +109,8 @@ class _Sides:
             model = self._paper.known_as(agent.model, agent.policy)
             names = dict.fromkeys(name for cell in mine for name, _, _ in self._compared(cell, model))
             name = model.name if model else ""
-            ordered = sorted(theirs, key=lambda one: one["model"] != name)
-            yield {**row, **place, "agent": mine[0].agent, "same": name, "differs": len(names)}, ordered
+            ordered = sorted(theirs, key=lambda row: row["model"] != name)
+            yield {**row, **key_values, "agent": mine[0].agent, "same": name, "differs": len(names)}, ordered
 
     def differences(self) -> Iterable[tuple[Cell, list[tuple[str, str, str]]]]:
         """By cell: (setting, the paper's, ours)."""
@@ -142,16 +142,19 @@ class _Sides:
             case _:
                 return parameter_of(cells[0], key)
 
-    def _agrees(self, published: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
+    def _agrees(self, published: Mapping[str, Any], key_values: Mapping[str, Any]) -> bool:
         wanted = {**self._published.keys, **published}
-        return all(_same(wanted[key], place[key]) for key in self.keys)
+        return all(_same(wanted[key], key_values[key]) for key in self.keys)
 
     def _compared(self, cell: Cell, model: PublishedModel | None) -> list[tuple[str, str, str]]:
         if id(cell) not in self._differences:
             theirs = self._paper.settings_for(cell.suite.environment, level_of(cell))
             theirs = {key: value for key, value in theirs.items() if key not in self.keys}
-            found = list(differing(self._manifest, cell, theirs, model))
-            self._differences[id(cell)] = cell, [one for one in found if one[0] not in self.keys]
+            differences = list(differing(self._manifest, cell, theirs, model))
+            self._differences[id(cell)] = (
+                cell,
+                [difference for difference in differences if difference[0] not in self.keys],
+            )
         return self._differences[id(cell)][1]
 
 
@@ -166,29 +169,29 @@ def _same(wanted: Any, value: Any) -> bool:
 def _table(
     paper: Paper,
     published: PublishedTable,
-    held: Sequence[Table],
-    found: Sequence[Pair],
+    run_tables: Sequence[Table],
+    pairs: Sequence[Pair],
     sides: _Sides,
 ) -> Table:
-    columns = {column.key: column for table in held for column in table.columns}
+    columns = {column.key: column for table in run_tables for column in table.columns}
     shown = {f"{key}{end}" for key in sides.values for end in ("", "_interval", "_kind", "_runs")}
     values = [key for key in columns if key in shown]
     rows: list[dict[str, Any]] = []
     groups: dict[str, list[Pair]] = {}
-    for row, theirs in found:
+    for row, theirs in pairs:
         groups.setdefault(repr([row[key] for key in sides.keys]), []).append((row, theirs))
     for group in groups.values():
         same_models: set[str] = set()
         for row, theirs in group:
             rows.append({**row, "from": HERE})
-            same = [one for one in theirs if one["model"] and one["model"] == row["same"]]
-            same_models |= {one["model"] for one in same}
-            rows += [_published_row(row, one, sides.keys, True, published.runs) for one in same]
+            same = [entry for entry in theirs if entry["model"] and entry["model"] == row["same"]]
+            same_models |= {entry["model"] for entry in same}
+            rows += [_published_row(row, entry, sides.keys, True, published.runs) for entry in same]
         row, theirs = group[0]
         rows += [
-            _published_row(row, one, sides.keys, False, published.runs)
-            for one in theirs
-            if one["model"] not in same_models
+            _published_row(row, entry, sides.keys, False, published.runs)
+            for entry in theirs
+            if entry["model"] not in same_models
         ]
     axes = [
         replace(columns[key], group=False) for key in columns if key.startswith("axis:") and key[5:] not in sides.keys
@@ -207,7 +210,7 @@ def _table(
             *published.notes,
             *([left] if sides.left_out else []),
         ),
-        query="\n".join(dict.fromkeys(table.query for table in held if table.query)),
+        query="\n".join(dict.fromkeys(table.query for table in run_tables if table.query)),
     )
     # Bold among the paper's rows as in the paper, and among ours apart.
     return as_printed(
@@ -222,13 +225,13 @@ def _table(
 
 
 def _published_row(
-    row: Mapping[str, Any], one: Mapping[str, Any], keys: Iterable[str], same: bool, runs: int | None
+    row: Mapping[str, Any], published: Mapping[str, Any], keys: Iterable[str], same: bool, runs: int | None
 ) -> dict[str, Any]:
     """A published row, in the place of one of ours; `runs`: how many its counts of solved ones are of."""
-    place = {key: row[key] for key in keys}
-    figures = {key: value for key, value in one.items() if _is_figure(value)}
+    key_values = {key: row[key] for key in keys}
+    figures = {key: value for key, value in published.items() if _is_figure(value)}
     counted = {key.replace("_solved", "_runs"): runs for key in figures if key.endswith("_solved")} if runs else {}
-    return {**figures, **counted, **place, "from": SAME if same else THERE, "agent": one["model"] or "any"}
+    return {**figures, **counted, **key_values, "from": SAME if same else THERE, "agent": published["model"] or "any"}
 
 
 def differing(
@@ -264,23 +267,23 @@ def settings_of(manifest: Manifest, cell: Cell) -> dict[str, Any]:
     What concerns requests, prompts and notes is left out for policies, which are not asked and do not read.
     """
     agent, suite = manifest.agents[cell.agent], cell.suite
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "environment version": f"evalkit's version {suite.environment_version}",
         "replicates": manifest.replicates,
         "instances": len(suite.instances),
     }
     if not agent.policy:
-        found |= {PROMPTS: cell.pack, "notes": agent.notes, **agent.sampling.get(suite.environment, {})}
-    sources = {(one.line.get("source") or {}).get("sha256", "")[:DIGEST_SHOWN] for one in suite.instances} - {""}
-    found["query file"] = _several(sources) if sources else None
-    return found | {name: parameter_of(cell, name) for name in ENVIRONMENTS[suite.environment].parameters}
+        settings |= {PROMPTS: cell.pack, "notes": agent.notes, **agent.sampling.get(suite.environment, {})}
+    sources = {(target.line.get("source") or {}).get("sha256", "")[:DIGEST_SHOWN] for target in suite.instances} - {""}
+    settings["query file"] = _several(sources) if sources else None
+    return settings | {name: parameter_of(cell, name) for name in ENVIRONMENTS[suite.environment].parameters}
 
 
 def parameter_of(cell: Cell, name: str) -> Any:
     """The value of a parameter in a cell's instances, by default where a line does not say; several: a sorted tuple."""
     known = ENVIRONMENTS[cell.suite.environment].parameters.get(name)
     default = known.default if known else None
-    return _several([one.line.get(name, default) for one in cell.suite.instances])
+    return _several([instance.line.get(name, default) for instance in cell.suite.instances])
 
 
 def _defaults(cell: Cell) -> dict[str, Any]:
@@ -294,8 +297,8 @@ def _several(values: Any) -> Any:
     """One value alone, or a sorted tuple of the different ones."""
     if isinstance(values, str | int | float) or values is None:
         return values
-    found = sorted(set(values), key=lambda value: (str(type(value)), value))
-    return found[0] if len(found) == 1 else tuple(found)
+    distinct = sorted(set(values), key=lambda value: (str(type(value)), value))
+    return distinct[0] if len(distinct) == 1 else tuple(distinct)
 
 
 def _shown(value: Any) -> str:
@@ -305,7 +308,7 @@ def _shown(value: Any) -> str:
         return (
             f"{value:g}" if isinstance(value, float) else str(value).lower() if value in (True, False) else str(value)
         )
-    if len(value) > 2 and all(isinstance(one, int) for one in value) and value[-1] - value[0] == len(value) - 1:
+    if len(value) > 2 and all(isinstance(item, int) for item in value) and value[-1] - value[0] == len(value) - 1:
         return f"{value[0]} to {value[-1]}"
     if len(value) > NAMES_SHOWN:
         return f"{len(value)} others"
@@ -313,9 +316,9 @@ def _shown(value: Any) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    held = list(names)
-    more = f" and {len(held) - NAMES_SHOWN} more" if len(held) > NAMES_SHOWN else ""
-    return ", ".join(held[:NAMES_SHOWN]) + more
+    listed = list(names)
+    more = f" and {len(listed) - NAMES_SHOWN} more" if len(listed) > NAMES_SHOWN else ""
+    return ", ".join(listed[:NAMES_SHOWN]) + more
 
 
 def _settings(apart: Mapping[tuple[Any, ...], Mapping[str, Iterable[str]]], cells: Sequence[Cell]) -> Table:

@@ -91,15 +91,15 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def known_as(self, model: str, policy: str) -> PublishedModel | None:
         """The paper's model that an agent plays with; None if the paper has none of that name."""
         name = (model or policy).lower().rpartition("/")[2]
-        return next((one for one in self.models if any(fnmatchcase(name, like) for like in one.like)), None)
+        return next((model for model in self.models if any(fnmatchcase(name, like) for like in model.like)), None)
 
     def settings_for(self, environment: str, difficulty: str) -> dict[str, Any]:
         """The settings behind its figures of an environment at a difficulty."""
-        found: dict[str, Any] = {}
-        for one in self.settings:
-            if one.environment in ("", environment) and one.difficulty in ("", difficulty):
-                found |= one.values
-        return found
+        values: dict[str, Any] = {}
+        for settings in self.settings:
+            if settings.environment in ("", environment) and settings.difficulty in ("", difficulty):
+                values |= settings.values
+        return values
 
 
 @cache

@@ -20,7 +20,7 @@ def as_printed(table: Table, name: str, group: Group = lambda row: row.get("agen
 
     group   which rows of it compete; all, where nothing else is said
     """
-    published = next(one for paper in published_papers() for one in paper.tables if one.name == name)
+    published = next(table for paper in published_papers() for table in paper.tables if table.name == name)
     columns = {column.key: column for column in table.columns}
     printed = tuple(_printed(column, published, columns) for column in table.columns)
     return replace(table, columns=printed, bold=_best(table, published, group))
@@ -45,16 +45,16 @@ def _printed(column: Column, published: PublishedTable, columns: Mapping[str, Co
 def _best(table: Table, published: PublishedTable, group: Group) -> frozenset[tuple[int, str]]:
     """The places of the best values, in every group of more rows than are set in bold."""
     groups: dict[str, list[int]] = {}
-    for place, row in enumerate(table.rows):
+    for index, row in enumerate(table.rows):
         among = group(row)
         if among is not None and all(row.get(key) == value for key, value in published.bold_where.items()):
-            groups.setdefault(repr(among), []).append(place)
-    found: set[tuple[int, str]] = set()
+            groups.setdefault(repr(among), []).append(index)
+    bold: set[tuple[int, str]] = set()
     for key in published.columns if published.bold else ():
-        for places in groups.values():
-            known = {place: table.rows[place][key] for place in places if table.rows[place].get(key) is not None}
-            found |= {(place, key) for place in best_of(known, published.bold)}
-    return frozenset(found)
+        for indices in groups.values():
+            known = {index: table.rows[index][key] for index in indices if table.rows[index].get(key) is not None}
+            bold |= {(index, key) for index in best_of(known, published.bold)}
+    return frozenset(bold)
 
 
 def best_of(values: Mapping[int, float], most: int) -> Iterable[int]:
@@ -62,5 +62,5 @@ def best_of(values: Mapping[int, float], most: int) -> Iterable[int]:
     if len(values) <= most:
         return ()
     least = sorted(values.values(), reverse=True)[most - 1]
-    chosen = [place for place, value in values.items() if value >= least]
+    chosen = [index for index, value in values.items() if value >= least]
     return chosen if len(chosen) < len(values) else ()

@@ -80,23 +80,23 @@ def latex(table: Table) -> str:
     """The table as one or several `table` environments. It needs `PREAMBLE`."""
     # As in the terminal: a prompt pack that all rows share is said below.
     table = without_shared_packs(table)
-    found = fit(table)
+    fitted = fit(table)
     lines = _comments(table)
-    for number, blocks in enumerate(found.floats, 1):
-        last = number == len(found.floats)
-        mark = "" if len(found.floats) == 1 else f" ({number} of {len(found.floats)})"
+    for number, blocks in enumerate(fitted.floats, 1):
+        last = number == len(fitted.floats)
+        mark = "" if len(fitted.floats) == 1 else f" ({number} of {len(fitted.floats)})"
         label = _label(table.name) + ("" if number == 1 else f"-{number}")
         lines += [
             r"\begin{table}[htbp]",
-            rf"\centering\{found.size}\setlength{{\tabcolsep}}{{{found.gap:g}pt}}",
+            rf"\centering\{fitted.size}\setlength{{\tabcolsep}}{{{fitted.gap:g}pt}}",
             rf"\caption{{{escaped(table.title)}{mark}}}",
             rf"\label{{tab:{label}}}",
         ]
-        for place, block in enumerate(blocks):
-            lines += [r"\par\medskip"] if place else []
+        for index, block in enumerate(blocks):
+            lines += [r"\par\medskip"] if index else []
             lines += _tabular(table, block)
-        notes = _below(table.lines_below, found.notes_apart) if last else []
-        lines += [r"\end{table}", *notes] if found.notes_apart else [*notes, r"\end{table}"]
+        notes = _below(table.lines_below, fitted.notes_apart) if last else []
+        lines += [r"\end{table}", *notes] if fitted.notes_apart else [*notes, r"\end{table}"]
         if not number % MOST_WAITING or (last and number > 1):
             lines.append(r"\clearpage")
     return "\n".join([*lines, ""])
@@ -116,17 +116,17 @@ def _tabular(table: Table, block: Tabular) -> list[str]:
     head = " & ".join(_held(column.title, width) for column, width in block.columns.items())
     lines = [rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}", r"\toprule", rf"{head} \\", r"\midrule"]
     above: Mapping[str, Any] = {}
-    for place, section in enumerate(block.sections):
-        if place:
+    for number, section in enumerate(block.sections):
+        if number:
             lines.append(r"\addlinespace")
         if section.heading:
             heading = rf"\textit{{{_held(section.heading, block.heading)}}}"
             lines.append(rf"\multicolumn{{{len(block.columns)}}}{{@{{}}l@{{}}}}{{{heading}}} \\")
-        for one in section.places:
-            if above and not section.heading and _group(block, above) != _group(block, table.rows[one]):
+        for index in section.places:
+            if above and not section.heading and _group(block, above) != _group(block, table.rows[index]):
                 lines.append(r"\addlinespace")
-            lines.append(_row(table, block, one, above))
-            above = table.rows[one]
+            lines.append(_row(table, block, index, above))
+            above = table.rows[index]
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
@@ -139,13 +139,13 @@ def _group(block: Tabular, row: Mapping[str, Any]) -> list[Any]:
     return [row.get(column.key) for column in block.columns if column.group][:1]
 
 
-def _row(table: Table, block: Tabular, place: int, above: Mapping[str, Any]) -> str:
-    row = table.rows[place]
+def _row(table: Table, block: Tabular, index: int, above: Mapping[str, Any]) -> str:
+    row = table.rows[index]
     cells, same = [], bool(above)
     for column, width in block.columns.items():
         same = same and column.group and above.get(column.key) == row.get(column.key)
         text = "" if same else _cell(column, row, width)
-        cells.append(rf"\textbf{{{text}}}" if text and (place, column.key) in table.bold else text)
+        cells.append(rf"\textbf{{{text}}}" if text and (index, column.key) in table.bold else text)
     return rf"{' & '.join(cells)} \\"
 
 

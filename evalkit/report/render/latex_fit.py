@@ -72,8 +72,8 @@ class Fit:
 @lru_cache(maxsize=1 << 14)
 def text_width(text: str) -> float:
     """How wide a text is in points at 10 points."""
-    said = visible(text)
-    return sum(_letter(char) for char in said) / 100
+    plain = visible(text)
+    return sum(_letter(char) for char in plain) / 100
 
 
 def _letter(char: str) -> float:
@@ -95,7 +95,7 @@ def fit(table: Table) -> Fit:
         *((*headed(table), *setting) for setting in _SETTINGS),
     ]
     broad = {column: natural(table, column) for column in table.outer}
-    tried = [({one: SIZES[size][0] * broad[one] for one in columns}, gap) for columns, _, size, gap in choices]
+    tried = [({column: SIZES[size][0] * broad[column] for column in columns}, gap) for columns, _, size, gap in choices]
     fitting = (i for i, (whole, gap) in enumerate(tried) if _fits(whole, gap))
     chosen = next(fitting, len(choices) - 1)
     (_, sections, size, gap), (whole, _) = choices[chosen], tried[chosen]
@@ -136,12 +136,12 @@ def _fit(table: Table, parts: Sequence[_TabularPart], sections: Sequence[Section
 def natural(table: Table, column: Column) -> float:
     """How wide a column is in points at 10 points if nothing in it is broken."""
     widest = text_width(column.title)
-    for place, row in enumerate(table.rows):
+    for index, row in enumerate(table.rows):
         text = written(column, row)
         if column.kind == "interval":
             text = f"[{text.replace(f' {MISSING} ', ', ')}]"
-        found = text_width(text.replace("-", "+", 1) if column.numeric else text)
-        widest = max(widest, found * (_BOLD if (place, column.key) in table.bold else 1))
+        width = text_width(text.replace("-", "+", 1) if column.numeric else text)
+        widest = max(widest, width * (_BOLD if (index, column.key) in table.bold else 1))
     return widest
 
 
@@ -150,7 +150,7 @@ def _parts(whole: Mapping[Column, float], gap: float) -> list[dict[Column, float
     columns = list(whole)
     if _fits(whole, gap):
         return [dict.fromkeys(columns, 0.0)]
-    lead = next((place for place, column in enumerate(columns) if column.numeric), len(columns))
+    lead = next((index for index, column in enumerate(columns) if column.numeric), len(columns))
     # Names take a half of the width at most, so that something stands behind them; a table of texts alone wraps all.
     names = columns[:lead] if lead < len(columns) and lead <= MOST_NAMES else columns[:1]
     most = TEXT_WIDTH / (2 * len(names)) - 2 * gap if names else 0.0
@@ -163,24 +163,24 @@ def _parts(whole: Mapping[Column, float], gap: float) -> list[dict[Column, float
     # What no part needs goes to names that wrap, then in each part to its texts.
     wider = _widened(shares, whole, max(0.0, min(left)))
     taken = sum(wider.values()) - sum(shares.values())
-    found = []
+    fitted = []
     for part, spare in zip(parts, left, strict=True):
         widths = {**wider, **_widened(part, whole, max(0.0, spare - taken))}
-        found.append({column: 0.0 if width >= whole[column] - 1e-6 else width for column, width in widths.items()})
-    return found
+        fitted.append({column: 0.0 if width >= whole[column] - 1e-6 else width for column, width in widths.items()})
+    return fitted
 
 
 def _widened(widths: Mapping[Column, float], whole: Mapping[Column, float], spare: float) -> dict[Column, float]:
     """The widths with `spare` points more for those that are not whole, as evenly as can be."""
-    found = dict(widths)
+    wider = dict(widths)
     short = sorted(
-        (column for column in found if found[column] < whole[column]), key=lambda one: whole[one] - found[one]
+        (column for column in wider if wider[column] < whole[column]), key=lambda column: whole[column] - wider[column]
     )
     for number, column in enumerate(short):
-        more = min(spare / (len(short) - number), whole[column] - found[column])
-        found[column] += more
+        more = min(spare / (len(short) - number), whole[column] - wider[column])
+        wider[column] += more
         spare -= more
-    return found
+    return wider
 
 
 def _floats(
@@ -200,14 +200,14 @@ def _floats(
             above = line * (0.6 + (_lines(section.heading, width, size) if section.heading else 0))
             heights = [line * _row_lines(table, part.widths, row, size) for row in section.places]
             whole = above + sum(heights) if above + sum(heights) <= height - top else 0.0
-            for place, row in enumerate(section.places):
-                taken = heights[place] + (0.0 if place else above)
+            for number, row in enumerate(section.places):
+                taken = heights[number] + (0.0 if number else above)
                 # A section that fits a page is not parted.
-                if (taken if place else max(taken, whole)) > left and (block.sections or pages[-1]):
+                if (taken if number else max(taken, whole)) > left and (block.sections or pages[-1]):
                     pages[-1] += [block] if block.sections else []
                     pages.append([])
                     block = replace(block, sections=())
-                    left = height - top - (above if place else 0.0)
+                    left = height - top - (above if number else 0.0)
                 block = _with(block, section, row)
                 left -= taken
         pages[-1].append(block)
@@ -228,18 +228,18 @@ def _head_lines(part: Mapping[Column, float], size: str) -> int:
 
 
 def _row_lines(table: Table, part: Mapping[Column, float], row: int, size: str) -> int:
-    found = (_lines(written(column, table.rows[row]), width, size) for column, width in part.items() if width)
-    return max(found, default=1)
+    lines = (_lines(written(column, table.rows[row]), width, size) for column, width in part.items() if width)
+    return max(lines, default=1)
 
 
 def _lines(text: str, width: float, size: str) -> int:
     """How many lines a text takes that wraps at a width in points."""
-    lines, at = 1, 0.0
+    lines, position = 1, 0.0
     for piece in pieces(visible(text)):
         wide = text_width(piece) * SIZES[size][0]
-        if at + wide > width and at:
-            lines, at = lines + 1, 0.0
-        at += wide
-        lines += int(at / width) if at > width else 0
-        at %= width
+        if position + wide > width and position:
+            lines, position = lines + 1, 0.0
+        position += wide
+        lines += int(position / width) if position > width else 0
+        position %= width
     return lines

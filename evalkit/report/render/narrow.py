@@ -29,25 +29,25 @@ def headed(table: Table) -> tuple[tuple[Column, ...], tuple[Section, ...]]:
     A table that nothing leads, or whose every row would have a heading of its own, keeps all in one section.
     """
     columns = table.outer
-    lead = columns[: next((i for i, one in enumerate(columns) if not _leads(one)), 0)]
+    lead = columns[: next((i for i, column in enumerate(columns) if not _leads(column)), 0)]
     names = [tuple(row.get(column.key) for column in lead) for row in table.rows]
-    sections = [tuple(group) for _, group in groupby(range(len(names)), key=lambda place: repr(names[place]))]
+    sections = [tuple(group) for _, group in groupby(range(len(names)), key=lambda index: repr(names[index]))]
     if not lead or not names or len(lead) == len(columns) or len(sections) == len(names) > 1:
         return columns, (Section(heading="", places=tuple(range(len(table.rows)))),)
     return columns[len(lead) :], tuple(
-        Section(heading=_heading(lead, table.rows[places[0]]), places=places) for places in sections
+        Section(heading=_heading(lead, table.rows[indices[0]]), places=indices) for indices in sections
     )
 
 
 def bundles(columns: Sequence[Column]) -> list[tuple[Column, ...]]:
     """The columns that must not be parted: a figure with its interval and how that was found."""
-    found: list[tuple[Column, ...]] = []
+    bundled: list[tuple[Column, ...]] = []
     for column in columns:
-        if found and (column.kind == "interval" or column.key == "kind" or column.key.endswith("_kind")):
-            found[-1] = (*found[-1], column)
+        if bundled and (column.kind == "interval" or column.key == "kind" or column.key.endswith("_kind")):
+            bundled[-1] = (*bundled[-1], column)
         else:
-            found.append((column,))
-    return found
+            bundled.append((column,))
+    return bundled
 
 
 def groups(
@@ -57,12 +57,12 @@ def groups(
 
     gap     between two columns
     """
-    found: list[dict[Column, float]] = [{}]
+    grouped: list[dict[Column, float]] = [{}]
     for bundle, wanted in _wanted(columns, needed, room, gap):
-        if found[-1] and sum(found[-1].values()) + gap * len(found[-1]) + wanted > room:
-            found.append({})
-        found[-1] |= {column: needed[column] for column in bundle}
-    return found
+        if grouped[-1] and sum(grouped[-1].values()) + gap * len(grouped[-1]) + wanted > room:
+            grouped.append({})
+        grouped[-1] |= {column: needed[column] for column in bundle}
+    return grouped
 
 
 def _wanted(
@@ -100,13 +100,13 @@ _SPEAKING = frozenset({"suite", "suites", "agent", "environment", "difficulty"})
 
 
 def _heading(lead: Sequence[Column], row: Mapping[str, Any]) -> str:
-    said = []
+    parts = []
     for column in lead:
         text = shown(column, row.get(column.key))
         if text != MISSING:
             plain = column.key in _SPEAKING and isinstance(row[column.key], str)
-            said.append(text if plain else f"{column.title}={text}")
-    return " ".join(said) or MISSING
+            parts.append(text if plain else f"{column.title}={text}")
+    return " ".join(parts) or MISSING
 
 
 _WORDS = re.compile(r"(?<=\s)(?=\S)")
@@ -120,7 +120,7 @@ def pieces(text: str) -> list[str]:
 
 def broken(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` letters: words, and their pieces, are broken only where they are longer."""
-    found: list[str] = []
+    broken_lines: list[str] = []
     for line in text.split("\n"):
         lines = [""]
         for piece in _whole_where_they_fit(line, width):
@@ -132,8 +132,8 @@ def broken(text: str, width: int) -> list[str]:
                 rest = rest[width:]
                 lines.append("")
             lines[-1] += rest
-        found += [one.rstrip() for one in lines if one.strip()] or [""]
-    return found
+        broken_lines += [piece.rstrip() for piece in lines if piece.strip()] or [""]
+    return broken_lines
 
 
 def _whole_where_they_fit(line: str, width: int) -> Iterator[str]:

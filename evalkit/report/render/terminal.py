@@ -67,8 +67,8 @@ def print_table(table: Table, to: Console) -> None:
 
 def _print_narrow(table: Table, to: Console) -> None:
     columns, sections = headed(table)
-    for place, part in enumerate(_parts(table, columns, to.width)):
-        if place:
+    for number, part in enumerate(_parts(table, columns, to.width)):
+        if number:
             to.print()
         bare = not sections[0].heading
         to.print(_grid(table, part, sections[0].places if bare else ()))
@@ -86,15 +86,15 @@ def _widened_all(table: Table, columns: Sequence[Column], width: int) -> dict[Co
     """All columns; texts with what they need and what is left, others as wide as they are."""
     needed = {column: _needs(table, column) for column in columns}
     wider = _widened(table, needed, width - sum(least + GAP for least in needed.values()))
-    return {column: found if column.kind == "text" else 0 for column, found in wider.items()}
+    return {column: share if column.kind == "text" else 0 for column, share in wider.items()}
 
 
 def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Column, int]]:
     """The columns in groups that fit, each behind the names and with the width of each column."""
-    lead = next((place for place, column in enumerate(columns) if column.numeric), len(columns))
+    lead = next((index for index, column in enumerate(columns) if column.numeric), len(columns))
     names, rest = columns[:lead], columns[lead:]
     # Names take two thirds of the terminal at most, and leave room for any figure with its interval.
-    widest = max((sum(_needs(table, one) + GAP for one in bundle) for bundle in bundles(rest)), default=0)
+    widest = max((sum(_needs(table, column) + GAP for column in bundle) for bundle in bundles(rest)), default=0)
     most = max(LEAST_NAME * len(names), min(2 * width // 3, width - 1 - widest)) // (len(names) or 1) - GAP
     shares = {column: min(_widest(table, column), max(1, most)) for column in names}
     room = width - 1 - sum(share + GAP for share in shares.values())
@@ -111,27 +111,27 @@ def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Col
 
 def _widened(table: Table, widths: Mapping[Column, int], spare: int) -> dict[Column, int]:
     """The widths with `spare` columns of the terminal more for those that need them, as evenly as can be."""
-    found = dict(widths)
-    short = sorted(found, key=lambda column: _widest(table, column) - found[column])
+    wider = dict(widths)
+    short = sorted(wider, key=lambda column: _widest(table, column) - wider[column])
     for number, column in enumerate(short):
-        more = min(max(0, spare) // (len(short) - number), _widest(table, column) - found[column])
-        found[column] += more
+        more = min(max(0, spare) // (len(short) - number), _widest(table, column) - wider[column])
+        wider[column] += more
         spare -= more
-    return found
+    return wider
 
 
 def _needs(table: Table, column: Column) -> int:
     """How wide a column has to be: numbers and names are never cut, of long texts `LEAST_TEXT` will do."""
     widest = _widest(table, column)
-    if not any(one.numeric for one in table.outer):
+    if not any(column.numeric for column in table.outer):
         return widest if column.group else min(widest, LEAST_NAME)
-    if column.numeric or column in takewhile(lambda one: not one.numeric, table.outer):
+    if column.numeric or column in takewhile(lambda other: not other.numeric, table.outer):
         return widest
     longest = max((len(part) for row in table.rows for part in written(column, row).split(", ")), default=0)
     return min(widest, max(LEAST_TEXT, longest + 1 if column.kind == "counts" else 0))
 
 
-def _grid(table: Table, part: Mapping[Column, int], places: Sequence[int], *, head: bool = True) -> Grid:
+def _grid(table: Table, part: Mapping[Column, int], indices: Sequence[int], *, head: bool = True) -> Grid:
     """Some rows with some columns; `part`: with their widths, 0 where they are as wide as they need."""
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, show_header=head, collapse_padding=True, header_style="")
     for number, (column, width) in enumerate(part.items()):
@@ -146,11 +146,11 @@ def _grid(table: Table, part: Mapping[Column, int], places: Sequence[int], *, he
             overflow="fold",
         )
     above: Mapping[str, Any] = {}
-    for place in places:
-        row = table.rows[place]
+    for index in indices:
+        row = table.rows[index]
         if above and _group(part, above) != _group(part, row):
             grid.add_section()
-        grid.add_row(*_texts(table, part, place, above))
+        grid.add_row(*_texts(table, part, index, above))
         above = row
     return grid
 
@@ -165,8 +165,8 @@ def _group(part: Iterable[Column], row: Mapping[str, Any]) -> list[Any]:
     return [row.get(column.key) for column in part if column.group][:1]
 
 
-def _texts(table: Table, part: Mapping[Column, int], place: int, above: Mapping[str, Any]) -> list[Text]:
-    texts, same, row = [], bool(above), table.rows[place]
+def _texts(table: Table, part: Mapping[Column, int], index: int, above: Mapping[str, Any]) -> list[Text]:
+    texts, same, row = [], bool(above), table.rows[index]
     for column, width in part.items():
         same = same and column.group and above.get(column.key) == row.get(column.key)
         text = "" if same else written(column, row)
@@ -174,7 +174,7 @@ def _texts(table: Table, part: Mapping[Column, int], place: int, above: Mapping[
             text = text.replace(" ", NO_BREAK).replace("," + NO_BREAK, ", ")
         elif width and not column.numeric:
             text = "\n".join(broken(text, width))
-        strong = (column.kind == "score" and not table.bold) or (place, column.key) in table.bold
+        strong = (column.kind == "score" and not table.bold) or (index, column.key) in table.bold
         texts.append(Text(text, style="dim" if text == MISSING else "bold" if strong else ""))
     return texts
 
