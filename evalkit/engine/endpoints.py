@@ -19,7 +19,7 @@ from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply, Request
-from evalkit.engine.episode import Seat, next_question
+from evalkit.engine.episode import ActiveEpisode, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, lane_limits, lane_shares
 from evalkit.engine.universe import Choice, PlannedEpisode
 from evalkit.errors import UsageError
@@ -66,10 +66,10 @@ class Endpoints:
             self.askers[place] = self._model(episode, self.budget)
         return self.askers[place]
 
-    def worst_case(self, seat: Seat) -> PicoUsd:
+    def worst_case(self, active: ActiveEpisode) -> PicoUsd:
         """The most that the next request of an episode can cost."""
-        template = self._template(seat.episode)
-        return template.worst_case(next_question(seat, template))
+        template = self._template(active.episode)
+        return template.worst_case(next_question(active, template))
 
     def _policy(self, episode: PlannedEpisode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name

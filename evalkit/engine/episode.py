@@ -72,7 +72,7 @@ class Stop:
 
 
 @dataclass(slots=True, kw_only=True)
-class Seat:
+class ActiveEpisode:
     """One episode being played."""
 
     episode: PlannedEpisode
@@ -121,19 +121,19 @@ ERRORS_THAT_STOP = 10
 
 
 async def play(
-    episode: PlannedEpisode, sit: Callable[[PlannedEpisode], Seat], asker: Asker, context: LaneContext
+    episode: PlannedEpisode, activate: Callable[[PlannedEpisode], ActiveEpisode], asker: Asker, context: LaneContext
 ) -> str:
     """Play an episode to its end, or until it must be left; returns how it was left.
 
-    `sit` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or the
-    run; they never leave here. A bug of ours ends the episode as `internal_error`; ten in a row stop the run.
+    `activate` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or
+    the run; they never leave here. A bug of ours ends the episode as `internal_error`; ten in a row stop the run.
     """
     context.playing += 1
     try:
-        seat = sit(episode)
-        left = await _play(seat, asker, context)
+        active = activate(episode)
+        left = await _play(active, asker, context)
         context.errors_in_a_row = 0
-        _tell_idle(seat, left, context)
+        _tell_idle(active, left, context)
     except EpisodeUnavailable as flaw:
         left = _park(episode, context, "unavailable", str(flaw))
         context.unavailable = str(flaw)
@@ -176,15 +176,15 @@ def _park(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) 
     return why
 
 
-def _tell_idle(seat: Seat, left: str, context: LaneContext) -> None:
+def _tell_idle(active: ActiveEpisode, left: str, context: LaneContext) -> None:
     """Tell the lane of an episode that has ended without a valid action."""
     lane = context.lane
-    if lane is not None and not seat.acted and left not in LEFT_OWED and lane.ended_idle():
+    if lane is not None and not active.acted and left not in LEFT_OWED and lane.ended_idle():
         context.log.event("no_valid_action", lane=lane.name, detail=lane.notice)
 
 
-async def _play(seat: Seat, asker: Asker, context: LaneContext) -> str:
-    position, env = seat.position, seat.episode.cell.env
+async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> str:
+    position, env = active.position, active.episode.cell.env
     parts, joined = list[Any](), 0
     tools = asker.encode_tools(position.tools)
     while not position.ending:
@@ -192,20 +192,20 @@ async def _play(seat: Seat, asker: Asker, context: LaneContext) -> str:
             return "stopped"
         asker.join(parts, position.messages[joined:])
         joined = len(position.messages)
-        question = _question(seat, tools, parts)
+        question = _question(active, tools, parts)
         try:
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
-            await _record_refusal(seat, flaw, context)
+            await _record_refusal(active, flaw, context)
             return flaw.ending
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
-        context.log.append(_record(seat, answer, reply_bytes, turn, context.worker))
+        context.log.append(_record(active, answer, reply_bytes, turn, context.worker))
         context.steps += 1
         context.cost += answer.cost
-        seat.cost += answer.cost
-        if turn.acted and not seat.acted:
-            seat.acted = True
+        active.cost += answer.cost
+        if turn.acted and not active.acted:
+            active.acted = True
             if context.lane is not None:
                 context.lane.acted()
         if asker.free:
@@ -226,23 +226,23 @@ async def _breathe(context: LaneContext) -> None:
     await context.log.room()
 
 
-def _question(seat: Seat, tools: Any, parts: list[Any]) -> Question:
-    step = seat.position.step
-    seed = derive(seat.episode.id, step) if seat.line == 0 else derive(seat.episode.id, seat.line, step)
+def _question(active: ActiveEpisode, tools: Any, parts: list[Any]) -> Question:
+    step = active.position.step
+    seed = derive(active.episode.id, step) if active.line == 0 else derive(active.episode.id, active.line, step)
     return Question(
-        episode=seat.episode.id, step=step, seed=seed, tools=tools, messages=parts, choice=seat.position.choice
+        episode=active.episode.id, step=step, seed=seed, tools=tools, messages=parts, choice=active.position.choice
     )
 
 
-def next_question(seat: Seat, encoder: Encoder) -> Question:
+def next_question(active: ActiveEpisode, encoder: Encoder) -> Question:
     """The next request of an episode as it stands: what a crash may have left in flight."""
     parts: list[Any] = []
-    encoder.join(parts, seat.position.messages)
-    return _question(seat, encoder.encode_tools(seat.position.tools), parts)
+    encoder.join(parts, active.position.messages)
+    return _question(active, encoder.encode_tools(active.position.tools), parts)
 
 
-def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:
-    episode, reply = seat.episode, answer.reply
+def _record(active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:
+    episode, reply = active.episode, answer.reply
     usage = reply.usage
     return StepRecord(
         episode=episode.id,
@@ -251,7 +251,7 @@ def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: 
         instance=episode.target.id,
         agent=episode.cell.agent.name,
         replicate=episode.replicate,
-        take=seat.take,
+        take=active.take,
         step=turn.step,
         period=turn.period,
         turn=turn.turn,
@@ -280,10 +280,10 @@ def _record(seat: Seat, answer: Answer, reply_bytes: bytes, turn: Turn, worker: 
     )
 
 
-async def _record_refusal(seat: Seat, flaw: EpisodeRefused, context: LaneContext) -> None:
+async def _record_refusal(active: ActiveEpisode, flaw: EpisodeRefused, context: LaneContext) -> None:
     """The row of an ending that brought no reply: the provider refused the request for what it holds."""
-    position = seat.position
-    context.log.event("refused", episode=seat.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
+    position = active.position
+    context.log.event("refused", episode=active.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
     nothing = Answer(
         reply=Reply(finish=""),
         cost=PicoUsd(0),
@@ -307,5 +307,5 @@ async def _record_refusal(seat: Seat, flaw: EpisodeRefused, context: LaneContext
         acted=False,
         ending=flaw.ending,
     )
-    context.log.append(_record(seat, nothing, b"", turn, context.worker))
+    context.log.append(_record(active, nothing, b"", turn, context.worker))
     await context.log.durable()

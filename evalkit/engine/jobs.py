@@ -101,7 +101,7 @@ def _job(session: Session, desk: Endpoints, line: LaneBacklog, width: int) -> La
         done_before=line.ended,
         broken_before=line.broken,
         todo=line.todo,
-        sit=session.holdings.seat,
+        activate=session.holdings.activate,
         asker=desk.asker,
         context=LaneContext(
             log=session.store,
@@ -137,7 +137,7 @@ async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[L
     forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
 
     def first_bound(episode: PlannedEpisode) -> int:
-        return 0 if episode.target.flaw else desk.worst_case(held.seat(episode))
+        return 0 if episode.target.flaw else desk.worst_case(held.activate(episode))
 
     for line in lines:
         line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from evalkit import __version__
-from evalkit.engine.episode import Seat
+from evalkit.engine.episode import ActiveEpisode
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
@@ -124,7 +124,7 @@ class Holdings:
         """Whether the log has rows of it."""
         return episode.id in self.episodes
 
-    def seat(self, episode: PlannedEpisode) -> Seat:
+    def activate(self, episode: PlannedEpisode) -> ActiveEpisode:
         """The episode where it stands. Raises CorruptLogError if replay does not reproduce the log."""
         held = self.episodes.get(episode.id)
         try:
@@ -134,15 +134,15 @@ class Holdings:
                 raise  # each line was looked into before the run began
             raise UnfitInstance(f"suite {episode.suite.name!r}: {flaw}") from flaw
         if held is None:
-            return Seat(episode=episode, position=position)
+            return ActiveEpisode(episode=episode, position=position)
         rows, take = self.rows[episode.id], held.take
         if held.ending and rows[-1].reply is not None:
-            return Seat(episode=episode, position=position, take=take + 1, line=take + 1)
+            return ActiveEpisode(episode=episode, position=position, take=take + 1, line=take + 1)
         if held.ending:
             # The provider refused that request: ask it again, keep what came before.
             rows, take = rows[:-1], take + 1
         _replay(episode, position, rows)
-        return Seat(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
+        return ActiveEpisode(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
 
 
 def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None) -> Holdings:

@@ -11,7 +11,7 @@ from functools import partial
 from evalkit.client.ask import Asker
 from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission_queue import AdmissionQueue
-from evalkit.engine.episode import LEFT_OWED, LaneContext, Seat, play
+from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, play
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import PlannedEpisode
 
@@ -38,7 +38,7 @@ class LaneJob:
     """Of them, those that have ended and are not to be played again."""
     todo: Iterator[PlannedEpisode]
     """Shared by the lane's players: one loop, and next() does not await."""
-    sit: Callable[[PlannedEpisode], Seat]
+    activate: Callable[[PlannedEpisode], ActiveEpisode]
     asker: Callable[[PlannedEpisode], Asker]
     context: LaneContext
     lane: Lane | None = None
@@ -102,7 +102,9 @@ async def _play_one(job: LaneJob) -> bool:
     if episode is None:
         return False
     job.taken += 1
-    left = await play(episode, job.sit if gate is None else partial(_sit, job, gate), job.asker(episode), job.context)
+    left = await play(
+        episode, job.activate if gate is None else partial(_activate, job, gate), job.asker(episode), job.context
+    )
     if gate is not None:
         gate.left(episode, left)
     cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
@@ -111,7 +113,7 @@ async def _play_one(job: LaneJob) -> bool:
     return True
 
 
-def _sit(job: LaneJob, gate: AdmissionQueue, episode: PlannedEpisode) -> Seat:
-    seat = job.sit(episode)
-    gate.sit(episode, seat)
-    return seat
+def _activate(job: LaneJob, gate: AdmissionQueue, episode: PlannedEpisode) -> ActiveEpisode:
+    active = job.activate(episode)
+    gate.activate(episode, active)
+    return active

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
-from evalkit.engine.episode import LaneContext, Seat, Stop, play
+from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop, play
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.table import ENVIRONMENTS
@@ -105,15 +105,15 @@ class _Meter:
         self._head = till.dialect.head(model, sampling, till.quirks)
         self._most = float("inf")
         self._stop = Stop()
-        self._seat: Seat | None = None
+        self._active: ActiveEpisode | None = None
         self.tokens_out = self.cost = self.longest_prompt = self.dearest = 0
         self.prompts: list[int] = []
         """Input tokens of each request."""
         self.too_long: TooLong | None = None
 
-    def begin(self, seat: Seat, stop: Stop, most: float) -> None:
+    def begin(self, active: ActiveEpisode, stop: Stop, most: float) -> None:
         """Count the requests of this episode, and ask for a stop after `most` of them."""
-        self._seat, self._stop, self._most = seat, stop, most
+        self._active, self._stop, self._most = active, stop, most
 
     def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
         """Two parts: the messages for the policy, the bytes for the meter."""
@@ -149,8 +149,8 @@ class _Meter:
     def _note_length(self, tokens: int) -> None:
         needed = tokens + self._sampling.max_tokens
         if self.too_long is None and self._till.context_tokens is not None and needed > self._till.context_tokens:
-            assert self._seat is not None
-            at = self._seat.position
+            assert self._active is not None
+            at = self._active.position
             self.too_long = TooLong(period=at.period, turn=at.turn, tokens=needed)
 
 
@@ -181,12 +181,12 @@ async def play_sample(episode: PlannedEpisode, stand_in: str, till: Till, most: 
     meter = _Meter(stand_in, policy, cell.agent.model, cell.sampling, till)
     table = LaneContext(log=_NoLog(), worker="plan", stop=Stop(), lane_stop=Stop())
     periods: int | None = episode.target.line.get("periods")
-    seat = Holdings(episodes={}, rows={}).seat(episode)
-    meter.begin(seat, table.stop, float("inf") if most is None or periods is None else most)
-    left = await play(episode, lambda _: seat, meter, table)
+    active = Holdings(episodes={}, rows={}).activate(episode)
+    meter.begin(active, table.stop, float("inf") if most is None or periods is None else most)
+    left = await play(episode, lambda _: active, meter, table)
     cut = left == "stopped" and periods is not None
     # A period that has begun counts as half: it has had some of its turns.
-    done = seat.position.period + (0.5 if seat.position.turn else 0.0)
+    done = active.position.period + (0.5 if active.position.turn else 0.0)
     scale = periods / done if cut and periods is not None and done else 1.0
     return Sample(
         requests=round(scale * len(meter.prompts)),

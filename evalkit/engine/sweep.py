@@ -270,7 +270,7 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
                 some = order(share, session.holdings, frozenset(), started=started)
                 fit = (episode for episode in some if not episode.target.flaw)  # nobody asks for the others
                 for episode in fit if started else islice(fit, width):
-                    amount = desk.worst_case(session.holdings.seat(episode))
+                    amount = desk.worst_case(session.holdings.activate(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 

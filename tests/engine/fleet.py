@@ -13,7 +13,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.request import request_template
 from evalkit.dialogue import Message, Reply, Sampling, Usage
-from evalkit.engine.episode import LaneContext, Seat, Stop
+from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
@@ -187,9 +187,9 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
     fleet.context = context
     nothing = Holdings(episodes={}, rows={})
 
-    def sit(episode: PlannedEpisode) -> Seat:
+    def activate(episode: PlannedEpisode) -> ActiveEpisode:
         fleet.began[episode.id] = asyncio.get_running_loop().time()
-        return nothing.seat(episode)
+        return nothing.activate(episode)
 
     return LaneJob(
         name=fleet.name,
@@ -197,7 +197,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         episodes=fleet.episodes,
         done_before=0,
         todo=_episodes(fleet),
-        sit=sit,
+        activate=activate,
         asker=lambda _: asker,
         context=context,
         lane=lane,

@@ -70,9 +70,9 @@ def played(run: Path) -> tuple[Listening, Log]:
     manifest = resolved(run, SPEC).manifest
     one = next(iter(episodes(manifest, list(manifest.agents.values()), Choice())))
     asker, log = Listening(one), Log()
-    seat = Holdings(episodes={}, rows={}).seat
+    activate = Holdings(episodes={}, rows={}).activate
     context = LaneContext(log=log, worker="w", stop=Stop(), lane_stop=Stop())
-    assert asyncio.run(play(one, seat, asker, context)) == "complete"
+    assert asyncio.run(play(one, activate, asker, context)) == "complete"
     return asker, log
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
-from evalkit.engine.episode import LaneContext, Seat, play
+from evalkit.engine.episode import ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
@@ -37,7 +37,7 @@ from tests.sim.sweeps import IN_FLIGHT, LIMIT, spec
 
 STEPS = {"tail", "steps", "log"}
 """Folders of files with rows of steps."""
-Sit = Callable[[PlannedEpisode], Seat]
+Activate = Callable[[PlannedEpisode], ActiveEpisode]
 
 EPOCH_S = 1.7e9
 LONGEST_WAIT_S = 7500.0
@@ -155,14 +155,14 @@ class World:
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
-    async def _play(self, episode: PlannedEpisode, sit: Sit, asker: Asker, table: LaneContext) -> str:
+    async def _play(self, episode: PlannedEpisode, activate: Activate, asker: Asker, table: LaneContext) -> str:
         """Stands in for `play`: counts who plays."""
         lane = episode.cell.agent.lane
         self.playing[lane] += 1
         if self.playing[lane] > self.scenario.width:
             raise Broken(f"{self.playing[lane]} episodes of {lane} are being played; width is {self.scenario.width}")
         try:
-            return await play(episode, sit, asker, table)
+            return await play(episode, activate, asker, table)
         finally:
             self.playing[lane] -= 1
 

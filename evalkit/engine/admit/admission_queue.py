@@ -7,7 +7,7 @@ decision costs the same however many wait. When nothing is in flight and nothing
 from collections.abc import Callable
 
 from evalkit.engine.admit.admission import Admission
-from evalkit.engine.episode import Seat
+from evalkit.engine.episode import ActiveEpisode
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.waiting import WaitQueue
 
@@ -40,10 +40,10 @@ class AdmissionQueue:
             self._tell()
             await waiter.turn()
 
-    def sit(self, episode: PlannedEpisode, seat: Seat) -> None:
+    def activate(self, episode: PlannedEpisode, active: ActiveEpisode) -> None:
         """An admitted episode has been put where the log left it."""
-        seat.cost = self.admission.came(episode.id)[0]
-        self.admission.seated(episode.id, lambda: (seat.cost, seat.position.step))
+        active.cost = self.admission.came(episode.id)[0]
+        self.admission.seated(episode.id, lambda: (active.cost, active.position.step))
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
         """An episode has ended, or was left."""
