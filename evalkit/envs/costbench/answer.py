@@ -37,9 +37,9 @@ def read_answer(text: str, world: World, digits: int) -> str | None:
     block = _block(text)
     if block is not None:
         for pattern in patterns:
-            found = pattern.search(block)
-            if found:
-                return found[1]
+            match = pattern.search(block)
+            if match:
+                return match[1]
     return ""
 
 
@@ -58,10 +58,10 @@ def _rules(catalogue: Catalogue, own: str, digits: int) -> tuple[re.Pattern[str]
         chain = catalogue.chain
         labels += [filled(chain.last.label, chain, name, 0) for name, task in catalogue.tasks.items() if not task.graph]
         words.append(fill(chain.last.label, T="").strip("_ ") or own)
-    label = "(?:" + "|".join(sorted({re.escape(one) for one in labels}, key=len, reverse=True)) + ")"
+    label = "(?:" + "|".join(sorted({re.escape(label) for label in labels}, key=len, reverse=True)) + ")"
     number = f"([0-9]{{{digits}}})"
     forms = [rf"\{{\s*Candidate_ID\s*:\s*{number}\s*\}}", rf"\{{\s*{number}\s*\}}", number]
     spellings = [rf"<\s*{label}\s*{form}\s*>" for form in forms]
     spellings += [rf"{label}\s*{form}" for form in forms[:2]] + [rf"{label}\s*{number}(?![0-9])"]
-    word = "|".join(re.escape(one) for one in words)
-    return (re.compile(word), *(re.compile(one) for one in spellings))
+    word = "|".join(re.escape(word) for word in words)
+    return (re.compile(word), *(re.compile(spelling) for spelling in spellings))

@@ -190,8 +190,8 @@ def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str)
     """The number of the id that a call gives, or why it gives none."""
     if tool.need & ~have:
         world = desk.world
-        held = (name for name in world.types if world.bit[name] & have)
-        required, current = sorted(set(tool.inputs)), sorted(held)
+        available = (name for name in world.types if world.bit[name] & have)
+        required, current = sorted(set(tool.inputs)), sorted(available)
         told = {"required": ", ".join(required), "current": ", ".join(current)}
         return Refusal("inaccessible", {**told, "required_list": repr(required), "current_list": repr(current)})
     values = _values(desk, tool, arguments)
@@ -262,8 +262,8 @@ def _settled(
         if desk.context in tool.inputs:
             number = _id_number(desk, desk.context, values[desk.context])
             if number is None or not 1 <= number <= combinations(catalogue, catalogue.context, split):
-                said = values[desk.context].strip().strip("<>").strip()
-                return Refusal("unknown_context", {"argument": desk.context, "id": shown(f"<{said}>")})
+                given_id = values[desk.context].strip().strip("<>").strip()
+                return Refusal("unknown_context", {"argument": desk.context, "id": shown(f"<{given_id}>")})
             context = number
     return preference_number(catalogue, desk.world.task, split, {**query.preferences, **wishes}, context)
 
@@ -313,19 +313,19 @@ def _process(desk: Desk, tool: ToolSpec) -> str:
         return ""
     deeds: Iterable[str] = tool.components
     if not desk.bare_deeds:
-        told = (_deed(desk, tool, place, name) for place, name in enumerate(tool.components, tool.first))
+        told = (_deed(desk, tool, position, name) for position, name in enumerate(tool.components, tool.first))
         deeds = (deed for deed in told if deed)
-    said = desk.texts["results.process_joint"].join(deeds)
-    return fill(desk.texts["results.process"], components=said)
+    joined = desk.texts["results.process_joint"].join(deeds)
+    return fill(desk.texts["results.process"], components=joined)
 
 
-def _deed(desk: Desk, tool: ToolSpec, place: int, name: str) -> str:
-    """How one component of a composite is told of; in a graph, by its name. `place`: its position in the chain."""
+def _deed(desk: Desk, tool: ToolSpec, position: int, name: str) -> str:
+    """How one component of a composite is told of; in a graph, by its name. `position`: its position in the chain."""
     if not desk.world.chain:
         return name
     component = desk.specs[name]
     kind, current, _ = _stage(desk, component)
-    ends = "_ends" if kind == "second" and place == tool.last else ""
+    ends = "_ends" if kind == "second" and position == tool.last else ""
     return fill(desk.texts[f"results.deed.{kind}{ends}"], tool=name, criterion=current)
 
 

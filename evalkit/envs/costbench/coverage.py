@@ -76,8 +76,8 @@ def count_paths(text: str, world: World) -> tuple[int, int]:
 
     Valid: every call's inputs are there when it comes, and no call could be left out.
     """
-    found = set(_paths(text[:MOST_TEXT].replace("\\_", "_"), world))
-    return len(found), sum(is_valid(world, path) for path in found)
+    paths = set(_paths(text[:MOST_TEXT].replace("\\_", "_"), world))
+    return len(paths), sum(is_valid(world, path) for path in paths)
 
 
 def is_valid(world: World, path: Sequence[int]) -> bool:
@@ -87,8 +87,8 @@ def is_valid(world: World, path: Sequence[int]) -> bool:
 
 def _reaches(world: World, path: Sequence[int]) -> bool:
     state = world.start
-    for place in path:
-        tool = world.tools[place]
+    for index in path:
+        tool = world.tools[index]
         if tool.need & ~state:
             return False
         state |= tool.gives
@@ -105,7 +105,7 @@ def _paths(text: str, world: World) -> Iterator[tuple[int, ...]]:
 
 def _split(chain: _JoinedNames, world: World) -> Iterator[list[int]]:
     """A chain's paths: one ends where the goal is given. Names side by side that go on behind it are just a list."""
-    ends = [i for i, place in enumerate(chain.places) if world.tools[place].gives == world.goal]
+    ends = [i for i, index in enumerate(chain.places) if world.tools[index].gives == world.goal]
     if not chain.strong:
         listing = _LISTING.search(chain.head) and not _ROUTE.search(chain.head)
         if ends == [len(chain.places) - 1] and not listing:
@@ -166,16 +166,16 @@ def _read(raw: str, names: Mapping[str, int]) -> _PlanLine:
     marker = _MARKER.match(raw)
     if marker:
         line.item, line.restarts = True, marker[1] == "1"
-    at = end = marker.end() if marker else len(raw) - len(raw.lstrip(" \t>"))
+    offset = end = marker.end() if marker else len(raw) - len(raw.lstrip(" \t>"))
     bare, strong = True, False
-    while token := _TOKEN.search(raw, at):
-        at = token.end()
+    while token := _TOKEN.search(raw, offset):
+        offset = token.end()
         kind, word = token.lastgroup, token.group()
         if kind == "word" and word in names:
             _join(line, names[word], bare=bare, strong=strong, head=raw[: min(token.start(), _MOST_ASIDE)])
-            bare, strong, end = True, False, at
+            bare, strong, end = True, False, offset
         elif kind == "open" and line.chains and _is_right_behind(raw, end, token.start()):
-            at = _behind(raw, token.start())
+            offset = _behind(raw, token.start())
         elif kind == "strong" or word.lower() in _JOINING:
             strong = True
         elif kind == "stop" or (kind == "word" and word.lower() not in _NEUTRAL):
@@ -191,15 +191,15 @@ def _is_right_behind(raw: str, end: int, begin: int) -> bool:
     return begin - end <= _MOST_MARKS and not raw[end:begin].strip("`*_ \t\"'")
 
 
-def _join(line: _PlanLine, place: int, *, bare: bool, strong: bool, head: str) -> None:
+def _join(line: _PlanLine, index: int, *, bare: bool, strong: bool, head: str) -> None:
     if not line.chains:
         line.bare_head, line.strong_head = bare, strong
-        line.chains.append(_JoinedNames([place], head=head))
+        line.chains.append(_JoinedNames([index], head=head))
     elif bare:
-        line.chains[-1].places.append(place)
+        line.chains[-1].places.append(index)
         line.chains[-1].strong |= strong
     else:
-        line.chains.append(_JoinedNames([place], head=head))
+        line.chains.append(_JoinedNames([index], head=head))
 
 
 def _behind(raw: str, begin: int) -> int:

@@ -19,8 +19,8 @@ def possible_wishes(lines: Sequence[Line]) -> int:
     tasks: dict[bytes, Line] = {}
     for line in lines:
         # A catalogue is a name, or stands in the line as a whole.
-        place = [line.get(key) for key in ("catalogue", "task", "split")]
-        tasks.setdefault(orjson.dumps(place, option=orjson.OPT_SORT_KEYS), line)
+        identity = [line.get(key) for key in ("catalogue", "task", "split")]
+        tasks.setdefault(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS), line)
     return sum(map(_combinations, tasks.values()))
 
 

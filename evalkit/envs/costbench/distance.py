@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 
-def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """The Levenshtein distance of two sequences of names."""
-    if one == other:
+    if first == second:
         return 0
     from rapidfuzz.distance import Levenshtein
 
     letters: dict[str, str] = {}
     # One character a name: strings are what the library is quickest at.
-    texts = ["".join([letters.setdefault(name, chr(len(letters) + 1)) for name in path]) for path in (one, other)]
+    texts = ["".join([letters.setdefault(name, chr(len(letters) + 1)) for name in path]) for path in (first, second)]
     return Levenshtein.distance(*texts)
 
 
-def normalised(one: Sequence[str], other: Sequence[str]) -> float:
+def normalised(first: Sequence[str], second: Sequence[str]) -> float:
     """The distance over the longer one's length, from 0 to 1; 0 where both are empty."""
-    longer = max(len(one), len(other))
-    return edit_distance(one, other) / longer if longer else 0.0
+    longer = max(len(first), len(second))
+    return edit_distance(first, second) / longer if longer else 0.0

@@ -217,7 +217,7 @@ class _TruthWalk:
     def course(self) -> Course:
         """What was found on the way."""
         taken = {event.at for event in self.events}
-        events = [*self.events, *(Event(at=at, kind=TOOL_FAILURE) for at in self.failing - taken)]
+        events = [*self.events, *(Event(at=turn, kind=TOOL_FAILURE) for turn in self.failing - taken)]
         return Course(
             events=tuple(sorted(events, key=lambda event: event.at)),
             scenarios=tuple(self.scenarios),
@@ -277,9 +277,9 @@ class _TruthWalk:
             else:
                 self._call()
 
-    def _pay(self, place: int) -> None:
-        self.path.append(place)
-        self.costs.append(self.terms.costs[place])
+    def _pay(self, index: int) -> None:
+        self.path.append(index)
+        self.costs.append(self.terms.costs[index])
 
     def _call(self) -> None:
         self._pay(self.plan[0])
@@ -313,25 +313,25 @@ class _TruthWalk:
         return planned(self.world, Terms(terms.costs, terms.off | banned), state)
 
     def _note(self) -> None:
-        costs = tuple(self.terms.costs[place] for place in self.plan)
+        costs = tuple(self.terms.costs[index] for index in self.plan)
         self.scenarios.append(Scenario(query=self.query, path=_names(self.world, self.plan), costs=costs))
 
-    def _event(self, block: Block, at: int) -> Event:
+    def _event(self, block: Block, turn: int) -> Event:
         """A block as what happens at a turn."""
         if block.kind == "cost_change":
-            return Event(at=at, kind=block.kind, costs=tuple(self._new_costs(block)))
+            return Event(at=turn, kind=block.kind, costs=tuple(self._new_costs(block)))
         if block.kind == "preference_change":
-            return Event(at=at, kind=block.kind, query=self.instance.alternatives[block.alternative])
-        return Event(at=at, kind=block.kind, hidden=block.size)
+            return Event(at=turn, kind=block.kind, query=self.instance.alternatives[block.alternative])
+        return Event(at=turn, kind=block.kind, hidden=block.size)
 
     def _new_costs(self, block: Block) -> Iterator[int]:
         costs = self.terms.costs
         if block.seed is not None:
             costs = costs_of(self.instance, self.world, block.seed)
         named = {self.world.place[name]: cents for name, cents in block.costs.items()}
-        for place, cents in enumerate(costs):
-            yield named.get(place, cents)
+        for index, cents in enumerate(costs):
+            yield named.get(index, cents)
 
 
 def _names(world: World, path: Iterable[int]) -> tuple[str, ...]:
-    return tuple(world.tools[place].name for place in path)
+    return tuple(world.tools[index].name for index in path)

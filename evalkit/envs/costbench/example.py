@@ -38,20 +38,20 @@ def ways(count: int) -> list[tuple[str, ...]]:
     More blocks come first, then an earlier first composite, then smaller sizes from the front.
     """
     letters = ascii_uppercase[:count]
-    found = []
+    splits = []
     for cuts in product((False, True), repeat=count - 1):
         blocks, start = [], 0
-        for place, cut in enumerate(cuts, 1):
+        for end, cut in enumerate(cuts, 1):
             if cut:
-                blocks.append(letters[start:place])
-                start = place
+                blocks.append(letters[start:end])
+                start = end
         blocks.append(letters[start:])
         if len(blocks) > 1:
-            found.append(tuple(blocks))
-    return sorted(found, key=_order)
+            splits.append(tuple(blocks))
+    return sorted(splits, key=_order)
 
 
 def _order(blocks: tuple[str, ...]) -> tuple[int, int, tuple[int, ...]]:
     sizes = tuple(len(block) for block in blocks)
-    composite = next((place for place, size in enumerate(sizes) if size > 1), len(sizes))
+    composite = next((index for index, size in enumerate(sizes) if size > 1), len(sizes))
     return -len(sizes), composite, sizes

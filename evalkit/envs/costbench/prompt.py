@@ -165,7 +165,7 @@ def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
     if not world.chain or chain is None:
         return 0, "", ""
     steps = world.length - 3
-    stages = [stage for place, stage in enumerate(chain.stages) if steps or place != 2]
+    stages = [stage for index, stage in enumerate(chain.stages) if steps or index != 2]
     named = texts["parts.stage_names" if steps else "parts.stage_names_short"] or ", ".join(stages)
     if not steps:
         return len(stages), named, ""
@@ -173,10 +173,10 @@ def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
     return len(stages), named, fill(texts["parts.refinement"], title=world.title, count=steps, criteria=criteria)
 
 
-def named_criterion(chain: TaskChain, step: int, texts: Mapping[str, str], where: str) -> str:
-    """What step `step` (from 1) filters by: as the pack names it in the instructions (`where`: `parts`) or in results
+def named_criterion(chain: TaskChain, step: int, texts: Mapping[str, str], section: str) -> str:
+    """What step `step` (from 1) filters by: as the pack names it in the instructions (`section`: `parts`) or in results
     (`results`), else in the catalogue's words."""
-    return texts.get(f"{where}.criterion.{step}") or criterion(chain, step)
+    return texts.get(f"{section}.criterion.{step}") or criterion(chain, step)
 
 
 def _context(world: World, texts: Mapping[str, str]) -> str:
@@ -218,15 +218,17 @@ def tools(instance: PlanningProblem, world: World, texts: Mapping[str, str], ter
     sheets = _sheets(world, instance.split, instance.composites, (words, own, arguments))
     return tuple(
         Tool(name=sheet.name, description=show_cost(cents).join(sheet.pieces), parameters=sheet.parameters)
-        for place, (sheet, cents) in enumerate(zip(sheets, terms.costs, strict=False))
-        if place not in terms.off
+        for index, (sheet, cents) in enumerate(zip(sheets, terms.costs, strict=False))
+        if index not in terms.off
     )
 
 
 @lru_cache(maxsize=256)
 def _own_keys(world: World) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Under which keys a pack may have texts of its own for each tool, and for each type."""
-    return tuple(f"{OF_TOOL}.{tool.name}" for tool in world.tools), tuple(f"{OF_ARGUMENT}.{one}" for one in world.types)
+    return tuple(f"{OF_TOOL}.{tool.name}" for tool in world.tools), tuple(
+        f"{OF_ARGUMENT}.{name}" for name in world.types
+    )
 
 
 _Own = tuple[str | None, ...]
@@ -290,14 +292,14 @@ def _stages(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
     chain = world.catalogue.chain
     assert chain is not None
     first, second, filtering, last = chain.stages
-    said = [stage for place, stage in ((0, first), (1, second)) if tool.first <= place <= tool.last]
+    stages = [stage for position, stage in ((0, first), (1, second)) if tool.first <= position <= tool.last]
     low, high = max(tool.first, 2) - 1, min(tool.last, world.length - 2) - 1
     if low <= high:
         key = "tools.steps" if low < high else "tools.step"
-        said.append(fill(texts[key], stage=filtering, first=low, last=high))
+        stages.append(fill(texts[key], stage=filtering, first=low, last=high))
     if tool.last == world.length - 1:
-        said.append(last)
-    return fill(texts["tools.stages"], stages=", ".join(said))
+        stages.append(last)
+    return fill(texts["tools.stages"], stages=", ".join(stages))
 
 
 def _property(world: World, split: str, name: str, texts: Mapping[str, str], own: str) -> dict[str, object]:

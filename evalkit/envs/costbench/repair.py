@@ -25,11 +25,11 @@ _QUOTES = "\"'`"
 
 def read_call(text: str) -> dict[str, Any] | Refusal:
     """The arguments object of a call. Outcomes: `too_large`, `too_deep`, `not_json`, `not_object`."""
-    found = _decoded(text, MOST_ROUNDS)
-    if not isinstance(found, _Broken):
-        return found
-    for repaired in _repairs(found.text):
-        again = _decoded(repaired, found.rounds)
+    decoded = _decoded(text, MOST_ROUNDS)
+    if not isinstance(decoded, _Broken):
+        return decoded
+    for repaired in _repairs(decoded.text):
+        again = _decoded(repaired, decoded.rounds)
         if isinstance(again, dict):
             return again
     return Refusal("not_json")

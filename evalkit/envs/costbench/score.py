@@ -145,8 +145,8 @@ def is_static(instance: PlanningProblem) -> bool:
 def units(cents: Sequence[int]) -> float:
     """Cents as cost units, added as the reference adds: from the left, in floats. Never compare two of them exactly."""
     total = 0.0
-    for one in cents:
-        total += one / 100
+    for cost in cents:
+        total += cost / 100
     return total
 
 
@@ -162,7 +162,7 @@ def answered(trajectory: Sequence[Facts]) -> int | None:
 
 def walked(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Walk:
     """Follow the trajectory through the world."""
-    at = Place(instance)
+    position = Place(instance)
     walk = Walk()
     banned: set[str] = set()
     for facts in trajectory:
@@ -170,13 +170,13 @@ def walked(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Walk:
         walk.messages += 1 + sum(call["outcome"] != "not_executed" for call in calls)
         kinds = [event["kind"] for event in facts.get("events", ())]
         for call in calls:
-            follow(walk, at, call)
+            follow(walk, position, call)
         if BAN in kinds:
             walk.banned_again |= calls[0]["tool"] in banned
         for kind in kinds:
             walk.fired.append((facts["turn"], kind))
             walk.messages += kind == PREFERENCE
-            at.change(kind)
+            position.change(kind)
         banned.update(call["tool"] for call in calls if call["outcome"] == "banned")
     walk.goal = bool(trajectory) and bool(trajectory[-1].get("goal"))
     return walk
@@ -195,8 +195,8 @@ class Place:
 
     def place(self, name: str) -> int | None:
         """The offered tool of that name."""
-        place = self.world.place.get(name)
-        return None if place is None or place >= len(self.world.tools) else place
+        index = self.world.place.get(name)
+        return None if index is None or index >= len(self.world.tools) else index
 
     def change(self, kind: str) -> None:
         """The next event comes about. A ban's tool is known by the call."""
@@ -205,9 +205,9 @@ class Place:
             self.state, self.reached, self.done = self.world.start, False, set()
         self._set()
 
-    def ban(self, place: int) -> None:
+    def ban(self, index: int) -> None:
         """The tool cannot be used any more."""
-        self._banned |= {place}
+        self._banned |= {index}
         self._set()
 
     def _set(self) -> None:
@@ -215,34 +215,34 @@ class Place:
         self.terms = Terms(terms.costs, terms.off | self._banned) if self._banned else terms
 
 
-def follow(walk: Walk, at: Place, call: Mapping[str, Any]) -> None:
+def follow(walk: Walk, position: Place, call: Mapping[str, Any]) -> None:
     """One call, and what it changes."""
     name, outcome = call["tool"], call["outcome"]
     walk.outcomes[outcome] += 1
     if outcome in IGNORED:
         return
-    place = at.place(name)
-    tool = at.world.tools[place] if place is not None else None
-    walk.atomic += name in _atomic_names(at.world)
+    index = position.place(name)
+    tool = position.world.tools[index] if index is not None else None
+    walk.atomic += name in _atomic_names(position.world)
     if outcome not in CHARGED:
         return
     walk.path.append(name)
     walk.costs.append(call.get("cost", 0))
     walk.malformed += bool(call.get("malformed"))
-    if place is None or tool is None:
+    if index is None or tool is None:
         walk.optimal = False
         return
-    walk.optimal = walk.optimal and call_is_optimal(at.world, at.terms, at.state, place)
+    walk.optimal = walk.optimal and call_is_optimal(position.world, position.terms, position.state, index)
     if outcome == "ok":
-        if at.reached:
+        if position.reached:
             walk.extra += 1
-        elif at.done.intersection(tool.components) or at.state & tool.gives:
+        elif position.done.intersection(tool.components) or position.state & tool.gives:
             walk.repeated += 1
-        at.done.update(tool.components)
-        at.state |= tool.gives
-        at.reached = bool(at.state & at.world.goal)
+        position.done.update(tool.components)
+        position.state |= tool.gives
+        position.reached = bool(position.state & position.world.goal)
     elif outcome == "banned":
-        at.ban(place)
+        position.ban(index)
 
 
 @lru_cache(maxsize=256)
@@ -290,7 +290,7 @@ def _value(instance: PlanningProblem, course: Course, walk: Walk) -> float:
     world = world_of(instance)
     names = [tool.name for tool in world.tools]
     ways = optimal_paths(world, terms_after(instance, 0), world.start)
-    return 1 - min(normalised(walk.path, [names[place] for place in way]) for way in ways)
+    return 1 - min(normalised(walk.path, [names[index] for index in way]) for way in ways)
 
 
 def _paths_possible(world: World) -> dict[str, float]:

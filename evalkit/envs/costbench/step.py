@@ -284,8 +284,8 @@ def _changed(state: State) -> str:
     if desk.context:
         shown_id = show_id(desk.world.labels[desk.context], query.given[desk.context], desk.digits)
         context = fill(texts["changes.context"], type=desk.context, id=shown_id)
-    held = [name for name in desk.world.catalogue.constants if name in query.given]
-    constants = fill(texts["changes.constants"], types=", ".join(held)) if held else texts["changes.none"]
+    names = [name for name in desk.world.catalogue.constants if name in query.given]
+    constants = fill(texts["changes.constants"], types=", ".join(names)) if names else texts["changes.none"]
     words = texts[f"changed.{number}"]
     return fill(words, ids=context + constants, context=context, constants=constants, requirements=query.text)
 

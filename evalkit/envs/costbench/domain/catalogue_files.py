@@ -60,11 +60,11 @@ def read_catalogue(text: str, where: str) -> Catalogue:
 def parse_catalogue(value: Mapping[str, Any], where: str) -> Catalogue:
     """A catalogue from plain values (a TOML file's, or those in a suite's line). Raises UsageError."""
     try:
-        found = msgspec.convert(value, Catalogue)
+        catalogue = msgspec.convert(value, Catalogue)
     except msgspec.ValidationError as flaw:
         raise UsageError(f"{where}: {flaw}.") from flaw
-    check(found, where)
-    return found
+    check(catalogue, where)
+    return catalogue
 
 
 def only_task(catalogue: Catalogue, task: str) -> dict[str, Any]:

@@ -29,19 +29,19 @@ MOST_NAME = 64
 """Characters of a tool's or an argument's name that all providers take."""
 
 
-def check(found: Catalogue, where: str) -> None:
+def check(catalogue: Catalogue, where: str) -> None:
     """Raises UsageError, which begins with `where` and the place in the catalogue."""
-    _check_heads(found, where)
-    _check_words(found, where)
-    for name, task in found.tasks.items():
-        _check_values(found, task, f"{where}: tasks.{name}")
-        _check_hints(found, task, f"{where}: tasks.{name}")
-    if found.chain is not None:
-        _check_chain(found, found.chain, where)
-    for name, task in found.tasks.items():
+    _check_heads(catalogue, where)
+    _check_words(catalogue, where)
+    for name, task in catalogue.tasks.items():
+        _check_values(catalogue, task, f"{where}: tasks.{name}")
+        _check_hints(catalogue, task, f"{where}: tasks.{name}")
+    if catalogue.chain is not None:
+        _check_chain(catalogue, catalogue.chain, where)
+    for name, task in catalogue.tasks.items():
         if task.graph is not None:
-            _check_graph(found, name, task.graph, f"{where}: tasks.{name}.graph")
-    _check_digits(found, where)
+            _check_graph(catalogue, name, task.graph, f"{where}: tasks.{name}.graph")
+    _check_digits(catalogue, where)
 
 
 def _known(name: str, valid: Iterable[str], where: str, what: str) -> None:
@@ -72,35 +72,35 @@ def _labels(labels: Iterable[str], where: str) -> None:
             raise UsageError(f"{where}: {label!r} ends in a digit, which could not be told from the number of an id.")
 
 
-def _check_heads(found: Catalogue, where: str) -> None:
-    if not found.tasks or not found.dimensions:
+def _check_heads(catalogue: Catalogue, where: str) -> None:
+    if not catalogue.tasks or not catalogue.dimensions:
         raise UsageError(f"{where}: a catalogue needs tasks and dimensions.")
-    _identifiers(found.tasks, f"{where}: tasks")
-    _once(map(title, found.tasks), f"{where}: tasks", "the title")
-    _identifiers((one.key for one in found.dimensions), f"{where}: dimensions")
-    _once((one.key for one in found.dimensions), f"{where}: dimensions", "the key")
-    _identifiers(("T" + one.suffix for one in found.dimensions), f"{where}: dimensions")
-    _once((one.suffix for one in found.dimensions), f"{where}: dimensions", "the suffix")
-    _labels(found.constants, f"{where}: constants")
-    _once(found.constants, f"{where}: constants", "the type")
-    chained = [name for name, task in found.tasks.items() if task.graph is None]
-    if found.context:
-        _known(found.context, chained, f"{where}: context", "chain task")
-    if chained and found.chain is None:
+    _identifiers(catalogue.tasks, f"{where}: tasks")
+    _once(map(title, catalogue.tasks), f"{where}: tasks", "the title")
+    _identifiers((dimension.key for dimension in catalogue.dimensions), f"{where}: dimensions")
+    _once((dimension.key for dimension in catalogue.dimensions), f"{where}: dimensions", "the key")
+    _identifiers(("T" + dimension.suffix for dimension in catalogue.dimensions), f"{where}: dimensions")
+    _once((dimension.suffix for dimension in catalogue.dimensions), f"{where}: dimensions", "the suffix")
+    _labels(catalogue.constants, f"{where}: constants")
+    _once(catalogue.constants, f"{where}: constants", "the type")
+    chained = [name for name, task in catalogue.tasks.items() if task.graph is None]
+    if catalogue.context:
+        _known(catalogue.context, chained, f"{where}: context", "chain task")
+    if chained and catalogue.chain is None:
         raise UsageError(f"{where}: tasks.{chained[0]} has no graph, and there is no [chain] that says its tools.")
 
 
-def _check_words(found: Catalogue, where: str) -> None:
-    words = found.words
+def _check_words(catalogue: Catalogue, where: str) -> None:
+    words = catalogue.words
     for key, texts in (("openings", words.openings), ("joins", words.joins), ("closings", words.closings)):
         if not texts:
             raise UsageError(f"{where}: words.{key} is empty: say it in at least one way.")
     for text in words.joins:
         _holds(text, "{phrase}", f"{where}: words.joins")
     _holds(words.request, "{requirements}", f"{where}: words.request")
-    for key in found.meanings:
-        _known(key, found.constants, f"{where}: meanings", "constant")
-    needed = (*found.constants, *(["context"] if found.context else []))
+    for key in catalogue.meanings:
+        _known(key, catalogue.constants, f"{where}: meanings", "constant")
+    needed = (*catalogue.constants, *(["context"] if catalogue.context else []))
     for key, text in words.given.items():
         _known(key, needed, f"{where}: words.given", "id to be given by the name of")
         _holds(text, "{id}", f"{where}: words.given.{key}")
@@ -116,31 +116,31 @@ def _holds(text: str, piece: str, where: str) -> None:
         raise UsageError(f"{where}: {text!r} does not hold {piece}.")
 
 
-def _check_values(found: Catalogue, task: Task, where: str) -> None:
+def _check_values(catalogue: Catalogue, task: Task, where: str) -> None:
     for split, values in (("test", task.test), ("train", task.train)):
         if split == "train" and not values:
             continue
         for key in values:
-            _known(key, found.keys, f"{where}.{split}", "dimension")
-        for key in found.keys:
+            _known(key, catalogue.keys, f"{where}.{split}", "dimension")
+        for key in catalogue.keys:
             if not values.get(key):
                 raise UsageError(f"{where}.{split}: no values for the dimension {key!r}.")
             _once(values[key], f"{where}.{split}.{key}", "the value")
             if any(value != value.strip() or not value for value in values[key]):
                 raise UsageError(f"{where}.{split}.{key}: a value is empty, or has a space at its start or end.")
-        if len({len(values[key]) for key in found.keys}) > 1:
-            counts = ", ".join(f"{key} {len(values[key])}" for key in found.keys)
+        if len({len(values[key]) for key in catalogue.keys}) > 1:
+            counts = ", ".join(f"{key} {len(values[key])}" for key in catalogue.keys)
             raise UsageError(f"{where}.{split}: all dimensions need equally many values, these have: {counts}.")
-    for key in found.keys:
+    for key in catalogue.keys:
         both = sorted(set(task.test[key]) & set(task.train.get(key, ())))
         if both:
             raise UsageError(f"{where}: {key} has the value {both[0]!r} in the test and in the training split.")
 
 
-def _check_hints(found: Catalogue, task: Task, where: str) -> None:
-    valid = {key: (*task.test[key], *task.train.get(key, ())) for key in found.keys}
+def _check_hints(catalogue: Catalogue, task: Task, where: str) -> None:
+    valid = {key: (*task.test[key], *task.train.get(key, ())) for key in catalogue.keys}
     for key, phrases in task.phrases.items():
-        _known(key, found.keys, f"{where}.phrases", "dimension")
+        _known(key, catalogue.keys, f"{where}.phrases", "dimension")
         for value, texts in phrases.items():
             _known(value, valid[key], f"{where}.phrases.{key}", "value")
             if not texts or not all(text.strip() for text in texts):
@@ -151,7 +151,7 @@ def _check_hints(found: Catalogue, task: Task, where: str) -> None:
         if not conflict:
             raise UsageError(f"{where}.conflicts: entry {row + 1} is empty and would forbid everything.")
         for key, values in conflict.items():
-            _known(key, found.keys, f"{where}.conflicts", "dimension")
+            _known(key, catalogue.keys, f"{where}.conflicts", "dimension")
             for value in values:
                 _known(value, valid[key], f"{where}.conflicts: entry {row + 1}.{key}", "value")
 
@@ -160,7 +160,7 @@ def _links(chain: TaskChain) -> Mapping[str, Link]:
     return {"first": chain.first, "second": chain.second, "step": chain.step, "last": chain.last}
 
 
-def _check_chain(found: Catalogue, chain: TaskChain, where: str) -> None:
+def _check_chain(catalogue: Catalogue, chain: TaskChain, where: str) -> None:
     for key in chain.names:
         _known(key, NAME_KEYS, f"{where}: chain.names", "kind of composite")
     for key in NAME_KEYS:
@@ -174,26 +174,26 @@ def _check_chain(found: Catalogue, chain: TaskChain, where: str) -> None:
         _once(words, f"{where}: {key}", "the input word")
         if ("previous" in words) == (key == "chain.first.inputs"):
             raise UsageError(f"{where}: {key}: every tool but the first needs `previous`, and the first has none.")
-    chained = [name for name, task in found.tasks.items() if task.graph is None]
+    chained = [name for name, task in catalogue.tasks.items() if task.graph is None]
     for length in _LENGTHS:
-        _check_names(found, chain, chained, length, f"{where}: chain of length {length}")
+        _check_names(catalogue, chain, chained, length, f"{where}: chain of length {length}")
 
 
-def _check_names(found: Catalogue, chain: TaskChain, tasks: list[str], length: int, where: str) -> None:
+def _check_names(catalogue: Catalogue, chain: TaskChain, tasks: list[str], length: int, where: str) -> None:
     tools: list[str] = []
-    types: list[str] = list(found.constants)
+    types: list[str] = list(catalogue.constants)
     positions = range(length)
     spans = [*((i, i) for i in positions), *composite_spans(length, whole=True)]
     for task in tasks:
         tools += [tool_name(chain, task, length, first, last) for first, last in spans]
-        types += [*dimension_types(found, task), *(output_type(chain, task, length, i) for i in positions)]
+        types += [*dimension_types(catalogue, task), *(output_type(chain, task, length, i) for i in positions)]
         labels = [filled(link.label, chain, task, step) for link in _links(chain).values() for step in (1, length - 3)]
         _labels(labels, where)
         goal = filled(chain.last.label, chain, task, length - 2)
         others = [filled(chain.first.label, chain, task, 0), filled(chain.second.label, chain, task, 0)]
         if length > 3:
             others += [filled(chain.step.label, chain, task, step) for step in range(1, length - 2)]
-        if goal in (*others, *found.constants):
+        if goal in (*others, *catalogue.constants):
             raise UsageError(f"{where}: ids of {goal!r} are given before the end too, so that no answer could be told.")
     _identifiers(tools, where)
     _identifiers(types, where)
@@ -201,10 +201,14 @@ def _check_names(found: Catalogue, chain: TaskChain, tasks: list[str], length: i
     _once(types, where, "the type")
 
 
-def _check_graph(found: Catalogue, task: str, graph: Graph, where: str) -> None:
+def _check_graph(catalogue: Catalogue, task: str, graph: Graph, where: str) -> None:
     _identifiers((tool.name for tool in graph.tools), f"{where}.tools")
     _once((tool.name for tool in graph.tools), f"{where}.tools", "the tool")
-    given = [*dimension_types(found, task), *found.constants, *([context_type(found)] if found.context else [])]
+    given = [
+        *dimension_types(catalogue, task),
+        *catalogue.constants,
+        *([context_type(catalogue)] if catalogue.context else []),
+    ]
     for name in graph.start:
         _known(name, given, f"{where}.start", "dimension type, constant or context type")
     _once(graph.start, f"{where}.start", "the type")
@@ -227,7 +231,7 @@ def _check_graph(found: Catalogue, task: str, graph: Graph, where: str) -> None:
     _known(graph.goal, made, f"{where}.goal", "tool that gives")
     for name in graph.labels:
         _known(name, types, f"{where}.labels", "type")
-    labels = [graph.labels.get(name, name) for name in sorted(types - set(dimension_types(found, task)))]
+    labels = [graph.labels.get(name, name) for name in sorted(types - set(dimension_types(catalogue, task)))]
     _labels(labels, f"{where}.labels")
     if labels.count(graph.labels.get(graph.goal, graph.goal)) > 1:
         raise UsageError(f"{where}.labels: the goal's label is another type's too, so that no answer could be told.")
@@ -236,22 +240,22 @@ def _check_graph(found: Catalogue, task: str, graph: Graph, where: str) -> None:
 
 
 def _reached(graph: Graph) -> set[str]:
-    held = set(graph.start)
-    while new := {tool.output for tool in graph.tools if held.issuperset(tool.inputs)} - held:
-        held |= new
-    return held
+    reached = set(graph.start)
+    while new := {tool.output for tool in graph.tools if reached.issuperset(tool.inputs)} - reached:
+        reached |= new
+    return reached
 
 
-def _check_digits(found: Catalogue, where: str) -> None:
-    for split, digits in found.digits.items():
+def _check_digits(catalogue: Catalogue, where: str) -> None:
+    for split, digits in catalogue.digits.items():
         _known(split, SPLITS, f"{where}: digits", "split")
         if not 1 <= digits <= _MOST_DIGITS:
             raise UsageError(f"{where}: digits.{split} must be between 1 and {_MOST_DIGITS}.")
     for split in SPLITS:
-        tasks = [task for task in found.tasks if split_values(found, task, split)]
-        if tasks and split not in found.digits:
+        tasks = [task for task in catalogue.tasks if split_values(catalogue, task, split)]
+        if tasks and split not in catalogue.digits:
             raise UsageError(f"{where}: digits.{split} is missing.")
         for task in tasks:
-            largest = largest_number(found, task, split)
-            if len(str(largest)) > found.digits[split]:
+            largest = largest_number(catalogue, task, split)
+            if len(str(largest)) > catalogue.digits[split]:
                 raise UsageError(f"{where}: digits.{split}: ids of {task} run to {largest}, which has more digits.")

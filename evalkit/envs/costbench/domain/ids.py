@@ -20,8 +20,8 @@ _TIME_SEED = 42
 
 def split_values(catalogue: Catalogue, task: str, split: str) -> Mapping[str, tuple[str, ...]]:
     """By dimension key: the values of one split of one task."""
-    found = catalogue.tasks[task]
-    return found.test if split == "test" else found.train
+    definition = catalogue.tasks[task]
+    return definition.test if split == "test" else definition.train
 
 
 def combinations(catalogue: Catalogue, task: str, split: str) -> int:
@@ -44,20 +44,20 @@ def index_of(catalogue: Catalogue, task: str, split: str, preferences: Mapping[s
     Raises KeyError for a missing key and ValueError for a value that the split does not have.
     """
     values = split_values(catalogue, task, split)
-    found = 0
+    index = 0
     for key in catalogue.keys:
-        found = found * len(values[key]) + values[key].index(preferences[key])
-    return found
+        index = index * len(values[key]) + values[key].index(preferences[key])
+    return index
 
 
 def preferences_at(catalogue: Catalogue, task: str, split: str, index: int) -> dict[str, str]:
     """The combination of wishes at a place from 0, by key in alphabetical order: the inverse of `index_of`."""
     values = split_values(catalogue, task, split)
-    found: dict[str, str] = {}
+    preferences: dict[str, str] = {}
     for key in reversed(catalogue.keys):
         index, digit = divmod(index, len(values[key]))
-        found[key] = values[key][digit]
-    return dict(sorted(found.items()))
+        preferences[key] = values[key][digit]
+    return dict(sorted(preferences.items()))
 
 
 def preference_number(
@@ -95,11 +95,11 @@ def time_numbers(count: int) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _time_pool() -> tuple[int, ...]:
-    return tuple(_first_of_pair(place) for place in Mersenne(_TIME_SEED).sample(_PAIRS, TIMES))
+    return tuple(_first_of_pair(index) for index in Mersenne(_TIME_SEED).sample(_PAIRS, TIMES))
 
 
-def _first_of_pair(place: int) -> int:
-    """`a` of the pair (a, b) at `place` in lexicographic order."""
+def _first_of_pair(index: int) -> int:
+    """`a` of the pair (a, b) at `index` in lexicographic order."""
     # Counted from the end, the pairs that begin with TIMES - m or later number m (m + 1) / 2.
-    behind = _PAIRS - 1 - place
+    behind = _PAIRS - 1 - index
     return TIMES - 1 - (isqrt(8 * behind + 1) - 1) // 2

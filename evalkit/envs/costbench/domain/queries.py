@@ -31,9 +31,9 @@ def reference_queries(catalogue: Catalogue, split: str, total: int) -> Iterator[
         return
     draws, times = Mersenne(_REFERENCE_SEED), iter(ids.time_numbers(total * len(catalogue.constants)))
     digits, number = catalogue.digits[split], 0
-    for place, task in enumerate(tasks):
+    for task_index, task in enumerate(tasks):
         size = ids.combinations(catalogue, task, split)
-        for i in range(total // len(tasks) + (place < total % len(tasks))):
+        for i in range(total // len(tasks) + (task_index < total % len(tasks))):
             number += 1
             context = i % ids.combinations(catalogue, catalogue.context, split) + 1 if catalogue.context else None
             if task == catalogue.context:
@@ -63,13 +63,13 @@ def conflicts(catalogue: Catalogue, task: str, preferences: Mapping[str, str]) -
     )
 
 
-def native_query(catalogue: Catalogue, task: str, split: str, seed: int, place: int) -> Query:
+def native_query(catalogue: Catalogue, task: str, split: str, seed: int, index: int) -> Query:
     """The query at one place, the same whatever others are made: `<dining-7-0003>` is place 3 of seed 7.
 
     Wishes and the context's preference are drawn evenly from the combinations without a conflict, constants from 1 to
     5000. Raises UsageError where the split has no values, or conflicts leave no combination.
     """
-    name = (catalogue.name, task, split, place)
+    name = (catalogue.name, task, split, index)
     wishes = _wishes(catalogue, task, split, Stream(seed, "wishes", *name))
     given: dict[str, int] = {}
     draws = Stream(seed, "constants", *name)
@@ -82,7 +82,7 @@ def native_query(catalogue: Catalogue, task: str, split: str, seed: int, place: 
         context = 1 + ids.index_of(catalogue, catalogue.context, split, chosen)
         given[context_type(catalogue)] = context
     return Query(
-        id=f"<{task}-{seed}-{place:04d}>",
+        id=f"<{task}-{seed}-{index:04d}>",
         preferences=wishes,
         given=given,
         number=ids.preference_number(catalogue, task, split, wishes, context),

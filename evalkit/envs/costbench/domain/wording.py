@@ -19,19 +19,19 @@ def requirements(catalogue: Catalogue, task: str, preferences: Mapping[str, str]
 
     A frame comes again only when all have been used. A value without phrases is named with spaces for underscores.
     """
-    words, found = catalogue.words, catalogue.tasks[task]
-    said = [fill(words.openings[draws.below(len(words.openings))], about=found.about)]
+    words, definition = catalogue.words, catalogue.tasks[task]
+    sentences = [fill(words.openings[draws.below(len(words.openings))], about=definition.about)]
     keys = catalogue.keys
     frames: list[int] = []
-    for place in draws.permutation(len(keys)):
-        key = keys[place]
-        phrases = found.phrases.get(key, {}).get(preferences[key]) or (preferences[key].replace("_", " "),)
+    for position in draws.permutation(len(keys)):
+        key = keys[position]
+        phrases = definition.phrases.get(key, {}).get(preferences[key]) or (preferences[key].replace("_", " "),)
         if not frames:
             frames = draws.permutation(len(words.joins))
         phrase = phrases[draws.below(len(phrases))]
-        said.append(fill(words.joins[frames.pop()], phrase=phrase))
-    said.append(words.closings[draws.below(len(words.closings))])
-    return " ".join(sentence[:1].upper() + sentence[1:] for sentence in said)
+        sentences.append(fill(words.joins[frames.pop()], phrase=phrase))
+    sentences.append(words.closings[draws.below(len(words.closings))])
+    return " ".join(sentence[:1].upper() + sentence[1:] for sentence in sentences)
 
 
 def message(catalogue: Catalogue, split: str, query: Query) -> str:

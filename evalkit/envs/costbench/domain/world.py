@@ -136,8 +136,8 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool, long
     foreign: tuple[ToolSpec, ...] = ()
     if has_context:
         foreign = tuple(_span_tool(catalogue, catalogue.context, length, span, bit) for span in spans if span[0] >= 1)
-    place = {tool.name: i for i, tool in enumerate((*tools, *foreign))}
-    if len(place) < len(tools) + len(foreign):
+    index_of = {tool.name: i for i, tool in enumerate((*tools, *foreign))}
+    if len(index_of) < len(tools) + len(foreign):
         raise UsageError(f"catalogue: chain.names: in a chain of length {length} two tools have one name.")
     return World(
         catalogue=catalogue,
@@ -152,8 +152,8 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool, long
         goal_type=own[-1],
         tools=tools,
         foreign=foreign,
-        order=tuple(_order(catalogue, task, length, composites, place)),
-        place=place,
+        order=tuple(_order(catalogue, task, length, composites, index_of)),
+        place=index_of,
         labels=_labels(catalogue, task, length),
         dimensions=_dimension_keys(catalogue, task),
         sequence=tuple(tool.name for tool in tools[:length]),
@@ -165,7 +165,7 @@ def _order(
     task: str,
     length: int,
     composites: Sequence[tuple[int, int]],
-    place: Mapping[str, int],
+    index_of: Mapping[str, int],
 ) -> Iterator[int]:
     wanted = [*([catalogue.context] if catalogue.context and catalogue.context != task else []), task]
     chain = catalogue.chain
@@ -175,9 +175,9 @@ def _order(
         if name in wanted:
             spans += [(name, i, j) for i, j in composites]
     for name, i, j in spans:
-        found = place.get(tool_name(chain, name, length, i, j))
-        if found is not None:
-            yield found
+        index = index_of.get(tool_name(chain, name, length, i, j))
+        if index is not None:
+            yield index
 
 
 def _chain_types(chain: TaskChain, task: str, length: int) -> list[str]:
@@ -270,17 +270,17 @@ def position_inputs(catalogue: Catalogue, task: str, length: int, position: int)
     wanted = _link(chain, length, position).inputs
     if position == 2 and position < length - 1:
         wanted = chain.step_one_inputs
-    found: list[str] = []
+    inputs: list[str] = []
     for name in wanted:
         if name == "previous":
-            found.append(output_type(chain, task, length, position - 1))
+            inputs.append(output_type(chain, task, length, position - 1))
         elif name == "dimensions":
-            found += dimension_types(catalogue, task)
+            inputs += dimension_types(catalogue, task)
         elif name == "constants":
-            found += catalogue.constants
+            inputs += catalogue.constants
         elif catalogue.context and catalogue.context != task:
-            found.append(context_type(catalogue))
-    return tuple(found)
+            inputs.append(context_type(catalogue))
+    return tuple(inputs)
 
 
 def dimension_types(catalogue: Catalogue, task: str) -> tuple[str, ...]:
@@ -321,16 +321,18 @@ def tool_name(chain: TaskChain, task: str, length: int, first: int, last: int) -
 def _labels(catalogue: Catalogue, task: str, length: int) -> dict[str, str]:
     chain = catalogue.chain
     assert chain is not None
-    found = {name: name for name in catalogue.constants}
+    labels = {name: name for name in catalogue.constants}
     if catalogue.context and catalogue.context != task:
-        found[context_type(catalogue)] = filled(chain.first.label, chain, catalogue.context, 0)
+        labels[context_type(catalogue)] = filled(chain.first.label, chain, catalogue.context, 0)
     for i in range(length):
-        found[output_type(chain, task, length, i)] = filled(_link(chain, length, i).label, chain, task, i - 1)
-    return found
+        labels[output_type(chain, task, length, i)] = filled(_link(chain, length, i).label, chain, task, i - 1)
+    return labels
 
 
 def _dimension_keys(catalogue: Catalogue, task: str) -> dict[str, str]:
-    return dict(zip(dimension_types(catalogue, task), (one.key for one in catalogue.dimensions), strict=True))
+    return dict(
+        zip(dimension_types(catalogue, task), (dimension.key for dimension in catalogue.dimensions), strict=True)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -130,15 +130,15 @@ def removed_ranges(generator: str, base: int, count: int, length: int) -> list[t
 
     if high - low + 1 < 2 * count:
         return [drawn() for _ in range(count)]
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for _ in range(count):
-        one = drawn()
+        candidate = drawn()
         for _ in range(TRIES):
-            if all(one[1] < left or right < one[0] for left, right in found):
+            if all(candidate[1] < left or right < candidate[0] for left, right in ranges):
                 break
-            one = drawn()
-        found.append(one)
-    return found
+            candidate = drawn()
+        ranges.append(candidate)
+    return ranges
 
 
 def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]:
@@ -162,7 +162,7 @@ def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]
     most = instance.max_tool_length if instance.control_tool_length else world.length
     ranges = iter(removed_ranges(instance.generator, base, kinds.count("remove_tools"), most))
     changes = iter(range(len(kinds)))
-    found = []
+    blocks = []
     for i, kind in enumerate(kinds):
         entry = entries[i] if entries else {}
         seed, reach, costs = None, (0, 0), entry.get("costs", {})
@@ -171,7 +171,7 @@ def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]
             seed = entry.get("seed") if costs else entry.get("seed", table_seed(instance.generator, base, i))
         elif kind == "remove_tools":
             reach = next(ranges)
-        found.append(
+        blocks.append(
             Block(
                 kind=kind,
                 at=entry.get("at", 0),
@@ -182,7 +182,7 @@ def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]
                 alternative=next(changes) if kind == "preference_change" else -1,
             )
         )
-    return tuple(found)
+    return tuple(blocks)
 
 
 def failing_turns(instance: PlanningProblem) -> tuple[int, ...]:
@@ -202,23 +202,23 @@ def check_schedule(schedule: Sequence[Mapping[str, Any]], world: World, alternat
     """
     turns: set[int] = set()
     for i, entry in enumerate(schedule):
-        place = f"{where}[{i}]"
+        location = f"{where}[{i}]"
         kind = entry.get("kind")
         if kind not in EVENT_KINDS:
-            raise UsageError(f"{place}.kind: there is no kind {kind!r}.{nearest(str(kind), EVENT_KINDS)}")
+            raise UsageError(f"{location}.kind: there is no kind {kind!r}.{nearest(str(kind), EVENT_KINDS)}")
         allowed = ("at", "kind", *FIELDS[kind])
         for key in entry:
             if key not in allowed:
-                raise UsageError(f"{place}: a {kind} has no field {key!r}.{nearest(key, allowed)}")
-        _check_whole(entry.get("at"), 1, f"{place}.at")
+                raise UsageError(f"{location}: a {kind} has no field {key!r}.{nearest(key, allowed)}")
+        _check_whole(entry.get("at"), 1, f"{location}.at")
         if entry["at"] in turns:
-            raise UsageError(f"{place}.at: turn {entry['at']} has an event already; one turn has one event.")
+            raise UsageError(f"{location}.at: turn {entry['at']} has an event already; one turn has one event.")
         turns.add(entry["at"])
         if "seed" in entry:
-            _check_whole(entry["seed"], 0, f"{place}.seed")
+            _check_whole(entry["seed"], 0, f"{location}.seed")
         if "size" in entry:
-            _check_size(entry["size"], world, f"{place}.size")
-        _check_costs(entry.get("costs", {}), world, f"{place}.costs")
+            _check_size(entry["size"], world, f"{location}.size")
+        _check_costs(entry.get("costs", {}), world, f"{location}.costs")
     wanted = sum(entry["kind"] == "preference_change" for entry in schedule)
     if wanted > alternatives:
         raise UsageError(

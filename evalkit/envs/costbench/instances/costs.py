@@ -49,19 +49,19 @@ def costs_of(instance: PlanningProblem, world: World, draw_seed: int | None = No
 def _drawn(instance: PlanningProblem, world: World, draw_seed: int | None) -> tuple[int, ...]:
     seed = query_seed(instance.seed, instance.query.id) if draw_seed is None else draw_seed
     if instance.generator == "reference" and world.chain:
-        found = reference_costs(world, seed, instance.low, instance.high, instance.noise)
+        costs = reference_costs(world, seed, instance.low, instance.high, instance.noise)
     else:
-        found = _native_costs(instance, world, seed)
+        costs = _native_costs(instance, world, seed)
     if draw_seed is None:
         for name, cents in instance.costs.items():
-            found[world.place[name]] = cents
-    return tuple(found)
+            costs[world.place[name]] = cents
+    return tuple(costs)
 
 
 def reference_costs(
     world: World, draw_seed: int, low: float, high: float, noise: float, *, foreign: bool = True
 ) -> list[int]:
-    """The reference's costs in cents, draw for draw, by place in `world.tools + world.foreign`.
+    """The reference's costs in cents, draw for draw, by index in `world.tools + world.foreign`.
 
     Its floats are rounded to two decimals, so cents hold them exactly; sums run from left to right over those floats.
     """
@@ -73,24 +73,26 @@ def reference_costs(
     others = _places(catalogue, catalogue.context, world.length) if foreign and world.foreign else ()
     stream = Mersenne(draw_seed)
     drawn = [round(stream.uniform(low, high), 2) for _ in range(max(*own, *others) + 1)]
-    found = _sums(world.tools, [drawn[place] for place in own])
+    costs = _sums(world.tools, [drawn[index] for index in own])
     if others:
-        found += _sums(world.foreign, [drawn[place] for place in others])
-    composite = [place for place, tool in enumerate(tools) if tool.first != tool.last]
+        costs += _sums(world.foreign, [drawn[index] for index in others])
+    composite = [index for index, tool in enumerate(tools) if tool.first != tool.last]
     deviations = [0.0] * len(composite)
     if noise:
-        deviations = first_normals([hash31(f"{draw_seed}:{tools[place].name}") for place in composite])
-    for place, deviation in zip(composite, deviations, strict=True):
-        scale = noise * math.sqrt(tools[place].last - tools[place].first + 1)
-        found[place] = round(max(1.0, found[place] + scale * deviation), 2)
-    return [round(cost * 100) for cost in found]
+        deviations = first_normals([hash31(f"{draw_seed}:{tools[index].name}") for index in composite])
+    for index, deviation in zip(composite, deviations, strict=True):
+        scale = noise * math.sqrt(tools[index].last - tools[index].first + 1)
+        costs[index] = round(max(1.0, costs[index] + scale * deviation), 2)
+    return [round(cost * 100) for cost in costs]
 
 
 @lru_cache(maxsize=256)
 def _places(catalogue: Catalogue, task: str, length: int) -> tuple[int, ...]:
     """By position of the task's chain: which of the atomic draws is its tool's."""
-    found = {(name, first): place for place, (name, first, _) in enumerate(registry(catalogue, length)) if name == task}
-    return tuple(found[task, position] for position in range(length))
+    index_of = {
+        (name, first): index for index, (name, first, _) in enumerate(registry(catalogue, length)) if name == task
+    }
+    return tuple(index_of[task, position] for position in range(length))
 
 
 def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
@@ -105,16 +107,16 @@ def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
 
 
 def _native_costs(instance: PlanningProblem, world: World, seed: int) -> list[int]:
-    found: dict[str, int] = {}
+    costs: dict[str, int] = {}
     # Atomic tools first: in a graph a composite may stand before its components.
     for tool in sorted(world.tools, key=lambda tool: tool.size > 1):
         draws = fractions(seed, "cost", tool.name)
         if tool.size == 1:
             drawn = _atomic_cost(draws, instance.distribution, instance.low, instance.high)
-            found[tool.name] = max(LEAST_CENTS, round(100 * drawn))
+            costs[tool.name] = max(LEAST_CENTS, round(100 * drawn))
         else:
-            found[tool.name] = _composite_cost(draws, tool, found, instance.noise)
-    return [found[tool.name] for tool in world.tools]
+            costs[tool.name] = _composite_cost(draws, tool, costs, instance.noise)
+    return [costs[tool.name] for tool in world.tools]
 
 
 def _atomic_cost(draws: tuple[float, float], distribution: str, low: float, high: float) -> float:

@@ -30,28 +30,28 @@ def given_types(catalogue: Catalogue, task: str) -> tuple[str, ...]:
 
 def read_query(value: object, catalogue: Catalogue, task: str, split: str, where: str) -> Query:
     """A query. Raises UsageError naming the field that is wrong; its number may be left out."""
-    found = _object(value, _QUERY, where)
-    preferences = _preferences(found.get("preferences"), catalogue, task, split, f"{where}.preferences")
-    given = _given(found.get("given", {}), catalogue, task, split, f"{where}.given")
+    fields = _object(value, _QUERY, where)
+    preferences = _preferences(fields.get("preferences"), catalogue, task, split, f"{where}.preferences")
+    given = _given(fields.get("given", {}), catalogue, task, split, f"{where}.given")
     context = given[context_type(catalogue)] if has_context(catalogue, task) else None
     number = preference_number(catalogue, task, split, preferences, context)
-    said = found.get("number", number)
-    if type(said) is not int or said != number:
-        raise UsageError(f"{where}.number: these preferences come to {number}, the line says {said!r}.")
+    stated = fields.get("number", number)
+    if type(stated) is not int or stated != number:
+        raise UsageError(f"{where}.number: these preferences come to {number}, the line says {stated!r}.")
     return Query(
-        id=_some_text(found, "id", where),
+        id=_some_text(fields, "id", where),
         preferences=preferences,
         given=given,
         number=number,
-        text=_text(found, "text", where),
-        message=_text({"message": "", **found}, "message", where),
-        truncated=_truth(found.get("truncated", False), f"{where}.truncated"),
+        text=_text(fields, "text", where),
+        message=_text({"message": "", **fields}, "message", where),
+        truncated=_truth(fields.get("truncated", False), f"{where}.truncated"),
     )
 
 
 def show_query(query: Query) -> dict[str, Any]:
     """A query as a line holds it."""
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": query.id,
         "preferences": dict(query.preferences),
         "given": dict(query.given),
@@ -59,43 +59,43 @@ def show_query(query: Query) -> dict[str, Any]:
         "text": query.text,
     }
     if query.message:
-        found["message"] = query.message
+        fields["message"] = query.message
     if query.truncated:
-        found["truncated"] = True
-    return found
+        fields["truncated"] = True
+    return fields
 
 
 def _preferences(value: object, catalogue: Catalogue, task: str, split: str, where: str) -> dict[str, str]:
-    found, values = _object(value, catalogue.keys, where), split_values(catalogue, task, split)
+    preferences, values = _object(value, catalogue.keys, where), split_values(catalogue, task, split)
     for key in catalogue.keys:
-        if key not in found:
+        if key not in preferences:
             raise UsageError(f"{where}.{key}: is missing.")
-        if found[key] not in values[key]:
+        if preferences[key] not in values[key]:
             raise UsageError(
-                f"{where}.{key}: the {split} split of {task!r} has no value {found[key]!r}."
-                f"{nearest(str(found[key]), values[key])}"
+                f"{where}.{key}: the {split} split of {task!r} has no value {preferences[key]!r}."
+                f"{nearest(str(preferences[key]), values[key])}"
             )
-    return {key: found[key] for key in catalogue.keys}
+    return {key: preferences[key] for key in catalogue.keys}
 
 
 def _given(value: object, catalogue: Catalogue, task: str, split: str, where: str) -> dict[str, int]:
     wanted = given_types(catalogue, task)
-    found = _object(value, wanted, where)
+    given = _object(value, wanted, where)
     for name in wanted:
-        if name not in found:
+        if name not in given:
             raise UsageError(f"{where}.{name}: is missing.")
         of_context = name not in catalogue.constants
         most = combinations(catalogue, catalogue.context, split) if of_context else 10 ** catalogue.digits[split] - 1
-        if type(found[name]) is not int or not 1 <= found[name] <= most:
-            raise UsageError(f"{where}.{name}: expected a whole number from 1 to {most}, got {found[name]!r}.")
-    return {name: found[name] for name in wanted}
+        if type(given[name]) is not int or not 1 <= given[name] <= most:
+            raise UsageError(f"{where}.{name}: expected a whole number from 1 to {most}, got {given[name]!r}.")
+    return {name: given[name] for name in wanted}
 
 
 def read_costs(value: object, world: World, where: str) -> dict[str, int]:
     """Explicit costs: cents by tool, in the order the tools are offered. Raises UsageError naming the tool."""
     names = [tool.name for tool in world.tools]
-    found = _object(value, names, where, "tool")
-    return {name: _cents(found[name], f"{where}.{name}") for name in names if name in found}
+    costs = _object(value, names, where, "tool")
+    return {name: _cents(costs[name], f"{where}.{name}") for name in names if name in costs}
 
 
 def show_costs(costs: Mapping[str, int]) -> dict[str, float]:
@@ -121,14 +121,14 @@ def read_schedule(value: object, world: World, alternatives: int) -> tuple[Mappi
     """Explicit events as the line says them, costs in cents. Raises UsageError naming place and field."""
     if not isinstance(value, Sequence) or not all(isinstance(entry, Mapping) for entry in value):
         raise UsageError(f"schedule: expected a list of events like {{'at': 2, 'kind': 'ban_tool'}}, got {value!r}.")
-    found = []
+    events = []
     for i, entry in enumerate(value):
         event = dict(entry)
         if "costs" in event:
             event["costs"] = read_costs(event["costs"], world, f"schedule[{i}].costs")
-        found.append(event)
-    check_schedule(found, world, alternatives, "schedule")
-    return tuple(found)
+        events.append(event)
+    check_schedule(events, world, alternatives, "schedule")
+    return tuple(events)
 
 
 def show_schedule(schedule: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -138,11 +138,13 @@ def show_schedule(schedule: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 def read_source(value: object) -> QuerySource:
     """Where an imported query comes from. Raises UsageError."""
-    found = _object(value, _SOURCE, "source")
-    row = found.get("row", 0)
+    source = _object(value, _SOURCE, "source")
+    row = source.get("row", 0)
     if type(row) is not int or row < 0:
         raise UsageError(f"source.row: expected a whole number from 0, got {row!r}.")
-    return QuerySource(file=_some_text(found, "file", "source"), sha256=_some_text(found, "sha256", "source"), row=row)
+    return QuerySource(
+        file=_some_text(source, "file", "source"), sha256=_some_text(source, "sha256", "source"), row=row
+    )
 
 
 def show_source(source: QuerySource) -> dict[str, Any]:
@@ -160,17 +162,17 @@ def _object(value: object, known: Iterable[str], where: str, what: str = "field"
 
 
 def _text(value: Mapping[str, Any], name: str, where: str) -> str:
-    found = value.get(name)
-    if not isinstance(found, str):
-        raise UsageError(f"{where}.{name}: {'is missing' if found is None else f'expected a text, got {found!r}'}.")
-    return found
+    text = value.get(name)
+    if not isinstance(text, str):
+        raise UsageError(f"{where}.{name}: {'is missing' if text is None else f'expected a text, got {text!r}'}.")
+    return text
 
 
 def _some_text(value: Mapping[str, Any], name: str, where: str) -> str:
-    found = _text(value, name, where)
-    if not found:
+    text = _text(value, name, where)
+    if not text:
         raise UsageError(f"{where}.{name}: must not be empty.")
-    return found
+    return text
 
 
 def _truth(value: object, where: str) -> bool:

@@ -80,7 +80,7 @@ def load(line: Mapping[str, Any]) -> PlanningProblem:
     alternatives = line.get("alternatives", ())
     if not isinstance(alternatives, list | tuple):
         raise UsageError(f"alternatives: expected a list of queries, got {alternatives!r}.")
-    found = PlanningProblem(
+    instance = PlanningProblem(
         **values,
         id=_text(line, "id"),
         digest=_text(line, "digest"),
@@ -88,7 +88,7 @@ def load(line: Mapping[str, Any]) -> PlanningProblem:
         catalogue_name=catalogue_name,
         query=read_query(line.get("query"), catalogue, task, split, "query"),
         alternatives=tuple(
-            read_query(one, catalogue, task, split, f"alternatives[{i}]") for i, one in enumerate(alternatives)
+            read_query(query, catalogue, task, split, f"alternatives[{i}]") for i, query in enumerate(alternatives)
         ),
         alternatives_seed=_whole(line, "alternatives_seed"),
         costs=read_costs(line.get("costs", {}), world, "costs"),
@@ -96,8 +96,8 @@ def load(line: Mapping[str, Any]) -> PlanningProblem:
         source=read_source(line["source"]) if line.get("source") is not None else None,
         optimum=_whole(line, "optimum"),
     )
-    check_events(found, world)
-    return found
+    check_events(instance, world)
+    return instance
 
 
 def describe(instance: PlanningProblem) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def describe(instance: PlanningProblem) -> dict[str, Any]:
         line["example"] = instance.example
     line["query"] = show_query(instance.query)
     if instance.alternatives:
-        line["alternatives"] = [show_query(one) for one in instance.alternatives]
+        line["alternatives"] = [show_query(query) for query in instance.alternatives]
     if instance.alternatives_seed is not None:
         line["alternatives_seed"] = instance.alternatives_seed
     if instance.costs:
@@ -205,28 +205,28 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     if "task" in given:
         # Among all tasks in turn, those without a use for them do without; one that was asked for does not.
         _check_shape(catalogue, given["task"], given)
-    said = {task: catalogue_name or only_task(catalogue, task) for task in tasks}
+    catalogues = {task: catalogue_name or only_task(catalogue, task) for task in tasks}
     return (
-        _line({**given, "catalogue": said[task], "task": task, "split": split}, catalogue, place, seed)
-        for place, task in ((place, tasks[place % len(tasks)]) for place in range(count))
+        _line({**given, "catalogue": catalogues[task], "task": task, "split": split}, catalogue, index, seed)
+        for index, task in ((index, tasks[index % len(tasks)]) for index in range(count))
     )
 
 
-def _line(given: Mapping[str, Any], catalogue: Catalogue, place: int, seed: int) -> dict[str, Any]:
+def _line(given: Mapping[str, Any], catalogue: Catalogue, index: int, seed: int) -> dict[str, Any]:
     """One fresh instance; `given` holds catalogue, task and split, and what was asked for."""
     task, split = given["task"], given["split"]
-    own = Stream(seed, NAME, "instance", place).word() >> 1
-    query = native_query(catalogue, task, split, seed, place)
-    wanted = [query]
+    own = Stream(seed, NAME, "instance", index).word() >> 1
+    query = native_query(catalogue, task, split, seed, index)
+    queries = [query]
     for number in range(max(ALTERNATIVES, checked("blocks", given.get("blocks")) or 0)):
         for attempt in range(_TRIES):
-            one = native_query(catalogue, task, split, own, number * _TRIES + attempt)
-            if all(one.preferences != other.preferences for other in wanted):
+            alternative = native_query(catalogue, task, split, own, number * _TRIES + attempt)
+            if all(alternative.preferences != other.preferences for other in queries):
                 break
-        wanted.append(one)
+        queries.append(alternative)
     line = {name: value for name, value in given.items() if name not in _of_chain(catalogue, task)}
-    line |= {"id": f"{task}-{place:04d}", "seed": own, "query": show_query(query)}
-    line |= {"alternatives": [show_query(one) for one in wanted[1:]], "alternatives_seed": own}
+    line |= {"id": f"{task}-{index:04d}", "seed": own, "query": show_query(query)}
+    line |= {"alternatives": [show_query(alternative) for alternative in queries[1:]], "alternatives_seed": own}
     return describe(load(line))
 
 
@@ -277,14 +277,14 @@ def _check_task(catalogue: Catalogue, task: object, split: str) -> None:
         raise UsageError(f"task: is missing.{nearest('', catalogue.tasks)}")
     if not isinstance(task, str) or task not in catalogue.tasks:
         raise UsageError(f"task: there is no {task!r}.{nearest(str(task), catalogue.tasks)}")
-    for one in (task, *([catalogue.context] if has_context(catalogue, task) else [])):
-        if not combinations(catalogue, one, split):
-            raise UsageError(f"split: task {one!r} of this catalogue has no values in the {split} split.")
+    for name in (task, *([catalogue.context] if has_context(catalogue, task) else [])):
+        if not combinations(catalogue, name, split):
+            raise UsageError(f"split: task {name!r} of this catalogue has no values in the {split} split.")
 
 
-def _check_shape(catalogue: Catalogue, task: str, said: Mapping[str, Any]) -> None:
+def _check_shape(catalogue: Catalogue, task: str, given: Mapping[str, Any]) -> None:
     for name in _of_chain(catalogue, task):
-        if said.get(name) is not None:
+        if given.get(name) is not None:
             raise UsageError(
                 f"{name}: task {task!r} is no chain; its tools are those its catalogue lists. Leave {name} out, or in "
                 "a sweep choose the other instances by `instances`."

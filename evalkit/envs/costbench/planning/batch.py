@@ -39,11 +39,11 @@ def span_costs(world: World, terms: Terms) -> "Ints":
     """Of a chain: (N, N), [i, j] the cents of the tool for the positions i..j, UNAVAILABLE where there is none."""
     import numpy as np
 
-    found = np.full((world.length, world.length), UNAVAILABLE, np.int64)
-    for place, tool in enumerate(world.tools):
-        if place not in terms.off:
-            found[tool.first, tool.last] = terms.costs[place]
-    return found
+    cents = np.full((world.length, world.length), UNAVAILABLE, np.int64)
+    for index, tool in enumerate(world.tools):
+        if index not in terms.off:
+            cents[tool.first, tool.last] = terms.costs[index]
+    return cents
 
 
 def held_positions(world: World, state: int) -> int:
@@ -87,8 +87,8 @@ def _run(costs: "Ints", held: "Ints", compiled: bool | None, plain: Callable[...
         from evalkit.envs.costbench.planning import kernels
 
         kernel = getattr(kernels, name)
-    found = Plans(costs=np.empty(m, np.int64), number=np.empty(m, np.int64), path=np.empty((m, n + 1), np.int8))
+    plans = Plans(costs=np.empty(m, np.int64), number=np.empty(m, np.int64), path=np.empty((m, n + 1), np.int8))
     scratch = np.empty((3, n + 1), np.int64) if plain is solve_rows else ()
-    if not kernel(costs, held, found.costs, found.number, found.path, *scratch):
+    if not kernel(costs, held, plans.costs, plans.number, plans.path, *scratch):
         raise ValueError("every cost must be at least 1 cent")
-    return found
+    return plans

@@ -66,11 +66,11 @@ def greedy_rows(costs: "Ints", held: "Ints", least: "Ints", number: "Ints", path
     """One greedy plan a row; False: a cost is below 1."""
     n = costs.shape[1]
     for k in range(costs.shape[0]):
-        at, total, calls = -1, 0, 0
+        position, total, calls = -1, 0, 0
         first, behind, open_at = 0, n, held[k]
         if open_at >> n & 1:
-            at = path[k, 0] = n
-        while at < n:
+            position = path[k, 0] = n
+        while position < n:
             begin, cents, size = -1, UNAVAILABLE, 1
             for i in range(first, behind):
                 if not open_at >> i & 1:
@@ -91,11 +91,11 @@ def greedy_rows(costs: "Ints", held: "Ints", least: "Ints", number: "Ints", path
                 path[k, 0] = begin
             if begin < 0:
                 break
-            at, total, calls = begin + size, total + cents, calls + 1
-            path[k, calls] = at
-            first, behind, open_at = at, at + 1, -1
+            position, total, calls = begin + size, total + cents, calls + 1
+            path[k, calls] = position
+            first, behind, open_at = position, position + 1, -1
         for p in range(calls + 1, n + 1):
             path[k, p] = -1
-        least[k] = total if at == n else -1
-        number[k] = 1 if at == n else 0
+        least[k] = total if position == n else -1
+        number[k] = 1 if position == n else 0
     return True

@@ -25,8 +25,8 @@ def taken(world: World, terms: Terms, state: int, paths: Sequence[tuple[int, ...
 def float_cost(terms: Terms, path: tuple[int, ...]) -> float:
     """A plan's cost as the reference computes it: floats, added from the left."""
     total = 0.0
-    for place in path:
-        total += terms.costs[place] / 100
+    for index in path:
+        total += terms.costs[index] / 100
     return total
 
 
@@ -34,24 +34,24 @@ def first_popped(world: World, terms: Terms, state: int) -> tuple[int, ...]:
     """The plan that the reference's uniform-cost search pops first, from a state that the goal can be reached from."""
     tools = (*world.tools, *world.foreign)
     usable = [
-        (place, terms.costs[place] / 100, tools[place].need, tools[place].gives)
-        for place in world.order
-        if place not in terms.off
+        (index, terms.costs[index] / 100, tools[index].need, tools[index].gives)
+        for index in world.order
+        if index not in terms.off
     ]
     types = _Types(1 << i for i in range(state.bit_length()) if state >> i & 1)
     heap: list[tuple[float, int, _Types, int, tuple[int, ...]]] = [(0.0, 0, types, state, ())]
     done = set()
     while True:
-        cost, calls, types, held, path = heappop(heap)
-        if held & world.goal:
+        cost, calls, types, node, path = heappop(heap)
+        if node & world.goal:
             return path
-        if held in done:
+        if node in done:
             continue
-        done.add(held)
-        for place, price, need, gives in usable:
-            if not need & ~held and held | gives not in done:
+        done.add(node)
+        for index, price, need, gives in usable:
+            if not need & ~node and node | gives not in done:
                 then = _Types((*types, gives))
-                heappush(heap, (cost + price, calls + 1, then, held | gives, (*path, place)))
+                heappush(heap, (cost + price, calls + 1, then, node | gives, (*path, index)))
 
 
 class _Types(frozenset[int]):

@@ -61,30 +61,30 @@ class Routes:
     def _calls(self, node: int) -> int:
         # Bit k: whether there is a way of k calls.
         if node not in self._sizes:
-            edges, found = self._on(node), 0
+            edges, lengths = self._on(node), 0
             for _, then in edges:
-                found |= self._calls(then) << 1
-            self._sizes[node] = found if edges else 1
+                lengths |= self._calls(then) << 1
+            self._sizes[node] = lengths if edges else 1
         return self._sizes[node]
 
     def _of_size(self, node: int, calls: int) -> Iterator[tuple[int, ...]]:
         if calls == 0:
             yield ()
             return
-        for place, then in self._on(node):
+        for index, then in self._on(node):
             if self._calls(then) >> (calls - 1) & 1:
                 for rest in self._of_size(then, calls - 1):
-                    yield (place, *rest)
+                    yield (index, *rest)
 
 
 def check_size(world: World, most: int = MOST_STATES) -> None:
     """Raises UsageError where a graph has more than `most` states; a chain never has too many."""
     if world.chain:
         return
-    found = len(_states(world, world.start, most))
-    if found > most:
+    count = len(_states(world, world.start, most))
+    if count > most:
         raise UsageError(
-            f"task {world.task!r}: its tools can be called in so many orders that there are at least {found} states, "
+            f"task {world.task!r}: its tools can be called in so many orders that there are at least {count} states, "
             f"and exact plans are made for at most {most}. Let tools need what other tools give, so that fewer can be "
             "called independently of one another, or merge some of them."
         )
@@ -93,15 +93,15 @@ def check_size(world: World, most: int = MOST_STATES) -> None:
 def distance(world: World, terms: Terms, state: int) -> int:
     """Of a graph's state: cents to the goal * CALL + the fewest calls that cost as little; FAR where unreachable."""
     state &= _relevant(world)
-    found = _distances(world, terms, world.start & _relevant(world))
-    return found[state] if state in found else _distances(world, terms, state)[state]
+    distances = _distances(world, terms, world.start & _relevant(world))
+    return distances[state] if state in distances else _distances(world, terms, state)[state]
 
 
 def routes(world: World, terms: Terms, state: int) -> Routes:
     """All cheapest ways from a state that is not FAR. The order of independent calls makes different ways."""
     state &= _relevant(world)
-    found = _distances(world, terms, world.start & _relevant(world))
-    far = found if state in found else _distances(world, terms, state)
+    distances = _distances(world, terms, world.start & _relevant(world))
+    far = distances if state in distances else _distances(world, terms, state)
     usable = _usable(world, terms.off)
 
     def ahead(node: int) -> list[Edge]:
@@ -109,9 +109,9 @@ def routes(world: World, terms: Terms, state: int) -> Routes:
             return []
         left = far[node] // CALL
         return [
-            (place, node | gives)
-            for place, need, gives in usable
-            if not need & ~node and not gives & node and terms.costs[place] + far[node | gives] // CALL == left
+            (index, node | gives)
+            for index, need, gives in usable
+            if not need & ~node and not gives & node and terms.costs[index] + far[node | gives] // CALL == left
         ]
 
     return Routes(state, ahead)
@@ -120,22 +120,22 @@ def routes(world: World, terms: Terms, state: int) -> Routes:
 @lru_cache(maxsize=64)
 def _relevant(world: World) -> int:
     """The types that lie on a way to the goal."""
-    found, before = world.goal, 0
-    while found != before:
-        before = found
+    types, before = world.goal, 0
+    while types != before:
+        before = types
         for tool in world.tools:
-            if tool.gives & found:
-                found |= tool.need
-    return found
+            if tool.gives & types:
+                types |= tool.need
+    return types
 
 
 def _usable(world: World, off: frozenset[int]) -> list[tuple[int, int, int]]:
-    """(place, what it needs, what it gives) of tools that can help."""
+    """(index, what it needs, what it gives) of tools that can help."""
     useful = _relevant(world)
     return [
-        (place, tool.need, tool.gives)
-        for place, tool in enumerate(world.tools)
-        if place not in off and tool.gives & useful
+        (index, tool.need, tool.gives)
+        for index, tool in enumerate(world.tools)
+        if index not in off and tool.gives & useful
     ]
 
 
@@ -144,17 +144,17 @@ def _states(world: World, start: int, most: int) -> tuple[int, ...]:
     """All states that matter and can be reached from `start`, all tools being usable; stops beyond `most`."""
     start &= _relevant(world)
     tools = {(need, gives) for _, need, gives in _usable(world, frozenset())}
-    found, todo = {start}, [start]
+    states, todo = {start}, [start]
     while todo:
         state = todo.pop()
         for need, gives in tools:
             after = state | gives
-            if not need & ~state and after not in found and not state & world.goal:
-                found.add(after)
+            if not need & ~state and after not in states and not state & world.goal:
+                states.add(after)
                 todo.append(after)
-                if len(found) > most:
-                    return tuple(found)
-    return tuple(sorted(found, key=lambda one: (-one.bit_count(), one)))
+                if len(states) > most:
+                    return tuple(states)
+    return tuple(sorted(states, key=lambda state: (-state.bit_count(), state)))
 
 
 @lru_cache(maxsize=16)
@@ -163,7 +163,7 @@ def _distances(world: World, terms: Terms, start: int) -> dict[int, int]:
     states = _states(world, start, MOST_STATES)
     if len(states) > MOST_STATES:
         check_size(world)
-    usable = [(terms.costs[place] * CALL + 1, need, gives) for place, need, gives in _usable(world, terms.off)]
+    usable = [(terms.costs[index] * CALL + 1, need, gives) for index, need, gives in _usable(world, terms.off)]
     far: dict[int, int] = {}
     for state in states:
         best = 0 if state & world.goal else FAR

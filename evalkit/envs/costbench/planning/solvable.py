@@ -18,7 +18,7 @@ def fewest_breaks(world: World, hidden: int, most: int) -> int:
     """The fewest tools whose loss leaves no way from start to goal, where composites of size `hidden` are gone (0:
     none); `most + 1` where that is more than `most`.
     """
-    tools = [place for place, tool in enumerate(world.tools) if not tool.size == hidden > 1]
+    tools = [index for index, tool in enumerate(world.tools) if not tool.size == hidden > 1]
     if world.chain:
         return min(most + 1, _chain_cut(world, tools))
     for count in range(most + 1):
@@ -32,7 +32,7 @@ def _chain_cut(world: World, tools: Collection[int]) -> int:
 
     graph = nx.DiGraph()
     graph.add_nodes_from(range(world.length + 1))
-    graph.add_edges_from((world.tools[place].first, world.tools[place].last + 1, {"capacity": 1}) for place in tools)
+    graph.add_edges_from((world.tools[index].first, world.tools[index].last + 1, {"capacity": 1}) for index in tools)
     return int(nx.maximum_flow_value(graph, 0, world.length))
 
 
@@ -43,7 +43,7 @@ def _breakable(world: World, tools: frozenset[int], count: int, seen: set[frozen
         return True
     if not count or tools in seen:
         return False
-    if any(_breakable(world, tools - {place}, count - 1, seen) for place in way):
+    if any(_breakable(world, tools - {index}, count - 1, seen) for index in way):
         return True
     seen.add(tools)
     return False
@@ -51,19 +51,19 @@ def _breakable(world: World, tools: frozenset[int], count: int, seen: set[frozen
 
 def _way(world: World, tools: Collection[int]) -> list[int] | None:
     """Tools of one way to the goal, each needed in it; None: there is none."""
-    state, found, grown = world.start, dict[int, int](), True
+    state, giver_of, grown = world.start, dict[int, int](), True
     while grown and not state & world.goal:
         grown = False
-        for place in tools:
-            tool = world.tools[place]
+        for index in tools:
+            tool = world.tools[index]
             if not tool.need & ~state and not tool.gives & state:
-                state, found[tool.gives], grown = state | tool.gives, place, True
+                state, giver_of[tool.gives], grown = state | tool.gives, index, True
     if not state & world.goal:
         return None
     way, wanted = list[int](), [world.goal]
     while wanted:
         kind = wanted.pop()
-        if kind in found:
-            way.append(found.pop(kind))
+        if kind in giver_of:
+            way.append(giver_of.pop(kind))
             wanted += [world.bit[name] for name in world.tools[way[-1]].inputs]
     return way

@@ -42,15 +42,15 @@ def optimum(world: World, terms: Terms, state: int) -> int | None:
 
 
 def optimal_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | None:
-    """The cheapest plan as places; of several the one of the fewest calls, then the first by places."""
-    found = _routes(world, terms, state)
-    return None if found is None else found.first()
+    """The cheapest plan as indices of tools; of several the one of the fewest calls, then the first by indices."""
+    routes = _routes(world, terms, state)
+    return None if routes is None else routes.first()
 
 
 def optimal_paths(world: World, terms: Terms, state: int, most: int = 1000) -> tuple[tuple[int, ...], ...]:
-    """All plans of least cost, or the first `most` of them: fewest calls first, then by places."""
-    found = _routes(world, terms, state)
-    return () if found is None else tuple(islice(found.ways(), most))
+    """All plans of least cost, or the first `most` of them: fewest calls first, then by indices."""
+    routes = _routes(world, terms, state)
+    return () if routes is None else tuple(islice(routes.ways(), most))
 
 
 def reference_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | None:
@@ -66,23 +66,23 @@ def reference_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | 
 
 def count_optimal(world: World, terms: Terms, state: int) -> int:
     """How many plans have the least cost, exactly; 0: the goal cannot be reached."""
-    found = _routes(world, terms, state)
-    return 0 if found is None else found.count()
+    routes = _routes(world, terms, state)
+    return 0 if routes is None else routes.count()
 
 
-def call_is_optimal(world: World, terms: Terms, state: int, place: int) -> bool:
+def call_is_optimal(world: World, terms: Terms, state: int, index: int) -> bool:
     """Whether a plan of least cost from the state begins with this call."""
-    tool = world.tools[place]
-    if place in terms.off or tool.need & ~state or state & world.goal:
+    tool = world.tools[index]
+    if index in terms.off or tool.need & ~state or state & world.goal:
         return False
     left, after = optimum(world, terms, state), optimum(world, terms, state | tool.gives)
-    return left is not None and after is not None and terms.costs[place] + after == left
+    return left is not None and after is not None and terms.costs[index] + after == left
 
 
 def greedy_path(world: World, terms: Terms, state: int, last: int | None, most: int) -> tuple[int, ...]:
     """The plan of who takes the tool of least cost per component, each time one that uses what the last call gave.
 
-    `last`: place of the last tool called; None: the first call is free. Ties take the first tool in the order offered.
+    `last`: index of the last tool called; None: the first call is free. Ties take the first tool in the order offered.
     Ends at the goal, where no tool fits, or after `most` calls. Source: specification, section 6.2.
     """
     path: list[int] = []
@@ -92,8 +92,8 @@ def greedy_path(world: World, terms: Terms, state: int, last: int | None, most: 
         else:
             given = world.tools[last].gives if last is not None else 0
             fits = [
-                place
-                for place, tool in enumerate(world.tools)
+                index
+                for index, tool in enumerate(world.tools)
                 if not tool.need & ~state and (last is None or given & tool.need)
             ]
             choice = _cheapest_share(world, terms, fits)
@@ -107,11 +107,11 @@ def greedy_path(world: World, terms: Terms, state: int, last: int | None, most: 
 
 @lru_cache(maxsize=256)
 def spans(world: World) -> tuple[tuple[Edge, ...], ...]:
-    """Of a chain: by position, (place, position it leads to) of each tool that begins there, by place."""
-    found: list[list[Edge]] = [[] for _ in range(world.length)]
-    for place, tool in enumerate(world.tools):
-        found[tool.first].append((place, tool.last + 1))
-    return tuple(tuple(edges) for edges in found)
+    """Of a chain: by position, (index, position it leads to) of each tool that begins there, by index."""
+    by_position: list[list[Edge]] = [[] for _ in range(world.length)]
+    for index, tool in enumerate(world.tools):
+        by_position[tool.first].append((index, tool.last + 1))
+    return tuple(tuple(edges) for edges in by_position)
 
 
 def positions(world: World, state: int) -> list[int]:
@@ -132,9 +132,9 @@ def distances(world: World, terms: Terms) -> tuple[int, ...]:
     far = [FAR] * world.length + [0]
     for i, edges in zip(range(world.length - 1, -1, -1), reversed(spans(world)), strict=True):
         best = FAR
-        for place, then in edges:
-            cost = costs[place] * CALL + 1 + far[then]
-            if cost < best and place not in off:
+        for index, then in edges:
+            cost = costs[index] * CALL + 1 + far[then]
+            if cost < best and index not in off:
                 best = cost
         far[i] = best
     return tuple(far)
@@ -144,20 +144,20 @@ def _compiled_distances(kernels: ModuleType, world: World, terms: Terms) -> tupl
     import numpy as np
 
     costs, far = np.array(terms.costs, np.int64), np.empty(world.length + 1, np.int64)
-    for place in terms.off:
-        if place < len(costs):  # foreign tools may be off too, and have no costs where nobody asks for them
-            costs[place] = 0
+    for index in terms.off:
+        if index < len(costs):  # foreign tools may be off too, and have no costs where nobody asks for them
+            costs[index] = 0
     kernels.distances(_edges(world), costs, far)
     return tuple(far.tolist())
 
 
 @lru_cache(maxsize=256)
 def _edges(world: World) -> "npt.NDArray[np.int64]":
-    """Of a chain: (tools, 3) position where a tool begins, the one it leads to, its place; the last positions first."""
+    """Of a chain: (tools, 3) position where a tool begins, the one it leads to, its index; the last positions first."""
     import numpy as np
 
-    found = sorted(((tool.first, tool.last + 1, place) for place, tool in enumerate(world.tools)), reverse=True)
-    edges = np.array(found, np.int64)
+    rows = sorted(((tool.first, tool.last + 1, index) for index, tool in enumerate(world.tools)), reverse=True)
+    edges = np.array(rows, np.int64)
     edges.setflags(write=False)
     return edges
 
@@ -198,38 +198,38 @@ def _routes(world: World, terms: Terms, state: int) -> Routes | None:
         return search.routes(world, terms, state)
     far, ways, costs, off = distances(world, terms), spans(world), terms.costs, terms.off
     least = left // CALL
-    held = [i for i in positions(world, state) if far[i] // CALL == least]
+    starts = [i for i in positions(world, state) if far[i] // CALL == least]
 
     def ahead(node: int) -> list[Edge]:
         if node == world.length or (node == _ORIGIN and state & world.goal):
             return []
-        found = [
-            (place, then)
-            for i in (held if node == _ORIGIN else (node,))
-            for place, then in ways[i]
-            if costs[place] + far[then] // CALL == far[i] // CALL and place not in off
+        edges = [
+            (index, then)
+            for i in (starts if node == _ORIGIN else (node,))
+            for index, then in ways[i]
+            if costs[index] + far[then] // CALL == far[i] // CALL and index not in off
         ]
-        if len(held) > 1:
-            found.sort()
-        return found
+        if len(starts) > 1:
+            edges.sort()
+        return edges
 
     return Routes(_ORIGIN, ahead)
 
 
 def _offered(world: World, state: int, last: int | None) -> list[int]:
     ways = spans(world)
-    held = positions(world, state)
+    starts = positions(world, state)
     if last is not None:
-        held = [i for i in held if i == world.tools[last].last + 1]
-    found = [place for i in held for place, _ in ways[i]]
-    return sorted(found) if len(held) > 1 else found
+        starts = [i for i in starts if i == world.tools[last].last + 1]
+    indices = [index for i in starts for index, _ in ways[i]]
+    return sorted(indices) if len(starts) > 1 else indices
 
 
-def _cheapest_share(world: World, terms: Terms, places: Sequence[int]) -> int | None:
+def _cheapest_share(world: World, terms: Terms, indices: Sequence[int]) -> int | None:
     best, choice = 0.0, None
-    for place in places:
-        if place not in terms.off:
-            share = terms.costs[place] / 100 / world.tools[place].size
+    for index in indices:
+        if index not in terms.off:
+            share = terms.costs[index] / 100 / world.tools[index].size
             if choice is None or share < best:
-                best, choice = share, place
+                best, choice = share, index
     return choice
