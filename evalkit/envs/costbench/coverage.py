@@ -81,7 +81,7 @@ def count_paths(text: str, world: World) -> tuple[int, int]:
 
 
 def is_valid(world: World, path: Sequence[int]) -> bool:
-    """Whether a path of places leads from the start to the goal, feasibly and without a call it could do without."""
+    """Whether a path of indices leads from the start to the goal, feasibly and without a call it could do without."""
     return _reaches(world, path) and not any(_reaches(world, [*path[:i], *path[i + 1 :]]) for i in range(len(path)))
 
 

@@ -72,9 +72,9 @@ def reference_market(making: Making, seed: int) -> PricingMarket:
     length = SHORTEST + stream.below(LONGEST - SHORTEST + 1)
     groups = _reference_groups(stream, n)
     if making.family == LINEAR:
-        bounds = [_linear_bounds(one, making.strength, REFERENCE_PERIODS) for one in start]
+        bounds = [_linear_bounds(alpha, making.strength, REFERENCE_PERIODS) for alpha in start]
     else:
-        bounds = [_periodic_bounds(one, making.strength) for one in start]
+        bounds = [_periodic_bounds(alpha, making.strength) for alpha in start]
     step = [stream.uniform(*bound) for bound in bounds]
     # A second generator of the same seed: its first draw is that of the first alpha.
     factor = RandomStateStream(seed).uniform(*FACTORS)
@@ -84,13 +84,13 @@ def reference_market(making: Making, seed: int) -> PricingMarket:
 def _reference_groups(stream: RandomStateStream, n: int) -> list[int]:
     wanted = groups_of(n)
     while True:
-        found: list[int] = []
-        while len(found) < n:
+        groups: list[int] = []
+        while len(groups) < n:
             group = stream.geometric(GROUP_ODDS)
             if group <= wanted:
-                found.append(group)
-        if len(set(found)) == wanted:
-            return found
+                groups.append(group)
+        if len(set(groups)) == wanted:
+            return groups
 
 
 def native_market(making: Making, seed: int) -> PricingMarket:
@@ -98,9 +98,9 @@ def native_market(making: Making, seed: int) -> PricingMarket:
     n = making.products
     start = _uniforms(seed, "alphas", [ALPHAS] * n)
     if making.family == LINEAR:
-        bounds = [_linear_bounds(one, making.strength, making.periods) for one in start]
+        bounds = [_linear_bounds(alpha, making.strength, making.periods) for alpha in start]
     else:
-        bounds = [_periodic_bounds(one, making.strength) for one in start]
+        bounds = [_periodic_bounds(alpha, making.strength) for alpha in start]
     costs = _uniforms(seed, "costs", [making.costs] * n)
     qualities = _uniforms(seed, "qualities", [making.qualities] * n)
     length = SHORTEST + Stream(seed, "pricing", "length").below(LONGEST - SHORTEST + 1)
@@ -117,18 +117,18 @@ def _native_groups(making: Making, seed: int) -> list[int]:
     """Every group has a product; the others fall into the groups by a truncated geometric distribution."""
     order = Stream(seed, "pricing", "groups", "first").permutation(making.products)
     whole = -math.expm1(making.groups * math.log1p(-GROUP_ODDS))
-    found = [
-        min(1 + int(math.log1p(-one * whole) / math.log1p(-GROUP_ODDS)), making.groups)
-        for one in Stream(seed, "pricing", "groups").uniforms(making.products).tolist()
+    groups = [
+        min(1 + int(math.log1p(-draw * whole) / math.log1p(-GROUP_ODDS)), making.groups)
+        for draw in Stream(seed, "pricing", "groups").uniforms(making.products).tolist()
     ]
     for group, product in enumerate(order[: making.groups], 1):
-        found[product] = group
-    return found
+        groups[product] = group
+    return groups
 
 
 def _uniforms(seed: int, what: str, bounds: Sequence[tuple[float, float]]) -> list[float]:
     draws = Stream(seed, "pricing", what).uniforms(len(bounds)).tolist()
-    return [low + (high - low) * one for (low, high), one in zip(bounds, draws, strict=True)]
+    return [low + (high - low) * draw for (low, high), draw in zip(bounds, draws, strict=True)]
 
 
 def _linear_bounds(start: float, strength: float, periods: int) -> tuple[float, float]:

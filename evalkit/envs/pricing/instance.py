@@ -244,14 +244,15 @@ def _check_optimum(instance: PricingInstance, made: PricingOptimum) -> None:
             f"{instance.id}: the best prices earn {made.profit:.3g} a period; profits are counted with two decimals, "
             f"so it must be {LEAST_PROFIT} at least. Lower the costs or raise the qualities."
         )
-    said = instance.optimum
+    stored = instance.optimum
     # Not to the last bit: a logarithm's may be the platform's.
-    if said is not None and not (
-        math.isclose(said.profit, made.profit, rel_tol=1e-12) and math.isclose(said.markup, made.markup, rel_tol=1e-12)
+    if stored is not None and not (
+        math.isclose(stored.profit, made.profit, rel_tol=1e-12)
+        and math.isclose(stored.markup, made.markup, rel_tol=1e-12)
     ):
         raise UsageError(
             f"{instance.id}: optimum: it is {{profit: {made.profit!r}, markup: {made.markup!r}}}, the line says "
-            f"{{profit: {said.profit!r}, markup: {said.markup!r}}}."
+            f"{{profit: {stored.profit!r}, markup: {stored.markup!r}}}."
         )
 
 
@@ -344,7 +345,7 @@ def _given(line: Mapping[str, Any], products: int, periods: int) -> Given:
 def _row(value: Any, products: int, bounds: tuple[float, float], where: str) -> Row:
     if not _is_list(value) or len(value) != products:
         raise UsageError(f"{where}: expected a list of {products} numbers.")
-    return tuple(_number(one, bounds, f"{where}[{i}]") for i, one in enumerate(value))
+    return tuple(_number(number, bounds, f"{where}[{i}]") for i, number in enumerate(value))
 
 
 def _number(value: Any, bounds: tuple[float, float], where: str) -> float:

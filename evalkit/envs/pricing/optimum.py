@@ -50,7 +50,7 @@ def solve(market: PricingMarket) -> PricingOptimum:
 def _log_sum(exponents: Sequence[float]) -> float:
     """log of the sum of exp."""
     top = max(exponents)
-    return top + math.log(math.fsum([math.exp(one - top) for one in exponents]))
+    return top + math.log(math.fsum([math.exp(exponent - top) for exponent in exponents]))
 
 
 def _lambert(log_argument: float) -> float:

@@ -89,21 +89,21 @@ def submit(state: PeriodsState[PricingWorld], mapping: Mapping[Any, Any]) -> Acc
 def read_prices(products: Sequence[str], mapping: Mapping[Any, Any]) -> tuple[float, ...] | Refusal:
     """A mapping from products to prices, as prices in product order. The first check that fails is the refusal."""
     known = frozenset(products)
-    named = {one: mapping[one] for one in products if one in mapping}
-    numbers = {one: value for one, value in named.items() if type(value) in (int, float)}
+    named = {product: mapping[product] for product in products if product in mapping}
+    numbers = {product: value for product, value in named.items() if type(value) in (int, float)}
     for outcome, ids in (
-        ("missing_products", [one for one in products if one not in named]),
-        ("unknown_products", [one for one in mapping if one not in known]),
-        ("not_numbers", [one for one in products if one not in numbers]),
+        ("missing_products", [product for product in products if product not in named]),
+        ("unknown_products", [product for product in mapping if product not in known]),
+        ("not_numbers", [product for product in products if product not in numbers]),
         (
             "not_finite",
-            [one for one, value in numbers.items() if isinstance(value, float) and not math.isfinite(value)],
+            [product for product, value in numbers.items() if isinstance(value, float) and not math.isfinite(value)],
         ),
     ):
         if ids:
             return Refusal(outcome, {"ids": listed(ids)})
     # Bounded before it becomes a float: a whole number may be too large for one.
-    return tuple(float(min(max(numbers[one], -MOST_PRICE), MOST_PRICE)) for one in products)
+    return tuple(float(min(max(numbers[product], -MOST_PRICE), MOST_PRICE)) for product in products)
 
 
 def told_hint(state: PeriodsState[PricingWorld]) -> str:

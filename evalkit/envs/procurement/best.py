@@ -51,16 +51,16 @@ def made_best(made: Made) -> Best:
 
     market = made.market
     useful = is_feasible(market, made.start) and product(market, made.start) > 0
-    found = solve(market, made.start if useful else None)
-    by_category = totals(market, found.quantities)
-    bought = zip(market.deals, found.quantities, strict=True)
+    solution = solve(market, made.start if useful else None)
+    by_category = totals(market, solution.quantities)
+    bought = zip(market.deals, solution.quantities, strict=True)
     return Best(
         product=product_of(by_category),
         workers=workers_of(by_category),
-        cost=plan_cost(market, found.quantities),
+        cost=plan_cost(market, solution.quantities),
         plan=tuple((deal.id, quantity) for deal, quantity in bought if quantity),
-        gap=found.gap,
-        proven=found.proven,
+        gap=solution.gap,
+        proven=solution.proven,
     )
 
 
@@ -111,12 +111,12 @@ def written_best(best: Best) -> dict[str, Any]:
 
 def check_best(market: ProcurementMarket, best: Best) -> str:
     """Why a stored optimum is not one of this market's plans, or not as good as it says; empty where all is well."""
-    place = {deal.id: i for i, deal in enumerate(market.deals)}
+    index_of = {deal.id: i for i, deal in enumerate(market.deals)}
     quantities = [0] * len(market.deals)
     for deal, quantity in best.plan:
-        if deal not in place:
+        if deal not in index_of:
             return f"its plan buys {deal}, which is not on the menu."
-        quantities[place[deal]] = quantity
+        quantities[index_of[deal]] = quantity
     if not is_feasible(market, quantities):
         return "its plan is not feasible."
     by_category = totals(market, quantities)

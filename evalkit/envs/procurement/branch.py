@@ -132,8 +132,8 @@ def split(deals: Deals, low: Ints, high: Ints, work: Scratch) -> tuple[int, int,
             if bend > most:
                 pick, most = j, bend
     if pick >= 0:
-        at = int(z[pick])
-        return pick, at, z[pick] - at > 0.5
+        floor = int(z[pick])
+        return pick, floor, z[pick] - floor > 0.5
     for j in range(len(low)):
         if low[j] < high[j] and high[j] - low[j] > most:
             pick, most = j, float(high[j] - low[j])
@@ -142,13 +142,13 @@ def split(deals: Deals, low: Ints, high: Ints, work: Scratch) -> tuple[int, int,
     return pick, min(max(int(z[pick] + 0.5), low[pick]), high[pick] - 1), False
 
 
-def push(place: int, low: Ints, high: Ints, bound: float, stack: Stack, work: Scratch) -> None:
-    """Writes a box to a place of the stack."""
-    stack.bound[place] = bound
+def push(slot: int, low: Ints, high: Ints, bound: float, stack: Stack, work: Scratch) -> None:
+    """Writes a box to a slot of the stack."""
+    stack.bound[slot] = bound
     for j in range(len(low)):
-        stack.low[place][j] = low[j]
-        stack.high[place][j] = high[j]
-        stack.z[place][j] = work.z[j]
+        stack.low[slot][j] = low[j]
+        stack.high[slot][j] = high[j]
+        stack.z[slot][j] = work.z[j]
 
 
 def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, plan: PlanScratch) -> tuple[int, float]:
@@ -176,7 +176,7 @@ def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, p
         tighten(deals, low, high, cutoff, work)
         for j in range(len(low)):
             work.z[j] = min(max(work.z[j], float(low[j])), float(high[j]))
-        j, at, upward = split(deals, low, high, work)
+        j, floor, upward = split(deals, low, high, work)
         if j < 0:
             improve(deals, budget, False, work, plan)  # the one plan that is left
             continue
@@ -186,12 +186,12 @@ def search(deals: Deals, budget: int, limit: int, stack: Stack, work: Scratch, p
         push(top + 1, low, high, bound, stack, work)
         push(top, low, high, bound, stack, work)
         upper, lower = (top + 1, top) if upward else (top, top + 1)
-        stack.high[lower][j] = at if at >= deals.least[j] else 0
-        stack.low[upper][j] = max(at + 1, deals.least[j])
+        stack.high[lower][j] = floor if floor >= deals.least[j] else 0
+        stack.low[upper][j] = max(floor + 1, deals.least[j])
         top += 2
-    for place in range(top):
-        if stack.bound[place] > cutoff_of(plan):
-            missed = max(missed, stack.bound[place])
+    for slot in range(top):
+        if stack.bound[slot] > cutoff_of(plan):
+            missed = max(missed, stack.bound[slot])
     return nodes, missed
 
 

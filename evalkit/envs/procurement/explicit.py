@@ -42,8 +42,8 @@ def read_market(items: object, menu: object, budget: int) -> ProcurementMarket:
         raise UsageError("items: an item is listed twice.")
     if not isinstance(menu, Sequence) or isinstance(menu, str) or not 1 <= len(menu) <= MOST_DEALS:
         raise UsageError(f"menu: expected a list of 1 to {MOST_DEALS} deals.")
-    index = {item: place for place, item in enumerate(names)}
-    deals = tuple(_deal(f"menu[{place}]", entry, index) for place, entry in enumerate(menu))
+    index = {item: position for position, item in enumerate(names)}
+    deals = tuple(_deal(f"menu[{position}]", entry, index) for position, entry in enumerate(menu))
     if len({deal.id for deal in deals}) < len(deals):
         raise UsageError("menu: two deals share an id.")
     market = ProcurementMarket(
@@ -52,9 +52,11 @@ def read_market(items: object, menu: object, budget: int) -> ProcurementMarket:
         deals=deals,
         budget=budget,
     )
-    for place, gains in enumerate(zip(*market.gains, strict=True)):
+    for number, gains in enumerate(zip(*market.gains, strict=True)):
         if not any(gains):
-            raise UsageError(f"menu: no deal holds an item of category {place}: {', '.join(market.categories[place])}.")
+            raise UsageError(
+                f"menu: no deal holds an item of category {number}: {', '.join(market.categories[number])}."
+            )
     check_gains(market)
     return market
 
@@ -76,10 +78,10 @@ def write_market(market: ProcurementMarket) -> dict[str, Any]:
 def read_money(name: str, value: object, most: int, least: int = 1) -> int:
     """An amount of currency in cents. Raises UsageError naming the field."""
     amount = isinstance(value, int | float | str) and not isinstance(value, bool)
-    found = _MONEY.fullmatch(str(value)) if amount else None
-    if not found:
+    match = _MONEY.fullmatch(str(value)) if amount else None
+    if not match:
         raise UsageError(f"{name}: expected an amount with at most two decimals, got {value!r}.")
-    cents = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0"))
+    cents = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
     if not least <= cents <= most:
         raise UsageError(f"{name}: {value} is out of range ({least / 100:.2f} to {most / 100:.2f}).")
     return cents
@@ -88,25 +90,25 @@ def read_money(name: str, value: object, most: int, least: int = 1) -> int:
 def _categories(items: object) -> list[list[tuple[str, int]]]:
     if not isinstance(items, Sequence) or isinstance(items, str) or not 1 <= len(items) <= MOST_CATEGORIES:
         raise UsageError(f"items: expected a list of 1 to {MOST_CATEGORIES} categories.")
-    found = [_counted(f"items[{place}]", category, "effectiveness") for place, category in enumerate(items)]
-    if sum(map(len, found)) > MOST_DEALS:
+    categories = [_counted(f"items[{i}]", category, "effectiveness") for i, category in enumerate(items)]
+    if sum(map(len, categories)) > MOST_DEALS:
         raise UsageError(f"items: there may be {MOST_DEALS} in all at most.")
-    return found
+    return categories
 
 
 def _counted(where: str, pairs: object, what: str) -> list[tuple[str, int]]:
     """[[item, number], ...] as pairs."""
     if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not pairs:
         raise UsageError(f"{where}: expected a list of [item, {what}], one at least.")
-    found = []
+    counted = []
     for pair in pairs:
         fits = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
         if not fits or not isinstance(pair[0], str) or not _ID.fullmatch(pair[0]):
             raise UsageError(f"{where}: expected [item, {what}], got {pair!r}.")
         if type(pair[1]) is not int or not 1 <= pair[1] <= MOST_GAIN:
             raise UsageError(f"{where}: {what} must be a whole number from 1 to {MOST_GAIN}, got {pair[1]!r}.")
-        found.append((pair[0], pair[1]))
-    return found
+        counted.append((pair[0], pair[1]))
+    return counted
 
 
 def _deal(where: str, entry: object, index: Mapping[str, int]) -> Deal:

@@ -103,8 +103,8 @@ class _Keyed:
 
     __slots__ = ("_stream",)
 
-    def __init__(self, seed: int, *place: str | int) -> None:
-        self._stream = Stream(seed, "procurement", *place)
+    def __init__(self, seed: int, *key: str | int) -> None:
+        self._stream = Stream(seed, "procurement", *key)
 
     def below(self, n: int) -> int:
         return self._stream.below(n)
@@ -129,7 +129,7 @@ def reference_market(shape: Shape, seed: int, slack: float | None = None, budget
     anchors = _anchors(shape, draws)
     contents = [_contents(shape, draws, anchor, size) for anchor, size in zip(anchors, slots, strict=True)]
     deals = tuple(
-        _deal(place, kind, content, draws) for place, (kind, content) in enumerate(zip(kinds, contents, strict=True))
+        _deal(index, kind, content, draws) for index, (kind, content) in enumerate(zip(kinds, contents, strict=True))
     )
     start = _start(shape, deals, draws)
     drawn = RandomStateStream(seed).double() if slack is None else slack
@@ -141,11 +141,11 @@ def native_market(shape: Shape, seed: int, slack: float | None = None, budget: i
     effectiveness = _effectiveness(shape, _Keyed(seed, "effectiveness"))
     anchors = _anchors(shape, _Keyed(seed, "anchors"))
     deals = []
-    for place, anchor in enumerate(anchors):
-        draws = _Keyed(seed, "deal", place)
+    for index, anchor in enumerate(anchors):
+        draws = _Keyed(seed, "deal", index)
         kind = KINDS[draws.below(len(KINDS))]
         contents = _contents(shape, draws, anchor, draws.geometric(shape.p_items))
-        deals.append(_deal(place, kind, contents, draws))
+        deals.append(_deal(index, kind, contents, draws))
     start = _start(shape, deals, _Keyed(seed, "budget"))
     drawn = _Keyed(seed, "slack").uniform(0.0, 1.0) if slack is None else slack
     return _closed(shape, effectiveness, tuple(deals), start, drawn, budget)
@@ -156,13 +156,13 @@ def item_ids(categories: int, size: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(f"{_letters(c)}{i}" for i in range(1, size + 1)) for c in range(categories))
 
 
-def _letters(place: int) -> str:
-    found = ""
-    place += 1
-    while place:
-        place, letter = divmod(place - 1, 26)
-        found = chr(ord("A") + letter) + found
-    return found
+def _letters(number: int) -> str:
+    letters = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return letters
 
 
 def _effectiveness(shape: Shape, draws: GeneratorDraws) -> tuple[int, ...]:
@@ -178,9 +178,9 @@ def _anchors(shape: Shape, draws: GeneratorDraws) -> list[int]:
     """
     n, m = shape.products, shape.deals
     first = draws.permutation(n)
-    more = [place % n for place in draws.permutation(n * (m // n))[: m - n]]
+    more = [position % n for position in draws.permutation(n * (m // n))[: m - n]]
     anchors = first + more
-    return [anchors[place] for place in draws.permutation(m)]
+    return [anchors[position] for position in draws.permutation(m)]
 
 
 def _contents(shape: Shape, draws: GeneratorDraws, anchor: int, slots: int) -> tuple[tuple[int, int], ...]:
@@ -189,11 +189,11 @@ def _contents(shape: Shape, draws: GeneratorDraws, anchor: int, slots: int) -> t
     return tuple(dict(zip(items, units, strict=True)).items())
 
 
-def _deal(place: int, kind: str, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
+def _deal(index: int, kind: str, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
     fixed = _cents(draws) if kind == TWO_PART else 0
     price = _cents(draws)
     least = _BULK_LEAST + draws.below(_BULK_MOST - _BULK_LEAST + 1) if kind == BULK else 0
-    return Deal(id=f"Offer_{place + 1}", kind=kind, contents=contents, price=price, fixed=fixed, least=least)
+    return Deal(id=f"Offer_{index + 1}", kind=kind, contents=contents, price=price, fixed=fixed, least=least)
 
 
 def _cents(draws: GeneratorDraws) -> int:
@@ -207,13 +207,13 @@ def _start(shape: Shape, deals: Sequence[Deal], draws: GeneratorDraws) -> Quanti
     sellers = [_sellers(deals, item) for item in items]
     chosen = [among[draws.below(len(among))] for among in sellers]
     quantities = [0] * len(deals)
-    for place in chosen:
-        quantities[place] = draws.geometric(shape.p_budget) + max(deals[place].least - 1, 0)
+    for index in chosen:
+        quantities[index] = draws.geometric(shape.p_budget) + max(deals[index].least - 1, 0)
     return tuple(quantities)
 
 
 def _sellers(deals: Iterable[Deal], item: int) -> list[int]:
-    return [place for place, deal in enumerate(deals) if any(item == held for held, _ in deal.contents)]
+    return [index for index, deal in enumerate(deals) if any(item == sold for sold, _ in deal.contents)]
 
 
 def _closed(

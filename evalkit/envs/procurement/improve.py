@@ -39,8 +39,8 @@ def improve(deals: Deals, budget: int, exchanges: bool, work: Scratch, plan: Pla
     left = spend(deals, left, plan)
     if exchanges:
         for _ in range(_MOST_EXCHANGES):
-            left, found = exchange(deals, left, plan)
-            if not found:
+            left, improved = exchange(deals, left, plan)
+            if not improved:
                 break
             left = spend(deals, left, plan)
     return keep(plan)

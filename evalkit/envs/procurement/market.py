@@ -84,8 +84,8 @@ def plan_cost(market: ProcurementMarket, quantities: Sequence[int]) -> int:
 
 
 def short_deals(market: ProcurementMarket, quantities: Sequence[int]) -> list[int]:
-    """Places of the bulk discounts of which a plan takes some, but less than the least quantity."""
-    return [place for place, deal in enumerate(market.deals) if 0 < quantities[place] < deal.least]
+    """Indices of the bulk discounts of which a plan takes some, but less than the least quantity."""
+    return [index for index, deal in enumerate(market.deals) if 0 < quantities[index] < deal.least]
 
 
 def is_feasible(market: ProcurementMarket, quantities: Sequence[int]) -> bool:
@@ -95,12 +95,12 @@ def is_feasible(market: ProcurementMarket, quantities: Sequence[int]) -> bool:
 
 def totals(market: ProcurementMarket, quantities: Sequence[int]) -> tuple[int, ...]:
     """A plan's total by category."""
-    found = [0] * len(market.categories)
+    by_category = [0] * len(market.categories)
     for quantity, row in zip(quantities, market.gains, strict=True):
         if quantity:
             for category, gain in enumerate(row):
-                found[category] += quantity * gain
-    return tuple(found)
+                by_category[category] += quantity * gain
+    return tuple(by_category)
 
 
 def product(market: ProcurementMarket, quantities: Sequence[int]) -> int:
@@ -110,10 +110,10 @@ def product(market: ProcurementMarket, quantities: Sequence[int]) -> int:
 
 def product_of(by_category: Sequence[int]) -> int:
     """The product of totals, exactly."""
-    found = 1
+    result = 1
     for total in by_category:
-        found *= total
-    return found
+        result *= total
+    return result
 
 
 def workers(market: ProcurementMarket, quantities: Sequence[int]) -> float:
@@ -124,10 +124,10 @@ def workers(market: ProcurementMarket, quantities: Sequence[int]) -> float:
 def workers_of(by_category: Sequence[float]) -> float:
     """The geometric mean of totals, rounded as the reference rounds it: powers are multiplied one by one."""
     exponent = 1 / len(by_category)
-    found = 1.0
+    workers = 1.0
     for total in by_category:
-        found *= float(total) ** exponent
-    return found
+        workers *= float(total) ** exponent
+    return workers
 
 
 def market_digest(market: ProcurementMarket) -> str:

@@ -52,22 +52,22 @@ def factor(number: int, work: Scratch) -> None:
     share, square = work.share, work.square
     k = len(work.totals)
     for a in range(number):
-        one, line = share[a], square[a]
+        share_a, square_a = share[a], square[a]
         for b in range(a + 1):
-            other, base = share[b], square[b]
+            share_b, square_b = share[b], square[b]
             total = 0.0
             for c in range(k):
-                total += one[c] * other[c]
+                total += share_a[c] * share_b[c]
             if a == b:
                 ridge = _RIDGE * total + 1e-300
                 total += ridge
                 for i in range(b):
-                    total -= line[i] * line[i]
-                line[a] = math.sqrt(max(total, ridge))
+                    total -= square_a[i] * square_a[i]
+                square_a[a] = math.sqrt(max(total, ridge))
             else:
                 for i in range(b):
-                    total -= line[i] * base[i]
-                line[b] = total / base[b]
+                    total -= square_a[i] * square_b[i]
+                square_a[b] = total / square_b[b]
 
 
 def back(number: int, square: Rows, x: Floats) -> None:

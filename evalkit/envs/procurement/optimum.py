@@ -154,8 +154,8 @@ class _Search:
         )
         if plan.best_log[0] > best_log:
             best = [0] * count
-            for place, j in enumerate(core):
-                best[j] = int(plan.best[place])
+            for position, j in enumerate(core):
+                best[j] = int(plan.best[position])
         return self._ended(best, 1 + int(boxes), float(missed))
 
     def _most(self, j: int) -> int:
@@ -166,15 +166,15 @@ class _Search:
 
     def _ended(self, best: list[int], nodes: int, missed: float) -> ProcurementOptimum:
         market, plan = self._market, tuple(best)
-        found = product(market, plan)
+        value = product(market, plan)
         if not is_feasible(market, plan):
             raise RuntimeError("the search has kept a plan that cannot be bought")
         proven = missed == -math.inf
-        gap = 0.0 if found == 0 else TOLERANCE
+        gap = 0.0 if value == 0 else TOLERANCE
         if not proven:
-            gap = missed - math.log(found) if found else math.inf
+            gap = missed - math.log(value) if value else math.inf
         return ProcurementOptimum(
-            quantities=plan, product=found, cost=plan_cost(market, plan), gap=gap, proven=proven, nodes=nodes
+            quantities=plan, product=value, cost=plan_cost(market, plan), gap=gap, proven=proven, nodes=nodes
         )
 
     def _core(self, low: list[int], high: list[int]) -> list[int]:
@@ -187,14 +187,14 @@ class _Search:
 
     def _replaces(self, i: int, j: int) -> bool:
         """Whether so many units of deal i give all that one of j gives, and cost no more. Twins: the first does."""
-        one, other = self._market.deals[i], self._market.deals[j]
+        deal, other = self._market.deals[i], self._market.deals[j]
         gains, others = self._market.gains[i], self._market.gains[j]
-        units = other.price // one.price
-        if units == 0 or one.fixed > other.fixed or max(one.least, 1) > units * max(other.least, 1):
+        units = other.price // deal.price
+        if units == 0 or deal.fixed > other.fixed or max(deal.least, 1) > units * max(other.least, 1):
             return False
         if any(units * a < b for a, b in zip(gains, others, strict=True)):
             return False
-        terms = (one.price, one.fixed, max(one.least, 1), gains)
+        terms = (deal.price, deal.fixed, max(deal.least, 1), gains)
         return i < j or terms != (other.price, other.fixed, max(other.least, 1), others)
 
     def _deals(self, chosen: list[int]) -> Deals:
@@ -243,6 +243,6 @@ class _Search:
             z=room.blank(_DEPTH, len(core), "float64"),
             bound=room.floats([0.0] * _DEPTH),
         )
-        for place, j in enumerate(core):
-            stack.low[0][place], stack.high[0][place], stack.z[0][place] = low[j], high[j], z[j]
+        for position, j in enumerate(core):
+            stack.low[0][position], stack.high[0][position], stack.z[0][position] = low[j], high[j], z[j]
         return stack

@@ -77,7 +77,7 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
     plan = {name: quantities[world.places[name]] for name in order}
     cost, by_category = plan_cost(market, quantities), totals(market, quantities)
     reasons = _reasons(world, order, quantities, cost)
-    bought = tuple((place, quantity) for place, quantity in enumerate(quantities) if quantity)
+    bought = tuple((index, quantity) for index, quantity in enumerate(quantities) if quantity)
     written = _written(mapping, plan)
     facts = {
         "feasible": not reasons,
@@ -85,7 +85,7 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
         "cost": cost,
         "totals": list(by_category),
         "product": str(product_of(by_category)),
-        "plan": {market.deals[place].id: quantity for place, quantity in bought},
+        "plan": {market.deals[index].id: quantity for index, quantity in bought},
         "repeat": bool(world.seen.get(bought)),
         "repeat_text": bool(world.written.get(written)),
     }
@@ -104,7 +104,7 @@ def read_plan(world: ProcurementWorld, mapping: Mapping[Any, Any]) -> tuple[int,
     unknown = [name for name in mapping if not isinstance(name, str) or name not in world.places]
     if unknown:
         return Refusal(UNKNOWN, {"ids": listed(unknown)})
-    said = {name: _whole(value) for name, value in mapping.items()}
+    numbers = {name: _whole(value) for name, value in mapping.items()}
     checks: tuple[tuple[str, Callable[[int | float | None], bool]], ...] = (
         ("not_numbers", lambda value: value is None),
         ("fractional", lambda value: isinstance(value, float)),
@@ -112,20 +112,20 @@ def read_plan(world: ProcurementWorld, mapping: Mapping[Any, Any]) -> tuple[int,
         ("too_many", lambda value: value is not None and value > MOST_QUANTITY),
     )
     for outcome, fails in checks:
-        wrong = [name for name, value in said.items() if fails(value)]
+        wrong = [name for name, value in numbers.items() if fails(value)]
         if wrong:
             return Refusal(outcome, {"ids": listed(wrong), "limit": MOST_QUANTITY})
     quantities = [0] * len(world.market.deals)
-    for name, value in said.items():
+    for name, value in numbers.items():
         quantities[world.places[name]] = int(value or 0)
     return tuple(quantities)
 
 
 def _whole(value: object) -> int | float | None:
     """A quantity as an integer; a finite number that is not whole as it is; None for everything else."""
-    found = whole_argument({"quantity": value}, "quantity")
-    if not isinstance(found, Refusal):
-        return found
+    number = whole_argument({"quantity": value}, "quantity")
+    if not isinstance(number, Refusal):
+        return number
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 

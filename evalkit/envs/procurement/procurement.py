@@ -58,7 +58,7 @@ def start(target: ProcurementInstance, kit: Kit) -> PeriodsState[ProcurementWorl
         queries=target.queries,
         restarts=target.no_action == "restart",
     )
-    places = {deal.id: place for place, deal in enumerate(market.deals)}
+    places = {deal.id: index for index, deal in enumerate(market.deals)}
     return PeriodsState(
         setting=setting, world=ProcurementWorld(market=market, places=places, menu=menu_text(market, setting.texts))
     )

@@ -39,7 +39,7 @@ def relax(deals: Deals, low: Ints, high: Ints, budget: int, cutoff: float, work:
     if not begin(deals, low, high, room, work):
         return EMPTY
     m, k, most = len(low), len(work.totals), len(work.free)
-    z, found = work.z, work.found
+    z, figures = work.z, work.found
     number = 0
     for j in range(m):
         work.barred[j] = 0
@@ -61,10 +61,10 @@ def relax(deals: Deals, low: Ints, high: Ints, budget: int, cutoff: float, work:
         if number > 0 and size > _NEAR:
             continue
         pick = price(deals, low, high, room, number, work)
-        if found[BOUND] <= cutoff:
+        if figures[BOUND] <= cutoff:
             return FUTILE
-        excess = found[VALUE] - cutoff
-        if found[BOUND] - found[VALUE] <= max(1e-13 * k, 0.02 * excess):
+        excess = figures[VALUE] - cutoff
+        if figures[BOUND] - figures[VALUE] <= max(1e-13 * k, 0.02 * excess):
             return OPEN
         if pick >= 0 and number < most:
             entered = pick
@@ -145,9 +145,9 @@ def cover(deals: Deals, high: Ints, rest: float, work: Scratch) -> bool:
         best, ratio = -1, 0.0
         for j in range(len(high)):
             if high[j] > 0:
-                found = deals.gains[j][c] / work.slope[j]
-                if found > ratio:
-                    best, ratio = j, found
+                worth = deals.gains[j][c] / work.slope[j]
+                if worth > ratio:
+                    best, ratio = j, worth
         if best < 0:
             return False
         work.z[best] = min(work.z[best] + rest / k / work.slope[best], float(high[best]))
@@ -190,7 +190,7 @@ def price(deals: Deals, low: Ints, high: Ints, room: float, number: int, work: S
 
     Any totals above 0 and any toll from 0 on give a bound that holds.
     """
-    z, slope, worth, totals, found = work.z, work.slope, work.worth, work.totals, work.found
+    z, slope, worth, totals, figures = work.z, work.slope, work.worth, work.totals, work.found
     k, m = len(totals), len(z)
     logs = 0.0
     for c in range(k):
@@ -204,8 +204,8 @@ def price(deals: Deals, low: Ints, high: Ints, room: float, number: int, work: S
                 total += row[c] * work.change[c]
         worth[j] = total
     if number == 0:
-        found[TOLL] = lone_toll(low, high, room, work)
-    toll = found[TOLL]
+        figures[TOLL] = lone_toll(low, high, room, work)
+    toll = figures[TOLL]
     whole = toll * room
     pick, most, rest = -1, 0.0, 0.0
     for j in range(m):
@@ -224,8 +224,8 @@ def price(deals: Deals, low: Ints, high: Ints, room: float, number: int, work: S
                 pick, most = j, lost
             else:
                 rest = max(rest, lost)
-    found[VALUE], found[WHOLE] = logs, whole
-    found[BOUND] = k * math.log(max(whole, 1e-300) / k) + logs
+    figures[VALUE], figures[WHOLE] = logs, whole
+    figures[BOUND] = k * math.log(max(whole, 1e-300) / k) + logs
     if most < 1e-3 * rest:
         return -1
     return pick

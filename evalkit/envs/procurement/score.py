@@ -62,14 +62,14 @@ def score(instance: ProcurementInstance, trajectory: Sequence[Facts]) -> Score:
     solved = top >= best.product
     if solved:
         metrics["solved_period"] = next(
-            period for (period, _), found in zip(feasible, products, strict=True) if found >= best.product
+            period for (period, _), value in zip(feasible, products, strict=True) if value >= best.product
         )
     return Score(value=value_of(top, size, best), solved=solved, metrics=metrics)
 
 
 def _share(flags: Iterable[bool]) -> float:
-    found = list(flags)
-    return sum(found) / len(found)
+    values = list(flags)
+    return sum(values) / len(values)
 
 
 def _utilisation(instance: ProcurementInstance, actions: Sequence[Mapping[str, Any]]) -> float:

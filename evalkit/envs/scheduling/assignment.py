@@ -61,58 +61,58 @@ def submit(state: PeriodsState[SchedulingWorld], mapping: Mapping[Any, Any]) -> 
     matching = read_assignment(market, mapping)
     if isinstance(matching, Refusal):
         return matching
-    found = blocking(market, matching)
+    blocking_pairs = blocking(market, matching)
     before = state.world.seen.get(matching)
-    world, told = _feedback(state.world, matching, found) if before is None else (state.world, before)
+    world, told = _feedback(state.world, matching, blocking_pairs) if before is None else (state.world, before)
     workers, tasks = market.workers, market.tasks
     return Accepted(
         world=world,
         facts={
-            "blocking": found.count,
+            "blocking": blocking_pairs.count,
             "shown": [[workers[w], tasks[t]] for w, t in told],
             "repeat": before is not None,
         },
         history=_history(state, dict(mapping), matching, told),
-        ended="" if found.count else STABLE,
+        ended="" if blocking_pairs.count else STABLE,
     )
 
 
 def read_assignment(market: SchedulingMarket, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
     """A mapping from workers to tasks as a matching. The first of the reference's checks that fails is the refusal."""
     workers, tasks = market.workers, market.tasks
-    held = {value for value in mapping.values() if isinstance(value, str)}
+    assigned = {value for value in mapping.values() if isinstance(value, str)}
     for outcome, ids in (
-        ("missing_workers", [one for one in workers if one not in mapping]),
-        ("missing_tasks", [one for one in tasks if one not in held]),
+        ("missing_workers", [worker for worker in workers if worker not in mapping]),
+        ("missing_tasks", [task for task in tasks if task not in assigned]),
     ):
         if ids:
             return Refusal(outcome, {"ids": listed(ids)})
     if len(mapping) > len(workers):
         known = frozenset(workers)
-        return Refusal("unknown_workers", {"ids": listed([one for one in mapping if one not in known])})
-    place = {task: i for i, task in enumerate(tasks)}
-    return tuple(place[mapping[one]] for one in workers)
+        return Refusal("unknown_workers", {"ids": listed([worker for worker in mapping if worker not in known])})
+    index_of = {task: i for i, task in enumerate(tasks)}
+    return tuple(index_of[mapping[worker]] for worker in workers)
 
 
 def _feedback(
-    world: SchedulingWorld, matching: tuple[int, ...], found: Blocking
+    world: SchedulingWorld, matching: tuple[int, ...], blocking_pairs: Blocking
 ) -> tuple[SchedulingWorld, tuple[Pair, ...]]:
     """The pairs shown of a matching that is new: all if they are at most k, else k of them.
 
     Reference: drawn by the permutation rule from the generator that made the instance. Native: keyed by the matching,
     so that it gets the same pairs whenever it is submitted.
     """
-    chosen: Iterable[int] = range(found.count)
+    chosen: Iterable[int] = range(blocking_pairs.count)
     random_state = world.random_state
-    if found.count > world.k:
+    if blocking_pairs.count > world.k:
         if random_state is not None:
             stream = RandomStateStream(random_state)
-            chosen = stream.sample(found.count, world.k)
+            chosen = stream.sample(blocking_pairs.count, world.k)
             random_state = stream.leave()
         else:
             name = ",".join(map(str, matching))
-            chosen = distinct(Stream(world.seed, "feedback", name), found.count, world.k)
-    told = tuple(found.pairs(chosen))
+            chosen = distinct(Stream(world.seed, "feedback", name), blocking_pairs.count, world.k)
+    told = tuple(blocking_pairs.pairs(chosen))
     return replace(world, random_state=random_state, seen=world.seen.put(matching, told)), told
 
 

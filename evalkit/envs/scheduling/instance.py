@@ -238,14 +238,14 @@ def _prefs(line: Mapping[str, Any], name: str, n: int) -> Prefs:
         raise UsageError(f"{name}: expected an object with the keys {own[0]} to {own[-1]}.")
     index = {other: i for i, other in enumerate(others)}
     rows = []
-    for one in own:
-        row = table[one]
+    for owner in own:
+        row = table[owner]
         wanted = isinstance(row, Sequence) and len(row) == n and all(isinstance(other, str) for other in row)
         if not wanted or set(row) != index.keys():
-            raise UsageError(f"{name}.{one}: expected a list with each of {others[0]} to {others[-1]} once.")
+            raise UsageError(f"{name}.{owner}: expected a list with each of {others[0]} to {others[-1]} once.")
         rows.append(tuple(index[other] for other in row))
     return tuple(rows)
 
 
 def _named(prefs: Prefs, own: Sequence[str], others: Sequence[str]) -> dict[str, list[str]]:
-    return {one: [others[i] for i in row] for one, row in zip(own, prefs, strict=True)}
+    return {owner: [others[i] for i in row] for owner, row in zip(own, prefs, strict=True)}

@@ -33,38 +33,38 @@ def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_kernel
 def rows_blocking(
-    matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held: "Ranks", by_worker: "Ranks"
+    matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held_rank: "Ranks", by_worker: "Ranks"
 ) -> int:
     """Number of blocking pairs of a matching; by_worker receives each worker's.
 
     matching     (n,)    task of worker w
     worker_rank  (n, n)  [w, t]: place of t in w's list, 0 is best
     task_rank_t  (n, n)  [w, t]: place of w in t's list
-    held         (n,)    scratch: place of t's worker in t's list
+    held_rank    (n,)    scratch: place of t's worker in t's list
     by_worker    (n,)    out
     """
     n = matching.shape[0]
     for w in range(n):
-        held[matching[w]] = task_rank_t[w, matching[w]]
+        held_rank[matching[w]] = task_rank_t[w, matching[w]]
     total = 0
     for w in range(n):
         own = worker_rank[w, matching[w]]
-        found: Any = np.int16(0)
+        count: Any = np.int16(0)
         for t in range(n):
-            found = np.int16(found + np.int16((worker_rank[w, t] < own) & (task_rank_t[w, t] < held[t])))
-        by_worker[w] = found
-        total += found
+            count = np.int16(count + np.int16((worker_rank[w, t] < own) & (task_rank_t[w, t] < held_rank[t])))
+        by_worker[w] = count
+        total += count
     return total
 
 
 @_kernel
 def pick_blocking(
-    chosen: "Ints", matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held: "Ranks", by_worker: "Ranks"
+    chosen: "Ints", matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held_rank: "Ranks", by_worker: "Ranks"
 ) -> None:
     """Blocking pairs by their numbers, counted by worker, then by task: each number becomes w * n + t.
 
-    chosen           (k,)  in: numbers below what `rows_blocking` returned; out: the pairs
-    held, by_worker  (n,)  as `rows_blocking` has left them
+    chosen                (k,)  in: numbers below what `rows_blocking` returned; out: the pairs
+    held_rank, by_worker  (n,)  as `rows_blocking` has left them
     """
     n = matching.shape[0]
     for i in range(chosen.shape[0]):
@@ -76,7 +76,7 @@ def pick_blocking(
         own, t = worker_rank[w, matching[w]], -1
         while left >= 0:
             t += 1
-            left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held[t])
+            left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held_rank[t])
         chosen[i] = w * n + t
 
 
@@ -102,9 +102,9 @@ def count_all(matchings: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", cou
     counts     (m,)    out
     """
     n = matchings.shape[1]
-    held, by_worker = np.empty(n, np.int16), np.empty(n, np.int16)
+    held_rank, by_worker = np.empty(n, np.int16), np.empty(n, np.int16)
     for i in range(matchings.shape[0]):
-        counts[i] = rows_blocking(matchings[i], worker_rank, task_rank_t, held, by_worker)
+        counts[i] = rows_blocking(matchings[i], worker_rank, task_rank_t, held_rank, by_worker)
 
 
 @_kernel
@@ -118,18 +118,18 @@ def repair_all(
     counts     (m, p)      out: blocking pairs of each submitted matching, 0 from the stable one on
     """
     n = matchings.shape[1]
-    held, by_worker = np.empty(n, np.int16), np.empty(n, np.int16)
+    held_rank, by_worker = np.empty(n, np.int16), np.empty(n, np.int16)
     for run in range(matchings.shape[0]):
         matching = matchings[run]
         for period in range(counts.shape[1]):
-            found = rows_blocking(matching, worker_rank, task_rank_t, held, by_worker)
-            counts[run, period] = found
-            if found == 0:
+            blocking = rows_blocking(matching, worker_rank, task_rank_t, held_rank, by_worker)
+            counts[run, period] = blocking
+            if blocking == 0:
                 counts[run, period:] = 0
                 break
             if period + 1 == counts.shape[1]:
                 break
-            left = int(uniforms[run, period] * found)
+            left = int(uniforms[run, period] * blocking)
             w = 0
             while left >= by_worker[w]:
                 left -= by_worker[w]
@@ -137,7 +137,7 @@ def repair_all(
             own, t = worker_rank[w, matching[w]], -1
             while left >= 0:
                 t += 1
-                left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held[t])
+                left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held_rank[t])
             for other in range(n):
                 if matching[other] == t:
                     matching[other] = matching[w]

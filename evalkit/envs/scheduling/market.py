@@ -137,8 +137,8 @@ class Blocking:
         """The pairs (w, t) of these numbers."""
         import numpy as np
 
-        found = self._find(np.array(list(chosen), np.int64))
-        return [divmod(one, self._n) for one in found.tolist()]
+        flat = self._find(np.array(list(chosen), np.int64))
+        return [divmod(number, self._n) for number in flat.tolist()]
 
 
 def blocking(market: SchedulingMarket, matching: Sequence[int]) -> Blocking:
@@ -181,9 +181,9 @@ def _blocks(market: SchedulingMarket, matching: Sequence[int]) -> "npt.NDArray[n
     everyone = np.arange(market.n)
     task_of = np.asarray(matching, dtype=np.intp)
     own = market.worker_rank[everyone, task_of]
-    held = np.empty(market.n, np.int16)
-    held[task_of] = market.task_rank_t[everyone, task_of]
-    return (market.worker_rank < own[:, None]) & (market.task_rank_t < held[None, :])
+    held_rank = np.empty(market.n, np.int16)
+    held_rank[task_of] = market.task_rank_t[everyone, task_of]
+    return (market.worker_rank < own[:, None]) & (market.task_rank_t < held_rank[None, :])
 
 
 def stable_matching(market: SchedulingMarket) -> list[int]:

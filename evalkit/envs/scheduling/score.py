@@ -60,8 +60,8 @@ def value_of(blocking: int, expected: tuple[int, int]) -> float:
 def _records(counts: Sequence[int]) -> int:
     """How many counts are smaller than all before them."""
     best: int | None = None
-    found = 0
+    records = 0
     for count in counts:
         if best is None or count < best:
-            best, found = count, found + 1
-    return found
+            best, records = count, records + 1
+    return records

@@ -17,7 +17,7 @@ FAR = 1 << 62
 """A distance beyond all others: unreachable."""
 
 Edge = tuple[int, int]
-"""(place of the tool, node it leads to). Nodes are positions of a chain, or states of a graph."""
+"""(index of the tool, node it leads to). Nodes are positions of a chain, or states of a graph."""
 
 
 class Routes:
@@ -26,7 +26,7 @@ class Routes:
     __slots__ = ("_ahead", "_edges", "_number", "_sizes", "_start")
 
     def __init__(self, start: int, ahead: Callable[[int], list[Edge]]) -> None:
-        """`ahead`: a node's edges that cheapest ways take, by place."""
+        """`ahead`: a node's edges that cheapest ways take, by index."""
         self._start, self._ahead = start, ahead
         self._edges: dict[int, list[Edge]] = {}
         self._number: dict[int, int] = {}
@@ -37,11 +37,11 @@ class Routes:
         return self._count(self._start)
 
     def first(self) -> tuple[int, ...]:
-        """The way of the fewest calls; of several the one whose first call has the lowest place, and so on."""
+        """The way of the fewest calls; of several the one whose first call has the lowest index, and so on."""
         return next(self.ways())
 
     def ways(self) -> Iterator[tuple[int, ...]]:
-        """All ways as places: fewest calls first, then by places."""
+        """All ways as indices of tools: fewest calls first, then by indices."""
         sizes = self._calls(self._start)
         for calls in range(sizes.bit_length()):
             if sizes >> calls & 1:

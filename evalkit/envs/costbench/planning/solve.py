@@ -5,7 +5,7 @@ holds position 0 and those behind all that was given so far. Whatever else a pla
 least cost from a set of positions is the least over its members, and one pass from the goal back answers for all
 states. Other worlds take `search.py`. A call costs at least one cent; a state holds the start types.
 
-Ties are broken in the open: fewest calls, then the lower place of the first call that differs. The reference breaks
+Ties are broken in the open: fewest calls, then the lower index of the first call that differs. The reference breaks
 them by rounding and by the mechanics of its heap (`reference.py`).
 
 Source: specification, section 6; math.md, section 4.
@@ -54,7 +54,7 @@ def optimal_paths(world: World, terms: Terms, state: int, most: int = 1000) -> t
 
 
 def reference_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | None:
-    """The cheapest plan as places, with the reference's tie-breaks; None: the goal cannot be reached.
+    """The cheapest plan as indices of tools, with the reference's tie-breaks; None: the goal cannot be reached.
 
     Where the reference has no plans, in longer chains and in graphs, our own tie rule decides.
     """
@@ -168,7 +168,7 @@ def chain_distances(
     """`distances`, over arrays: written to be compiled (`kernels.py`), and runs without it too.
 
     edges  (m, 3)    as of `_edges`
-    costs  (tools,)  cents by place; 0: cannot be used
+    costs  (tools,)  cents by index; 0: cannot be used
     far    (N + 1,)  out
     """
     last = len(far) - 1
