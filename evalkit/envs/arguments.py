@@ -104,8 +104,8 @@ def whole_argument(arguments: Mapping[str, Any], name: str) -> int | Refusal:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    found = _WHOLE.fullmatch(value) if isinstance(value, str) and len(value) <= MOST_SHOWN else None
-    return int(found[1]) if found else Refusal("wrong_type", {"argument": name, "type": "integer"})
+    match = _WHOLE.fullmatch(value) if isinstance(value, str) and len(value) <= MOST_SHOWN else None
+    return int(match[1]) if match else Refusal("wrong_type", {"argument": name, "type": "integer"})
 
 
 def clean(text: str) -> str:
@@ -122,5 +122,7 @@ def shown(name: str) -> str:
 
 def listed(ids: Sequence[object]) -> str:
     """Ids as a text of bounded length, whatever they are."""
-    named = ", ".join(repr(shown(one)) if isinstance(one, str) else type(one).__name__ for one in ids[:MOST_IDS])
+    named = ", ".join(
+        repr(shown(value)) if isinstance(value, str) else type(value).__name__ for value in ids[:MOST_IDS]
+    )
     return f"{named}, ..." if len(ids) > MOST_IDS else named

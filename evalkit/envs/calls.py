@@ -77,11 +77,11 @@ def answer_calls(state: PeriodsState[WorldT], calls: Sequence[ToolCall]) -> Answ
     accepted: Accepted[WorldT] | None = None
     restart = False
     room = MOST_ARGUMENTS
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         room -= len(call.arguments)
         if accepted is not None or restart:
             answer: CallResult[WorldT] = CallResult(outcome="after_action" if accepted else "after_restart")
-        elif place >= MOST_CALLS:
+        elif index >= MOST_CALLS:
             answer = _refused(state, Refusal("too_many_calls", {"limit": MOST_CALLS}), call)
         elif room < 0:
             answer = _refused(state, Refusal("too_large", {"limit": MOST_ARGUMENTS}), call)

@@ -49,5 +49,5 @@ def is_stationary(name: str) -> bool:
 
 def shares_of(names: Iterable[str]) -> dict[str, ActionShare]:
     """The secondary metrics of their own that these environments have reports show."""
-    found = (known(name) for name in dict.fromkeys(names))
-    return {name: share for env in found if env for name, share in env.shares.items()}
+    envs = (known(name) for name in dict.fromkeys(names))
+    return {name: share for env in envs if env for name, share in env.shares.items()}

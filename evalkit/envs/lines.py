@@ -85,10 +85,10 @@ def marks_of(texts: Sequence[bytes]) -> "Marks":
     """The same of ids in UTF-8."""
     import numpy as np
 
-    texts = [one if len(one) <= SHORT else hashlib.sha256(one).hexdigest().encode() for one in texts]
+    texts = [text if len(text) <= SHORT else hashlib.sha256(text).hexdigest().encode() for text in texts]
     words = np.array(texts, dtype=f"S{SHORT}").view("<u8").reshape(len(texts), SHORT // 8)
-    found = np.zeros(len(texts), np.uint64)
+    marks = np.zeros(len(texts), np.uint64)
     for column in words.T:
-        found = (found ^ column) * np.uint64(0x9E37_79B9_7F4A_7C15)
-        found ^= found >> np.uint64(32)
-    return found
+        marks = (marks ^ column) * np.uint64(0x9E37_79B9_7F4A_7C15)
+        marks ^= marks >> np.uint64(32)
+    return marks

@@ -49,20 +49,20 @@ def read_mapping(value: object) -> Parsed | Refusal:
         return Refusal("too_large", {"limit": MOST_BYTES})
     if value.isascii() and _FLAT.fullmatch(value):
         return Parsed({key[1:-1]: entry[1:-1] for key, entry in _ENTRY.findall(value)})
-    found = _first_reading(value)
-    if isinstance(found, Parsed) and not isinstance(found.value, dict):
+    parsed = _first_reading(value)
+    if isinstance(parsed, Parsed) and not isinstance(parsed.value, dict):
         return Refusal("not_mapping")
-    return found
+    return parsed
 
 
 def _first_reading(text: str) -> Parsed | Refusal:
     too_deep: Refusal | None = None
     for reading in (_literal, _unescaped_literal, _json):
-        found = reading(text)
-        if isinstance(found, Parsed) or found.outcome == "unhashable":
-            return found
-        if found.outcome == "too_deep":
-            too_deep = found
+        parsed = reading(text)
+        if isinstance(parsed, Parsed) or parsed.outcome == "unhashable":
+            return parsed
+        if parsed.outcome == "too_deep":
+            too_deep = parsed
     return too_deep or Refusal("unparseable")
 
 
@@ -81,8 +81,8 @@ def _unescaped_literal(text: str) -> Parsed | Refusal:
 
 
 def _json(text: str) -> Parsed | Refusal:
-    found = read_json(text)
-    return Refusal("unparseable") if isinstance(found, Refusal) and found.outcome == "not_json" else found
+    parsed = read_json(text)
+    return Refusal("unparseable") if isinstance(parsed, Refusal) and parsed.outcome == "not_json" else parsed
 
 
 def _quietly(read: Callable[[], Any]) -> Parsed | Refusal:
@@ -101,12 +101,12 @@ def _quietly(read: Callable[[], Any]) -> Parsed | Refusal:
 
 def _scan(text: str) -> str:
     """Why a text must not be given to Python's parser: `unparseable`, `too_deep`, or an empty string."""
-    at = depth = signs = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
+    offset = depth = signs = 0
+    while offset < len(text):
+        token = _TOKEN.match(text, offset)
         if not token:
             return "unparseable"
-        kind, at = token.lastgroup, token.end()
+        kind, offset = token.lastgroup, token.end()
         if kind == "open":
             depth, signs = depth + 1, 0
             if depth > MOST_DEPTH:

@@ -56,19 +56,19 @@ class Mersenne:
             raise ValueError("bits() needs a positive size")
         if size <= _WORD:
             return self.word() >> (_WORD - size)
-        found = 0
-        for place in range(0, size, _WORD):
-            found |= (self.word() >> max(0, _WORD - (size - place))) << place
-        return found
+        value = 0
+        for shift in range(0, size, _WORD):
+            value |= (self.word() >> max(0, _WORD - (size - shift))) << shift
+        return value
 
     def below(self, n: int) -> int:
         """An integer in 0..n-1: as many bits as `n` has, until they are small enough. Raises ValueError if n < 1."""
         if n < 1:
             raise ValueError("below() needs a positive bound")
         size = n.bit_length()
-        while (found := self.bits(size)) >= n:
+        while (value := self.bits(size)) >= n:
             pass
-        return found
+        return value
 
     def randint(self, low: int, high: int) -> int:
         """An integer from `low` to `high`, both included. Raises ValueError if there is none."""
@@ -88,12 +88,12 @@ class Mersenne:
             set_size += 4 ** math.ceil(math.log(size * 3, 4))
         if n <= set_size:
             pool = list(range(n))
-            found = []
+            chosen = []
             for i in range(size):
                 j = self.below(n - i)
-                found.append(pool[j])
+                chosen.append(pool[j])
                 pool[j] = pool[n - i - 1]
-            return found
+            return chosen
         drawn: dict[int, None] = {}
         while len(drawn) < size:
             drawn[self.below(n)] = None

@@ -15,27 +15,27 @@ ValueT = TypeVar("ValueT")
 
 
 @lru_cache(maxsize=256)
-def named(environment: str, field: str, place: str, kind: type[ValueT]) -> ValueT:
+def named(environment: str, field: str, reference: str, kind: type[ValueT]) -> ValueT:
     """The value of that kind that a field of an environment's record names. Raises UsageError where there is none."""
-    module, _, name = place.partition(":")
+    module, _, name = reference.partition(":")
     try:
-        found = getattr(import_module(module), name)
+        value = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as flaw:
-        raise UsageError(f"{environment}: {field}: {place!r} cannot be read: {flaw}.") from flaw
-    if not isinstance(found, kind):
-        raise UsageError(f"{environment}: {field}: expected 'module:name' of {_article(kind)}, got {place!r}.")
-    return found
+        raise UsageError(f"{environment}: {field}: {reference!r} cannot be read: {flaw}.") from flaw
+    if not isinstance(value, kind):
+        raise UsageError(f"{environment}: {field}: expected 'module:name' of {_article(kind)}, got {reference!r}.")
+    return value
 
 
-def named_table(environment: str, field: str, place: str, kind: type[ValueT]) -> Mapping[str, ValueT]:
+def named_table(environment: str, field: str, reference: str, kind: type[ValueT]) -> Mapping[str, ValueT]:
     """The table of values of that kind, by name, that a field of an environment's record names. Raises UsageError."""
-    found = named(environment, field, place, cast("type[Mapping[str, object]]", Mapping))
-    for name, value in found.items():
+    table = named(environment, field, reference, cast("type[Mapping[str, object]]", Mapping))
+    for name, value in table.items():
         if not isinstance(value, kind):
             raise UsageError(
-                f"{environment}: {field}: {place!r}: expected {_article(kind)} as {name!r}, got {value!r}."
+                f"{environment}: {field}: {reference!r}: expected {_article(kind)} as {name!r}, got {value!r}."
             )
-    return cast(Mapping[str, ValueT], found)
+    return cast(Mapping[str, ValueT], table)
 
 
 def _article(kind: type[object]) -> str:

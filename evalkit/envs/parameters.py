@@ -50,17 +50,17 @@ def generated(
             raise UsageError(f"{name}: {environment} has no such parameter.{nearest(name, known)}")
     if parameters.get("generator") == "explicit":
         raise UsageError("generator: explicit instances are written, not generated; use 'native' or 'reference'.")
-    return (_line(environment, parameters, place, seed, families) for place in range(count))
+    return (_line(environment, parameters, index, seed, families) for index in range(count))
 
 
 def _line(
-    environment: str, parameters: Mapping[str, Any], place: int, seed: int, families: Sequence[str]
+    environment: str, parameters: Mapping[str, Any], index: int, seed: int, families: Sequence[str]
 ) -> dict[str, Any]:
     line = {name: value for name, value in parameters.items() if value is not None}
     if line.get("generator") == "reference":
-        return line | {"id": f"seed-{seed + place}", "seed": seed + place}
-    stem = line.setdefault("family", families[place % len(families)]) if families else "native"
-    return line | {"id": f"{stem}-{place}", "seed": Stream(seed, environment, "instance", place).word() >> 1}
+        return line | {"id": f"seed-{seed + index}", "seed": seed + index}
+    stem = line.setdefault("family", families[index % len(families)]) if families else "native"
+    return line | {"id": f"{stem}-{index}", "seed": Stream(seed, environment, "instance", index).word() >> 1}
 
 
 def check_explicit(line: Mapping[str, Any], names: Iterable[str], generator: str) -> None:

@@ -24,10 +24,10 @@ _OTHERS = tuple([i for i in range(_POOL) if i != source] for source in range(_PO
 
 def _powers(first: int, factor: int, count: int) -> Words:
     """A hash's running constants, shape (count, 1)."""
-    found = [first]
-    while len(found) < count:
-        found.append(found[-1] * factor & 0xFFFF_FFFF)
-    return np.array(found, dtype=np.uint32)[:, None]
+    powers = [first]
+    while len(powers) < count:
+        powers.append(powers[-1] * factor & 0xFFFF_FFFF)
+    return np.array(powers, dtype=np.uint32)[:, None]
 
 
 _MIXING = _powers(0x43B0D7E5, 0x931E8875, 1 + _POOL + _POOL * (_POOL - 1))
@@ -40,7 +40,7 @@ def first_normals(seeds: Sequence[int]) -> list[float]:
     halves = words[::2] | words[1::2] << np.uint64(32)
     bits = np.random.PCG64(0)
     generator = np.random.Generator(bits)
-    found = []
+    normals = []
     for begin, begin_low, stream, stream_low in halves.T.tolist():
         increment = ((stream << 64 | stream_low) << 1 | 1) & _ALL
         state = ((increment + (begin << 64 | begin_low)) * _STEP + increment) & _ALL
@@ -50,8 +50,8 @@ def first_normals(seeds: Sequence[int]) -> list[float]:
             "has_uint32": 0,
             "uinteger": 0,
         }
-        found.append(generator.standard_normal())
-    return found
+        normals.append(generator.standard_normal())
+    return normals
 
 
 def _state_words(seeds: Words) -> Words:
@@ -59,16 +59,16 @@ def _state_words(seeds: Words) -> Words:
     pool = np.zeros((_POOL, len(seeds)), dtype=np.uint32)
     pool[0] = seeds
     pool = _hashed(pool, _MIXING[: _POOL + 1])
-    at = _POOL
+    offset = _POOL
     for source, others in enumerate(_OTHERS):
-        hashed = _hashed(pool[source], _MIXING[at : at + _POOL])
+        hashed = _hashed(pool[source], _MIXING[offset : offset + _POOL])
         mixed = pool[others] * _LEFT - hashed * _RIGHT
         pool[others] = mixed ^ (mixed >> _HALF)
-        at += _POOL - 1
+        offset += _POOL - 1
     return _hashed(np.concatenate((pool, pool)), _GIVING)
 
 
 def _hashed(words: Words, constants: Words) -> Words:
     """Row by row, each with its constant and the next one, shape (constants - 1, seeds)."""
-    found = (words ^ constants[:-1]) * constants[1:]
-    return found ^ (found >> _HALF)
+    product = (words ^ constants[:-1]) * constants[1:]
+    return product ^ (product >> _HALF)

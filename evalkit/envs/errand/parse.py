@@ -38,13 +38,13 @@ def verdict_in(text: str) -> bool | None:
     `do not conflict`) or a condition is neither verdict.
     """
     for form in (_BOLD_VERDICT, _LINE_VERDICT):
-        found = form.search(text)
-        if found:
-            return _is_conflict(found[1])
-    for found in _PLAIN_VERDICT.finditer(text):
-        before = _SENTENCE_END.split(text[max(0, found.start() - 200) : found.start()])[-1]
+        match = form.search(text)
+        if match:
+            return _is_conflict(match[1])
+    for match in _PLAIN_VERDICT.finditer(text):
+        before = _SENTENCE_END.split(text[max(0, match.start() - 200) : match.start()])[-1]
         if not _DENIED.search(before):
-            return _is_conflict(found[1])
+            return _is_conflict(match[1])
     return None
 
 
@@ -58,9 +58,9 @@ def count_in(text: str) -> int | None:
     Of each form the last in the text counts, since judges number what they list. Else the only number there is.
     """
     for form in _COUNTS:
-        found = form.findall(text)
-        if found:
-            return _whole(found[-1])
+        matches = form.findall(text)
+        if matches:
+            return _whole(matches[-1])
     numbers = {_whole(digits) for digits in _ANY_COUNT.findall(text)}
     return numbers.pop() if len(numbers) == 1 else None
 
