@@ -63,12 +63,12 @@ class PeriodView:
 
 
 def periods_of(
-    found: ReplayedEpisode, address: str, *, only: int | None = None, most: int = BOUND
+    replayed: ReplayedEpisode, address: str, *, only: int | None = None, most: int = BOUND
 ) -> Iterator[PeriodView]:
     """The periods in order, texts cut to `most`; `only`: one of them."""
-    lines = period_lines(found.result.environment, found.target, found.moves)
-    open_all = found.result.periods <= OPEN
-    for number, group in groupby(found.moves, key=lambda move: move.period):
+    lines = period_lines(replayed.result.environment, replayed.target, replayed.moves)
+    open_all = replayed.result.periods <= OPEN
+    for number, group in groupby(replayed.moves, key=lambda move: move.period):
         if only is not None and number != only:
             continue
         played = list(group)
@@ -104,9 +104,9 @@ def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnVi
     for part in parts:
         if part.kind == "turn" and part.move is not None:
             into = []
-            row, place = part.move.row, f"p{part.move.period}t{part.move.turn}"
+            row, turn_anchor = part.move.row, f"p{part.move.period}t{part.move.turn}"
             # A period that was restarted, or a refused request, has the place of an earlier turn.
-            anchor = f"{place}s{row['step']}" if place in used else place
+            anchor = f"{turn_anchor}s{row['step']}" if turn_anchor in used else turn_anchor
             used.add(anchor)
             turns.append(
                 TurnView(
@@ -143,13 +143,13 @@ def counted(count: int, word: str) -> str:
 def bounded_to(periods: Sequence[PeriodView], room: int) -> list[PeriodView]:
     """The periods with as much text as a page may hold: warned ones first, then from the first on."""
     kept = set[int]()
-    for one in sorted(periods, key=lambda one: (not one.warned, one.number)):
-        size = _size(one)
+    for period in sorted(periods, key=lambda period: (not period.warned, period.number)):
+        size = _size(period)
         if size > room and kept:
             continue
         room -= size
-        kept.add(one.number)
-    return [one if one.number in kept else replace(one, opening=(), turns=()) for one in periods]
+        kept.add(period.number)
+    return [period if period.number in kept else replace(period, opening=(), turns=()) for period in periods]
 
 
 def _size(period: PeriodView) -> int:

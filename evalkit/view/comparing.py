@@ -52,21 +52,21 @@ def read_pair(query: Mapping[str, str], runs: Sequence[str]) -> ComparedAgents:
 
 def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence[str]) -> Comparing:
     """The comparison. Raises UsageError for an agent that a run does not have."""
-    one, other = _side(first, asked.first), _side(second, asked.second)
-    for side, name in ((one, asked.first_agent), (other, asked.second_agent)):
+    first_side, second_side = _side(first, asked.first), _side(second, asked.second)
+    for side, name in ((first_side, asked.first_agent), (second_side, asked.second_agent)):
         if name and name not in side.manifest.agents:
             raise UsageError(f"{side.label} has no agent {name!r}.{nearest(name, list(side.manifest.agents))}")
-    agents = {asked.first: list(one.manifest.agents), asked.second: list(other.manifest.agents)}
+    agents = {asked.first: list(first_side.manifest.agents), asked.second: list(second_side.manifest.agents)}
     mine, others = asked.first_agent or asked.second_agent, asked.second_agent or asked.first_agent
     text, tables = "", list[Grid]()
     if (asked.first, mine) == (asked.second, others):
         text = "Choose two runs, or two agents."
     else:
-        pairs = [(mine, others)] if mine else same_agents(one, other)
-        sides = (narrowed(one, mine), narrowed(other, others)) if mine else (one, other)
-        found = compare(*sides, pairs)
-        tables = [grid(table, str(first.directory)) for table in found.tables if table.rows]
-        if not found.tables[0].rows:
+        pairs = [(mine, others)] if mine else same_agents(first_side, second_side)
+        sides = (narrowed(first_side, mine), narrowed(second_side, others)) if mine else (first_side, second_side)
+        comparison = compare(*sides, pairs)
+        tables = [grid(table, str(first.directory)) for table in comparison.tables if table.rows]
+        if not comparison.tables[0].rows:
             text, tables = "They share no instance that both have played: nothing can be compared.", []
     return Comparing(
         asked=asked,

@@ -94,29 +94,29 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
     `offline`: nothing leads to other pages, so that periods that are too much are left out. Raises RunError if there
     is no such episode, CorruptLogError if its rows cannot be read.
     """
-    found = _opened(directory, episode, log_state(directory))
-    result, run = found.result, str(directory)
-    where = "" if offline else f"/run/{quote(name, safe='')}"
-    figures = episode_figures(result.environment, found.target, result.id, found.moves)
+    replayed = _opened(directory, episode, log_state(directory))
+    result, run = replayed.result, str(directory)
+    prefix = "" if offline else f"/run/{quote(name, safe='')}"
+    figures = episode_figures(result.environment, replayed.target, result.id, replayed.moves)
     query, metrics = _query(result), _metrics_query(result)
     return EpisodePage(
         id=result.id,
         heading=f"{result.agent} on {result.instance}",
         place=_place(result),
-        cell=f"{where}/episodes?{urlencode({'agent': result.agent, 'suite': result.suite})}" if where else "",
+        cell=f"{prefix}/episodes?{urlencode({'agent': result.agent, 'suite': result.suite})}" if prefix else "",
         word=result.ending or "owed",
-        facts=_facts(found),
+        facts=_facts(replayed),
         query=query,
         command=sql_command(run, query),
-        warnings=_warnings(found.moves),
-        figures=[plot(one, run) for one in figures],
+        warnings=_warnings(replayed.moves),
+        figures=[plot(figure, run) for figure in figures],
         drawable=extras_of(result.environment).charts is not None,
         solved=result.solved,
         metrics={metric: _rounded(value) for metric, value in result.metrics.items()},
         metrics_query=metrics,
         metrics_command=sql_command(run, metrics),
         periods=bounded_to(
-            list(periods_of(found, _address(where, result) if where else "")), OFFLINE if offline else INLINE
+            list(periods_of(replayed, _address(prefix, result) if prefix else "")), OFFLINE if offline else INLINE
         ),
         chat=result.periods == 1,
         show=f"evalkit show {run} {result.id}",
@@ -128,12 +128,12 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
 
     Raises RunError if there is no such episode or period, CorruptLogError if its rows cannot be read.
     """
-    found = _opened(directory, episode, log_state(directory))
-    result = found.result
+    replayed = _opened(directory, episode, log_state(directory))
+    result = replayed.result
     address = _address(f"/run/{quote(name, safe='')}", result)
     if not 0 <= number < result.periods:
         raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {number} to show.")
-    (period,) = periods_of(found, address, only=number, most=FULL if full else BOUND)
+    (period,) = periods_of(replayed, address, only=number, most=FULL if full else BOUND)
     return PeriodPage(
         heading=f"{result.agent} on {result.instance}, period {number}",
         episode=f"{address}#{period.anchor}",
@@ -146,7 +146,7 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
 
 def episode_frame(page: EpisodePage, name: str) -> Frame:
     """What surrounds the page of an episode. `name`: how the pages call the run."""
-    plots = [PageLink(title=one.title, href=f"#figure-{one.name}") for one in page.figures]
+    plots = [PageLink(title=figure.title, href=f"#figure-{figure.name}") for figure in page.figures]
     return Frame(
         title=page.heading,
         run=name,
@@ -177,14 +177,14 @@ def _place(result: EpisodeResult) -> str:
     return f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
 
 
-def _address(where: str, result: EpisodeResult) -> str:
-    return f"{where}/episode/{quote(result.id, safe='')}"
+def _address(prefix: str, result: EpisodeResult) -> str:
+    return f"{prefix}/episode/{quote(result.id, safe='')}"
 
 
-def _facts(found: ReplayedEpisode) -> list[Fact]:
-    result = found.result
+def _facts(replayed: ReplayedEpisode) -> list[Fact]:
+    result = replayed.result
     score = "none" if result.score is None else f"{100 * result.score:.1f}"
-    steps = max(1, sum(move.reply is not None for move in found.moves))
+    steps = max(1, sum(move.reply is not None for move in replayed.moves))
     return [
         Fact(title="Score", value=score, note="owed" if result.score is None else "solved" if result.solved else ""),
         Fact(title="Length", value=counted(result.periods, "period"), note=counted(result.steps, "step")),
@@ -199,7 +199,7 @@ def _facts(found: ReplayedEpisode) -> list[Fact]:
             value=seconds(result.latency_s),
             note=_per(seconds(result.latency_s / steps)),
         ),
-        Fact(title="Replicate", value=f"{result.replicate}", note=f"prompts: {found.pack}"),
+        Fact(title="Replicate", value=f"{result.replicate}", note=f"prompts: {replayed.pack}"),
     ]
 
 
@@ -230,17 +230,17 @@ def _rounded(value: float) -> str:
 
 
 def _warnings(moves: Sequence[Move]) -> list[str]:
-    found = []
+    warnings = []
     differing = [move.row["step"] for move in moves if not move.reproduced]
     if differing:
         named = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
-        found.append(
+        warnings.append(
             f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({named}): what is shown there "
             "may not be what the agent read. `evalkit verify` says more."
         )
     refused = sum(move.reply is None for move in moves)
     if refused:
-        found.append(f"The provider refused {counted(refused, 'request')}.")
+        warnings.append(f"The provider refused {counted(refused, 'request')}.")
     if moves and not moves[-1].ending:
-        found.append("The episode has not ended: it is owed, and has no score yet.")
-    return found
+        warnings.append("The episode has not ended: it is owed, and has no score yet.")
+    return warnings

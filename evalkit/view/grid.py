@@ -97,12 +97,12 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> 
     spans = {column.key: _spans(table, column) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
     above: Mapping[str, Any] = {}
-    for place, row in enumerate(table.rows):
+    for index, row in enumerate(table.rows):
         cells, same = [], bool(above)
         for column in columns:
             same = same and column.group and above.get(column.key) == row.get(column.key)
-            span = spans[column.key][place] if column.key in spans else None
-            bold = (place, column.key) in table.bold
+            span = spans[column.key][index] if column.key in spans else None
+            bold = (index, column.key) in table.bold
             cells.append(_cell(column, row, span, same=same, bold=bold, href=href))
         groups = [column.key for column in columns if column.group][:1]
         begins = bool(above) and any(above.get(key) != row.get(key) for key in groups)
@@ -111,7 +111,7 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> 
     return Grid(
         name=table.name,
         title=table.title,
-        heads=[GridHead(title=one.title, unit=one.unit, numeric=one.numeric) for one in columns],
+        heads=[GridHead(title=column.title, unit=column.unit, numeric=column.numeric) for column in columns],
         rows=rows,
         notes=[line for line in table.lines_below if not line.endswith(MISSING)],
         query=table.query,
@@ -174,28 +174,34 @@ def _sort(column: Column, value: Any) -> str | None:
 
 def _spans(table: Table, column: Column) -> list[Span | None]:
     """The intervals of a column, on one scale."""
-    found = [row.get(column.key) for row in table.rows]
-    ends = [float(end) for one in found if one is not None for end in one]
+    intervals = [row.get(column.key) for row in table.rows]
+    ends = [float(end) for interval in intervals if interval is not None for end in interval]
     if not ends:
-        return [None] * len(found)
+        return [None] * len(intervals)
     least, most = min(0.0, *ends), max(100.0, *ends)
     estimate = _estimate(table, column)
 
-    def at(value: float) -> float:
+    def x_of(value: float) -> float:
         return round(MARGIN + (value - least) / (most - least) * (RANGE_WIDTH - 2 * MARGIN), 2)
 
-    zero = at(0.0) if least < 0 else None
+    zero = x_of(0.0) if least < 0 else None
     return [
         None
-        if one is None
-        else Span(low=at(one[0]), high=at(one[1]), point=_point(row, estimate, at), zero=zero, label=shown(column, one))
-        for row, one in zip(table.rows, found, strict=True)
+        if interval is None
+        else Span(
+            low=x_of(interval[0]),
+            high=x_of(interval[1]),
+            point=_point(row, estimate, x_of),
+            zero=zero,
+            label=shown(column, interval),
+        )
+        for row, interval in zip(table.rows, intervals, strict=True)
     ]
 
 
-def _point(row: Mapping[str, Any], estimate: Column | None, at: Callable[[float], float]) -> float | None:
+def _point(row: Mapping[str, Any], estimate: Column | None, x_of: Callable[[float], float]) -> float | None:
     value = None if estimate is None else row.get(estimate.key)
-    return None if value is None else at(value)
+    return None if value is None else x_of(value)
 
 
 def _estimate(table: Table, interval: Column) -> Column | None:

@@ -81,7 +81,7 @@ def read_wanted(query: Mapping[str, str]) -> ListingQuery:
     """What an address asks for. Raises UsageError for a number that is none, or an unknown order."""
     order = query.get("order", "")
     if order not in ORDERS:
-        raise UsageError(f"order: {order!r} is none of {', '.join(repr(one) for one in ORDERS)}.")
+        raise UsageError(f"order: {order!r} is none of {', '.join(repr(name) for name in ORDERS)}.")
     return ListingQuery(
         agent=query.get("agent", ""),
         suite=query.get("suite", ""),
@@ -109,9 +109,9 @@ def _page(text: str) -> int:
     return int(text)
 
 
-def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, where: str) -> Listing:
-    """One page of the episodes of a run's cells. `run`: how `evalkit sql` calls it; `where`: its address."""
-    episodes = [one for cell in cells for one in cell.episodes if _asked(one, wanted)]
+def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) -> Listing:
+    """One page of the episodes of a run's cells. `run`: how `evalkit sql` calls it; `prefix`: its address."""
+    episodes = [episode for cell in cells for episode in cell.episodes if _asked(episode, wanted)]
     _sort(episodes, wanted.order)
     pages = max(1, -(-len(episodes) // PER_PAGE))
     page = min(wanted.page, pages)
@@ -121,26 +121,26 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, where: str) -
         name="episodes",
         title="Episodes",
         columns=COLUMNS,
-        rows=tuple(_row(one) for one in shown),
+        rows=tuple(_row(episode) for episode in shown),
         packs=(),
         query=query_of(wanted, first),
     )
 
     def to_episode(row: Mapping[str, object], key: str) -> str:
-        return f"{where}/episode/{quote(str(row['id']), safe='')}" if key == "episode" else ""
+        return f"{prefix}/episode/{quote(str(row['id']), safe='')}" if key == "episode" else ""
 
     def address(number: int) -> str:
         asked = {
             name: getattr(wanted, name) for name in ("agent", "suite", "ending", "instance", "least", "most", "order")
         }
         kept = {name: value for name, value in asked.items() if value not in ("", None)}
-        return f"{where}/episodes?{urlencode({**kept, 'page': number})}"
+        return f"{prefix}/episodes?{urlencode({**kept, 'page': number})}"
 
     return Listing(
         wanted=wanted,
         agents=list(dict.fromkeys(cell.agent for cell in cells)),
         suites=list(dict.fromkeys(cell.suite.name for cell in cells)),
-        endings=[*sorted({one.ending for cell in cells for one in cell.episodes if one.ending}), OWED],
+        endings=[*sorted({episode.ending for cell in cells for episode in cell.episodes if episode.ending}), OWED],
         orders=ORDERS,
         found=len(episodes),
         first=first + 1 if shown else 0,
@@ -151,30 +151,30 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, where: str) -
     )
 
 
-def _asked(one: EpisodeResult, wanted: ListingQuery) -> bool:
-    if (wanted.agent and one.agent != wanted.agent) or (wanted.suite and one.suite != wanted.suite):
+def _asked(episode: EpisodeResult, wanted: ListingQuery) -> bool:
+    if (wanted.agent and episode.agent != wanted.agent) or (wanted.suite and episode.suite != wanted.suite):
         return False
-    if wanted.ending and wanted.ending != (one.ending or OWED):
+    if wanted.ending and wanted.ending != (episode.ending or OWED):
         return False
-    if wanted.instance not in one.instance:
+    if wanted.instance not in episode.instance:
         return False
     if wanted.least is None and wanted.most is None:
         return True
-    if one.score is None:
+    if episode.score is None:
         return False
-    score = 100 * one.score
+    score = 100 * episode.score
     return (wanted.least is None or score >= wanted.least) and (wanted.most is None or score <= wanted.most)
 
 
 def _sort(episodes: list[EpisodeResult], order: str) -> None:
     if order in ("score", "-score"):
         sign = -1 if order == "-score" else 1
-        episodes.sort(key=lambda one: (one.score is None, sign * (one.score or 0.0)))
+        episodes.sort(key=lambda episode: (episode.score is None, sign * (episode.score or 0.0)))
     elif order:
         episodes.sort(key=operator.attrgetter(order.removeprefix("-")), reverse=True)
 
 
-def _row(one: EpisodeResult) -> dict[str, object]:
+def _row(episode: EpisodeResult) -> dict[str, object]:
     same = (
         "agent",
         "suite",
@@ -188,11 +188,11 @@ def _row(one: EpisodeResult) -> dict[str, object]:
         "latency_s",
     )
     return {
-        **{name: getattr(one, name) for name in same},
-        "id": one.id,
-        "episode": one.id[:10],
-        "score": None if one.score is None else 100 * one.score,
-        "ending": one.ending or OWED,
+        **{name: getattr(episode, name) for name in same},
+        "id": episode.id,
+        "episode": episode.id[:10],
+        "score": None if episode.score is None else 100 * episode.score,
+        "ending": episode.ending or OWED,
     }
 
 

@@ -20,7 +20,7 @@ from evalkit.view.run_cache import night_name
 def known_nights(folder: Path) -> list[NightRecord]:
     """The nights of a history, oldest first, the last one without alarms that were accepted. Raises CorruptLogError."""
     history = read_history(folder)
-    return [*history[:-1], *(taken(one, accepted(read_journal(folder))) for one in history[-1:])]
+    return [*history[:-1], *(taken(record, accepted(read_journal(folder))) for record in history[-1:])]
 
 
 def nights_page(name: str, folder: Path, history: Sequence[NightRecord]) -> str:
@@ -43,7 +43,7 @@ def nights_overview(
     costs = nights_table(history)
     there = [] if offline else nights(folder)
     tables = [grid(trend_table(history), run, href=_to_last(name, last.night, there))]
-    if any(one.raised for one in history):
+    if any(record.raised for record in history):
         tables.append(grid(alarms_table(history), run, href=_to_compared(name, there)))
     tables.append(grid(costs, run, href=_to_night(name, there)))
     return Overview(
@@ -105,21 +105,21 @@ def _facts(history: Sequence[NightRecord]) -> list[Fact]:
             share=ended / last.planned if last.planned else None,
         ),
         Fact(title="Spent last night", value=show_usd(last.spent)),
-        Fact(title="Spent in all nights", value=show_usd(sum(one.spent for one in history))),
+        Fact(title="Spent in all nights", value=show_usd(sum(record.spent for record in history))),
         Fact(title="Alarms last night", value=f"{len(last.raised):,}"),
     ]
 
 
 def _warnings(history: Sequence[NightRecord]) -> list[str]:
     last = history[-1]
-    found = [
+    warnings = [
         f"Regression since {cell.alarm.since}: {cell.agent} on {cell.suite}: {cell.why}."
         for cell in last.raised
         if cell.alarm is not None
     ]
     anew = changes(history, len(history) - 1)
     if anew:
-        found.append(f"The provider served another model than before as {', '.join(anew)}.")
+        warnings.append(f"The provider served another model than before as {', '.join(anew)}.")
     if last.owed:
-        found.append(f"{last.owed:,} episodes of the last night are owed; the next night begins with them.")
-    return found
+        warnings.append(f"{last.owed:,} episodes of the last night are owed; the next night begins with them.")
+    return warnings

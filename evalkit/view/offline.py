@@ -59,12 +59,12 @@ class Inside:
 def write_page(directory: Path, file: Path) -> tuple[int, int]:
     """Write the file; (its bytes, how many trajectories it holds). Raises UsageError where it cannot be written, else
     as `offline_page`."""
-    text, held = offline_page(directory)
+    text, trajectories = offline_page(directory)
     try:
         size = file.write_bytes(text.encode())
     except OSError as flaw:
         raise UsageError(f"--html: {file} cannot be written: {flaw}") from flaw
-    return size, held
+    return size, trajectories
 
 
 def offline_page(directory: Path) -> tuple[str, int]:
@@ -74,15 +74,15 @@ def offline_page(directory: Path) -> tuple[str, int]:
     known = sum(len(cell.episodes) for cell in reading.report.cells)
     inside, kept = list[Inside](), list[SavedTrajectory]()
     room = MOST_BYTES
-    for one in chosen(reading.report.cells, reading.quotes):
-        html = _trajectory(directory, name, one.episode.id)
+    for trajectory in chosen(reading.report.cells, reading.quotes):
+        html = _trajectory(directory, name, trajectory.episode.id)
         if len(html.encode()) > room:
             break
         if not html:
             continue
         room -= len(html.encode())
-        kept.append(one)
-        inside.append(Inside(id=one.episode.id, html=html))
+        kept.append(trajectory)
+        inside.append(Inside(id=trajectory.episode.id, html=html))
         if len(kept) == MOST:
             break
     page = overview(reading, name, offline=True)
@@ -96,27 +96,27 @@ def offline_page(directory: Path) -> tuple[str, int]:
 def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[SavedTrajectory]:
     """The trajectories worth a place, in order: those quoted for errors; cells' worst, best and median; then one
     of each cell whose scores are all the same."""
-    found: dict[str, SavedTrajectory] = {}
-    for one in quotes:
-        found.setdefault(one.example.id, SavedTrajectory(episode=one.example, why=f"error: {one.kind}"))
-    ranked = [sorted((one for one in cell.prefix if one.score is not None), key=_score) for cell in cells]
+    by_episode: dict[str, SavedTrajectory] = {}
+    for quote in quotes:
+        by_episode.setdefault(quote.example.id, SavedTrajectory(episode=quote.example, why=f"error: {quote.kind}"))
+    ranked = [sorted((episode for episode in cell.prefix if episode.score is not None), key=_score) for cell in cells]
     varied = [mine for mine in ranked if mine and _score(mine[0]) != _score(mine[-1])]
     alike = [mine for mine in ranked if mine and _score(mine[0]) == _score(mine[-1])]
-    for why, share, some in (
+    for why, share, ranked_cells in (
         ("worst", 0.0, varied),
         ("best", 1.0, varied),
         ("median", 0.5, varied),
         ("any", 0.0, alike),
     ):
-        for mine in some:
+        for mine in ranked_cells:
             score = _score(mine[round(share * (len(mine) - 1))])
-            episode = next(one for one in mine if _score(one) == score)
-            found.setdefault(episode.id, SavedTrajectory(episode=episode, why=f"{why} of its cell"))
-    return list(found.values())
+            episode = next(episode for episode in mine if _score(episode) == score)
+            by_episode.setdefault(episode.id, SavedTrajectory(episode=episode, why=f"{why} of its cell"))
+    return list(by_episode.values())
 
 
-def _score(one: EpisodeResult) -> float:
-    return one.score if one.score is not None else float("-inf")
+def _score(episode: EpisodeResult) -> float:
+    return episode.score if episode.score is not None else float("-inf")
 
 
 def _trajectory(directory: Path, name: str, episode: str) -> str:
@@ -135,14 +135,17 @@ def _table(kept: Sequence[SavedTrajectory], known: int) -> Table:
         columns=COLUMNS,
         rows=tuple(
             {
-                "why": one.why,
-                "id": one.episode.id,
-                "episode": one.episode.id[:10],
-                **{name: getattr(one.episode, name) for name in ("agent", "suite", "instance", "replicate", "steps")},
-                "score": None if one.episode.score is None else 100 * one.episode.score,
-                "ending": one.episode.ending,
+                "why": trajectory.why,
+                "id": trajectory.episode.id,
+                "episode": trajectory.episode.id[:10],
+                **{
+                    name: getattr(trajectory.episode, name)
+                    for name in ("agent", "suite", "instance", "replicate", "steps")
+                },
+                "score": None if trajectory.episode.score is None else 100 * trajectory.episode.score,
+                "ending": trajectory.episode.ending,
             }
-            for one in kept
+            for trajectory in kept
         ),
         packs=("",),
         notes=(

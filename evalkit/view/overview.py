@@ -67,10 +67,10 @@ class Overview:
 def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
     """The page of a run. `name`: how the pages call it; `offline`: nothing leads to other pages."""
     run = str(reading.directory)
-    where = f"/run/{quote(name, safe='')}"
+    prefix = f"/run/{quote(name, safe='')}"
 
     def csv(table: Table) -> str:
-        return "" if offline else f"{where}/table/{quote(table.name, safe='')}.csv"
+        return "" if offline else f"{prefix}/table/{quote(table.name, safe='')}.csv"
 
     return Overview(
         name=name,
@@ -80,26 +80,28 @@ def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
         query=FACTS,
         command=sql_command(run, FACTS),
         warnings=warnings(reading),
-        figures=[plot(one, run) for one in reading.figures],
+        figures=[plot(figure, run) for figure in reading.figures],
         tables=[
-            grid(one, run, csv=csv(one), href=None if offline else _to_episodes(one, reading.report.cells, where))
-            for one in reading.report.tables
+            grid(
+                table, run, csv=csv(table), href=None if offline else _to_episodes(table, reading.report.cells, prefix)
+            )
+            for table in reading.report.tables
         ]
-        + _quoted(reading, run, "" if offline else where),
+        + _quoted(reading, run, "" if offline else prefix),
         drawing=not reading.whole and not reading.figures,
     )
 
 
-def _quoted(reading: Reading, run: str, where: str) -> list[Grid]:
+def _quoted(reading: Reading, run: str, prefix: str) -> list[Grid]:
     """The table of quoted errors, each leading to the place it is quoted from; none where there is no error."""
     if not reading.quotes:
         return []
     table = quotes_table(reading.quotes, reading.report.cells, run)
     places = {
-        id(row): f"{where}/episode/{quote(one.example.id, safe='')}#p{one.period}t{one.turn}"
-        for row, one in zip(table.rows, reading.quotes, strict=True)
+        id(row): f"{prefix}/episode/{quote(quoted.example.id, safe='')}#p{quoted.period}t{quoted.turn}"
+        for row, quoted in zip(table.rows, reading.quotes, strict=True)
     }
-    return [grid(table, run, href=(lambda row, key: places[id(row)] if key == "kind" else "") if where else None)]
+    return [grid(table, run, href=(lambda row, key: places[id(row)] if key == "kind" else "") if prefix else None)]
 
 
 FACTS = """\
@@ -155,31 +157,31 @@ def _count(things: Mapping[str, Any], word: str) -> str:
 def warnings(reading: Reading) -> list[str]:
     """What a reader must know before he trusts a number of the run."""
     report, status = reading.report, reading.status
-    found = []
+    messages = []
     if report.planned > report.ended:
         why = WHY.get(reading.stopped, "")
         because = f": {why}" if why and reading.word != "running" else ""
         cells = f"{sum(not cell.complete for cell in report.cells):,} of {len(report.cells):,} cells"
-        found.append(
+        messages.append(
             f"Partial{because}. {report.planned - report.ended:,} episodes are owed in {cells}; each cell is estimated "
             "from its longest prefix of ended episodes, as Completeness says."
         )
-        found += [] if reading.word == "running" else reading.messages
+        messages += [] if reading.word == "running" else reading.messages
     if status.crash_charges:
-        found.append(f"{show_usd(status.crash_charges)} of the money are crash charges that nobody has confirmed.")
+        messages.append(f"{show_usd(status.crash_charges)} of the money are crash charges that nobody has confirmed.")
     for table in report.tables:
-        found += [note for note in table.notes if note.startswith(("drift:", "void"))]
-    return list(dict.fromkeys([*found, *([reading.flaw] if reading.flaw else [])]))
+        messages += [note for note in table.notes if note.startswith(("drift:", "void"))]
+    return list(dict.fromkeys([*messages, *([reading.flaw] if reading.flaw else [])]))
 
 
-def _to_episodes(table: Table, cells: Sequence[Cell], where: str) -> Href | None:
+def _to_episodes(table: Table, cells: Sequence[Cell], prefix: str) -> Href | None:
     """From a row that is a cell's to its episodes; None where rows are not those of cells."""
     if len(table.rows) != len(cells) or any(
         row.get("agent") != cell.agent for row, cell in zip(table.rows, cells, strict=True)
     ):
         return None
     links = {
-        id(row): f"{where}/episodes?{urlencode({'agent': cell.agent, 'suite': cell.suite.name})}"
+        id(row): f"{prefix}/episodes?{urlencode({'agent': cell.agent, 'suite': cell.suite.name})}"
         for row, cell in zip(table.rows, cells, strict=True)
     }
     return lambda row, key: links[id(row)] if key == EPISODES else ""
@@ -188,7 +190,7 @@ def _to_episodes(table: Table, cells: Sequence[Cell], where: str) -> Href | None
 def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame:
     """What surrounds it."""
     plots = [PageLink(title="Figures", href="#figures")] if page.figures else []
-    tables = [PageLink(title=one.title, href=f"#{one.name}") for one in page.tables]
+    tables = [PageLink(title=table.title, href=f"#{table.name}") for table in page.tables]
     return Frame(
         title=page.name,
         run=page.name,
@@ -202,7 +204,7 @@ def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame
 
 def run_links(name: str, active: str) -> list[PageLink]:
     """The pages of a run. `active`: the key of the one that is shown."""
-    where = f"/run/{quote(name, safe='')}"
+    prefix = f"/run/{quote(name, safe='')}"
     places = {"overview": ("Overview", "/"), "episodes": ("Episodes", "/episodes"), "live": ("Live", "/live")}
-    links = [PageLink(title=title, href=where + path, active=key == active) for key, (title, path) in places.items()]
+    links = [PageLink(title=title, href=prefix + path, active=key == active) for key, (title, path) in places.items()]
     return [*links, PageLink(title="Compare", href=f"/compare?{urlencode({'first': name})}")]

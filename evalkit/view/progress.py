@@ -26,10 +26,10 @@ def progress(directory: Path) -> dict[str, Any]:
         return {"running": False, "silent_s": None, "live": None}
     live = read_live(directory)
     # A file that an earlier process left behind says nothing of this one.
-    at = live.get("at") if live is not None else None
-    if not isinstance(at, int | float) or at < writer.started_at:
+    written_at = live.get("at") if live is not None else None
+    if not isinstance(written_at, int | float) or written_at < writer.started_at:
         return {"running": True, "silent_s": None, "live": None}
-    silent = time.time() - at
+    silent = time.time() - written_at
     return {"running": True, "silent_s": round(silent) if silent > SILENT_S else None, "live": _shown(live)}
 
 
@@ -37,5 +37,5 @@ def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return bounded(value, MOST_TEXT)
     if isinstance(value, dict):
-        return {bounded(str(key), MOST_TEXT): _shown(one) for key, one in value.items()}
-    return [_shown(one) for one in value] if isinstance(value, list) else value
+        return {bounded(str(key), MOST_TEXT): _shown(item) for key, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list) else value

@@ -113,7 +113,7 @@ def read_run(directory: Path) -> Reading:
         status=read_status(directory),
         budget=budget if isinstance(budget, int) else None,
         stopped=str(ended.get("reason", "")),
-        messages=tuple(map(str, said)) if isinstance(said := ended.get("messages"), list) else (),
+        messages=tuple(map(str, messages)) if isinstance(messages := ended.get("messages"), list) else (),
         state=state,
         at=began,
         took_s=time.time() - began,
@@ -123,15 +123,15 @@ def read_run(directory: Path) -> Reading:
 def completed(reading: Reading) -> Reading:
     """The same with figures and quotes. Raises CorruptLogError if the log is damaged."""
     began, directory, made = time.time(), reading.directory, reading.report
-    flaw, found = "", tuple[Quote, ...]()
+    flaw, quotes = "", tuple[Quote, ...]()
     try:
-        found = run_quotes(directory, made.manifest, made.cells)
+        quotes = run_quotes(directory, made.manifest, made.cells)
     except EvalkitError as error:
         # A run of another evalkit may be one that this one cannot replay; its numbers stand all the same.
         flaw = f"No trajectory is quoted, since replay fails: {error}"
     drawn = run_figures(directory, made)
     took = reading.took_s + time.time() - began
-    return replace(reading, figures=drawn, quotes=found, whole=True, flaw=flaw, took_s=took)
+    return replace(reading, figures=drawn, quotes=quotes, whole=True, flaw=flaw, took_s=took)
 
 
 def _scores(made: Report) -> str:
@@ -139,25 +139,28 @@ def _scores(made: Report) -> str:
     for row in made.table("scores").rows:
         if row["score"] is not None:
             means.setdefault(row["agent"], []).append(row["score"])
-    best = sorted(((sum(ones) / len(ones), agent) for agent, ones in means.items()), key=lambda one: (-one[0], one[1]))
+    best = sorted(
+        ((sum(scores) / len(scores), agent) for agent, scores in means.items()),
+        key=lambda scored: (-scored[0], scored[1]),
+    )
     words = [f"{agent} {mean:.1f}" for mean, agent in best[:BEST]]
     return ", ".join(words) + (f" and {len(best) - BEST} more" if len(best) > BEST else "")
 
 
 def log_state(directory: Path) -> LogState:
     """Changes whenever a report of the run may."""
-    found = (path for folder in FOLDERS for path in directory.glob(f"{folder}/*.parquet"))
-    names = [path.relative_to(directory).as_posix() for path in found]
+    paths = (path for folder in FOLDERS for path in directory.glob(f"{folder}/*.parquet"))
+    names = [path.relative_to(directory).as_posix() for path in paths]
     names += [f"{MANIFESTS}/{path.name}" for path in (directory / MANIFESTS).glob("*.json")]
     return tuple(sorted(names)), tuple(_stamp(directory / name) for name in FILES)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:

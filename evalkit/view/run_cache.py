@@ -68,8 +68,8 @@ class RunCache:
         """The runs by name, newest first where they are those of a folder; without nights that a sweep has."""
         if self._folder is None:
             return self._fixed
-        found = {path: _written(manifest_file(path) or path) for path in runs_in(self._folder)}
-        return _named(sorted(found, key=lambda path: found[path], reverse=True))
+        times = {path: _written(manifest_file(path) or path) for path in runs_in(self._folder)}
+        return _named(sorted(times, key=lambda path: times[path], reverse=True))
 
     def sweeps(self) -> Mapping[str, Path]:
         """Where sweeps have their nights, by the sweep's name."""
@@ -79,10 +79,10 @@ class RunCache:
 
     def everything(self) -> Mapping[str, Path]:
         """All runs by name, those of nights too, behind the others and newest first."""
-        found = dict(self.runs())
+        everything = dict(self.runs())
         for name, folder in self.sweeps().items():
-            found |= {night_name(name, night): folder / night for night in reversed(nights(folder))}
-        return found
+            everything |= {night_name(name, night): folder / night for night in reversed(nights(folder))}
+        return everything
 
     def nights(self, sweep: str) -> Path:
         """Where a sweep's nights lie. Raises RunError."""
@@ -161,9 +161,9 @@ class RunCache:
 
     def _let_go(self, kept: _Slot) -> None:
         """Of more episodes than are kept, those of the runs that nobody has asked for the longest."""
-        held = [slot for slot in self._slots.values() if slot.done is not None]
-        room = KEPT - sum(slot.glance.ended for slot in held if slot.glance is not None)
-        for slot in held:
+        filled = [slot for slot in self._slots.values() if slot.done is not None]
+        room = KEPT - sum(slot.glance.ended for slot in filled if slot.glance is not None)
+        for slot in filled:
             if room >= 0:
                 break
             if slot is not kept and slot.glance is not None:
@@ -203,12 +203,12 @@ def run_name(run: Path) -> str:
 
 def _named(runs: Sequence[Path]) -> dict[str, Path]:
     """By the runs' names; of two that share it, the second has a number behind."""
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in runs:
         base = run_name(path)
         name, number = base, 1
-        while name in found:
+        while name in by_name:
             number += 1
             name = f"{base}-{number}"
-        found[name] = path
-    return found
+        by_name[name] = path
+    return by_name

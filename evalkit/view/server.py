@@ -154,10 +154,10 @@ def _place(request: web.Request) -> tuple[str, Path]:
 async def _reading(request: web.Request) -> tuple[str, Reading]:
     """The run of an address. Raises `_Computing` while it is read for the first time."""
     name, directory = _place(request)
-    found = await request.app[RUN_CACHE].reading(directory)
-    if found is None:
+    reading = await request.app[RUN_CACHE].reading(directory)
+    if reading is None:
         raise _Computing(name)
-    return name, found
+    return name, reading
 
 
 class _Computing(Exception):
@@ -195,8 +195,8 @@ async def _table(request: web.Request) -> web.Response:
 async def _episodes(request: web.Request) -> web.Response:
     wanted = read_wanted(request.query)
     name, reading = await _reading(request)
-    where = f"/run/{request.match_info['run']}"
-    page = listing(reading.report.cells, wanted, str(reading.directory), where)
+    prefix = f"/run/{request.match_info['run']}"
+    page = listing(reading.report.cells, wanted, str(reading.directory), prefix)
     frame = Frame(title="Episodes", run=name, links=run_links(name, "episodes"))
     return _page("episodes.html", frame, page=page)
 
@@ -245,9 +245,9 @@ def _nights_of(sweep: str, folder: Path, running: bool) -> Overview | None:
 async def _live(request: web.Request) -> web.Response:
     name, directory = _place(request)
     read_manifest(directory)
-    where = f"/run/{quote(name, safe='')}"
+    prefix = f"/run/{quote(name, safe='')}"
     frame = Frame(title=f"{name}, live", run=name, links=run_links(name, "live"), live=True)
-    return _page("live.html", frame, name=name, source=f"{where}/live.json", overview=f"{where}/")
+    return _page("live.html", frame, name=name, source=f"{prefix}/live.json", overview=f"{prefix}/")
 
 
 async def _live_json(request: web.Request) -> web.Response:
@@ -264,7 +264,7 @@ async def _compare(request: web.Request) -> web.Response:
     if first is None or second is None:
         raise _Computing(asked.first)
     page = await asyncio.to_thread(comparing, asked, first, second, list(runs))
-    sections = [PageLink(title=one.title, href=f"#{one.name}") for one in page.tables]
+    sections = [PageLink(title=table.title, href=f"#{table.name}") for table in page.tables]
     frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"), sections=sections)
     return _page("compare.html", frame, page=page)
 
