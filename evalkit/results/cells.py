@@ -98,33 +98,33 @@ def _cell(
     known: Mapping[tuple[int, str], EpisodeResult],
     voids: Mapping[str, Void],
 ) -> Cell:
-    at = laid(suite.instances).find([name for _, name in known])
-    of = {(replicate, at[name]): one for (replicate, name), one in known.items()}
-    found, prefix, whole = list[EpisodeResult](), list[EpisodeResult](), True
-    for place in islice(_admission(manifest, suite), None if of else 0):
-        one = of.pop(place, None)
-        if one is not None:
-            found.append(one)
-        void = one is not None and one.finished and one.id in voids
-        whole = whole and (void or (one is not None and one.finished))
-        if whole and one is not None and not void:
-            prefix.append(one)
-        if not of:
+    index_of = laid(suite.instances).find([name for _, name in known])
+    by_index = {(replicate, index_of[name]): episode for (replicate, name), episode in known.items()}
+    episodes, prefix, whole = list[EpisodeResult](), list[EpisodeResult](), True
+    for index in islice(_admission(manifest, suite), None if by_index else 0):
+        episode = by_index.pop(index, None)
+        if episode is not None:
+            episodes.append(episode)
+        void = episode is not None and episode.finished and episode.id in voids
+        whole = whole and (void or (episode is not None and episode.finished))
+        if whole and episode is not None and not void:
+            prefix.append(episode)
+        if not by_index:
             break  # what comes is still to be played
-    struck = [one for one in found if one.finished and one.id in voids]
-    gone = {one.id for one in struck}
+    struck = [episode for episode in episodes if episode.finished and episode.id in voids]
+    gone = {episode.id for episode in struck}
     return Cell(
         agent=agent,
         suite=suite,
         pack=manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
         planned=len(suite.instances) * manifest.replicates - len(gone),
-        episodes=tuple(one for one in found if one.id not in gone),
+        episodes=tuple(episode for episode in episodes if episode.id not in gone),
         prefix=tuple(prefix),
-        voided=tuple((one, voids[one.id].reason) for one in struck),
+        voided=tuple((episode, voids[episode.id].reason) for episode in struck),
         begun=tuple(
-            (target, one if one is not None and one.finished else None)
+            (target, episode if episode is not None and episode.finished else None)
             for target in _first_ones(manifest, suite, known)
-            if (one := known.get((0, target.id))) is None or one.id not in gone
+            if (episode := known.get((0, target.id))) is None or episode.id not in gone
         ),
         exact=manifest.agents[agent].policy == ORACLE,
     )
@@ -135,19 +135,19 @@ def _first_ones(
 ) -> Sequence[ManifestInstance]:
     """Instances up to the last one whose first replicate is known: of a large suite in the order of admission."""
     if not suite.source:
-        reach = max((i for i, one in enumerate(suite.instances) if (0, one.id) in known), default=-1)
+        reach = max((i for i, instance in enumerate(suite.instances) if (0, instance.id) in known), default=-1)
         return suite.instances[: reach + 1]
-    left, found = sum(replicate == 0 for replicate, _ in known), list[ManifestInstance]()
+    left, targets = sum(replicate == 0 for replicate, _ in known), list[ManifestInstance]()
     for target in islice(manifest.admitted(suite), None if left else 0):
-        found.append(target)
+        targets.append(target)
         left -= (0, target.id) in known
         if not left:
             break
-    return found
+    return targets
 
 
 def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, int]]:
     """(replicate, place of the instance), lazily."""
     for replicate in range(manifest.replicates):
-        for place in admission(suite.instances, manifest.order.key):
-            yield replicate, place
+        for index in admission(suite.instances, manifest.order.key):
+            yield replicate, index

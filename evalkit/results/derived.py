@@ -77,18 +77,18 @@ def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments:
     `steps`: the rows in effect by episode and step, with `COLUMNS`, as `scan` gives them. Works while another process
     writes the run. Raises CorruptLogError.
     """
-    found = spots(steps, manifest)
-    finished = [spot for spot in found if spot.finished]
-    keys = dict(zip((spot.id for spot in found), _keys(steps, found), strict=True))
+    all_spots = spots(steps, manifest)
+    finished = [spot for spot in all_spots if spot.finished]
+    keys = dict(zip((spot.id for spot in all_spots), _keys(steps, all_spots), strict=True))
     names = dict.fromkeys(suite.environment for suite in manifest.suites.values())
     marks = {name: _mark(environments[name]) for name in names if name in environments}
-    old_marks, held = _load(run)
+    old_marks, saved = _load(run)
     marks = {name: marks.get(name) or old_marks.get(name, "") for name in names}
     fresh = {name for name in names if marks[name] == old_marks.get(name)}
     folds = {
-        spot.id: held[spot.id][1]
+        spot.id: saved[spot.id][1]
         for spot in finished
-        if spot.suite.environment in fresh and held.get(spot.id, _NONE)[0] == keys[spot.id]
+        if spot.suite.environment in fresh and saved.get(spot.id, _NONE)[0] == keys[spot.id]
     }
     missing = [spot for spot in finished if spot.id not in folds]
     for name in dict.fromkeys(spot.suite.environment for spot in missing):
@@ -100,7 +100,7 @@ def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments:
     folds |= _folded(run, steps, missing, environments)
     if len(missing) > WORTH_WRITING * (len(folds) - len(missing)):
         _save(run, marks, {name: (keys[name], fold) for name, fold in folds.items()})
-    return [result(spot, folds.get(spot.id)) for spot in found]
+    return [result(spot, folds.get(spot.id)) for spot in all_spots]
 
 
 def _folded(run: Path, steps: "pa.Table", missing: Sequence[Spot], environments: Environments) -> dict[str, Fold]:
@@ -113,38 +113,38 @@ def _folded(run: Path, steps: "pa.Table", missing: Sequence[Spot], environments:
     wanted = takes[np.concatenate(rows)] if rows else takes[:0]
     referee = Referee(environments)
     return {
-        missing[place].id: referee.fold(missing[place], facts)
-        for place, facts in stream_facts(run, [spot.id for spot in missing], wanted, start)
+        missing[index].id: referee.fold(missing[index], facts)
+        for index, facts in stream_facts(run, [spot.id for spot in missing], wanted, start)
     }
 
 
-def _keys(steps: "pa.Table", found: Sequence[Spot]) -> list[bytes]:
+def _keys(steps: "pa.Table", spots: Sequence[Spot]) -> list[bytes]:
     """What each episode's fold follows from, as 16 bytes."""
-    if not found:
+    if not spots:
         return []
     column = steps.column("step_digest").combine_chunks()
     words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[column.offset : column.offset + len(column)]
-    first = np.array([spot.first for spot in found])
-    step = np.arange(len(words)) - np.repeat(first, [spot.steps for spot in found])
+    first = np.array([spot.first for spot in spots])
+    step = np.arange(len(words)) - np.repeat(first, [spot.steps for spot in spots])
     # Sums modulo 2^64 of the halves of digests, each times an odd number of its own, so that their order matters.
     sums = np.add.reduceat(words * (2 * step + 1).astype(np.uint64)[:, None], first, axis=0)
     lines: dict[tuple[str, str], bytes] = {}
     keys = []
-    for spot, words_of_it in zip(found, sums, strict=True):
-        at = (spot.suite.name, spot.target.id)
-        if at not in lines:
-            lines[at] = hashlib.sha256(orjson.dumps([spot.suite.environment, spot.target.line])).digest()
-        parts = words_of_it.tobytes(), lines[at], f"{spot.steps} {spot.ending}".encode()
+    for spot, words_of_it in zip(spots, sums, strict=True):
+        target_key = (spot.suite.name, spot.target.id)
+        if target_key not in lines:
+            lines[target_key] = hashlib.sha256(orjson.dumps([spot.suite.environment, spot.target.line])).digest()
+        parts = words_of_it.tobytes(), lines[target_key], f"{spot.steps} {spot.ending}".encode()
         keys.append(hashlib.sha256(b"".join(parts)).digest()[:16])
     return keys
 
 
 def _mark(env: Environment[Any, Any]) -> str:
     """What an environment's folds follow from beside the log: the format, evalkit's version, its own and its code."""
-    found = hashlib.sha256(orjson.dumps([FORMAT, __version__, env.name, env.version]))
+    digest = hashlib.sha256(orjson.dumps([FORMAT, __version__, env.name, env.version]))
     for path in _code(env):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _code(env: Environment[Any, Any]) -> list[Path]:
@@ -207,7 +207,7 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        pa.schema([(name, one.type) for name, one in columns.items()]),
+        pa.schema([(name, column.type) for name, column in columns.items()]),
         compression="zstd",
         use_dictionary=False,
         write_statistics=False,

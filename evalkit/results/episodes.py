@@ -150,10 +150,10 @@ def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
     keys = steps.select(["episode", "agent", "suite", "instance", "replicate"]).take(starts).to_pylist()
     ends = steps.select(["ending", "period"]).take(starts + counts - 1).to_pylist()
     places = manifest.targets((key["suite"], key["instance"]) for key in keys)
-    found = []
+    all_spots = []
     for i, (first, count, key, end) in enumerate(zip(starts.tolist(), counts.tolist(), keys, ends, strict=True)):
         suite, target = _place(key, places, manifest)
-        found.append(
+        all_spots.append(
             Spot(
                 id=key["episode"],
                 agent=key["agent"],
@@ -167,7 +167,7 @@ def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
                 sums={name: column[i] for name, column in sums.items()},
             )
         )
-    return found
+    return all_spots
 
 
 def _spans(steps: "pa.Table") -> "tuple[Places, Places]":
@@ -182,14 +182,14 @@ def _place(
     places: Mapping[tuple[str, str], tuple[ManifestSuite, ManifestInstance]],
     manifest: Manifest,
 ) -> tuple[ManifestSuite, ManifestInstance]:
-    place = places.get((row["suite"], row["instance"]))
-    if place is None or row["agent"] not in manifest.agents or not 0 <= row["replicate"] < manifest.replicates:
-        where = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
+    planned = places.get((row["suite"], row["instance"]))
+    if planned is None or row["agent"] not in manifest.agents or not 0 <= row["replicate"] < manifest.replicates:
+        address = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
         raise CorruptLogError(
-            f"episode {row['episode']} is of {where}, which {manifest.file} does not plan. "
+            f"episode {row['episode']} is of {address}, which {manifest.file} does not plan. "
             "Were files of two runs mixed?"
         )
-    return place
+    return planned
 
 
 def result(spot: Spot, fold: Fold | None) -> EpisodeResult:
@@ -244,5 +244,5 @@ class Referee:
             metrics={name: float(value) for name, value in score.metrics.items()},
             path=score.path,
             outcomes=Counter(outcomes(facts)),
-            without_call=sum(one.get("calls") == [] for one in facts),
+            without_call=sum(fact.get("calls") == [] for fact in facts),
         )

@@ -85,7 +85,7 @@ def _suite_flaws(suite: ManifestSuite, environment: Environment[Any, Any]) -> It
         for _ in laid(suite.instances).encoded():
             pass
         return
-    if suite_digest((one.id, one.digest) for one in suite.instances) != suite.digest:
+    if suite_digest((instance.id, instance.digest) for instance in suite.instances) != suite.digest:
         yield f"suite {suite.name!r} is not what its digest says"
     for target in suite.instances:
         if target.flaw:

@@ -62,14 +62,14 @@ class Replayer:
     def check(self, rows: Iterable[Row]) -> Iterator[ReplayFlaw]:
         """The flaws of the log's next rows (with `COLUMNS`); of each episode and take only the first."""
         for row in rows:
-            found = self._check(row)
-            if found is None:
+            flaw = self._check(row)
+            if flaw is None:
                 continue
-            step, problem = found
+            step, problem = flaw
             gap = step < row["step"]
             self._tracks[row["episode"]] = _Track(take=row["take"], position=None, flawed=True)
-            place = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
-            yield ReplayFlaw(episode=row["episode"], place=place, step=step, problem=problem, gap=gap)
+            address = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
+            yield ReplayFlaw(episode=row["episode"], place=address, step=step, problem=problem, gap=gap)
 
     def _check(self, row: Row) -> tuple[int, str] | None:
         """(step, what is wrong), or None; moves the row's episode on."""
@@ -96,10 +96,10 @@ class Replayer:
 
     def _begin(self, row: Row) -> _Track:
         """Raises CorruptLogError where the row is not of an episode that the manifest plans."""
-        where = row["suite"], row["instance"]
-        if where not in self._targets:
-            self._targets |= self._manifest.targets([where])
-        suite, target = self._targets.get(where, (None, None))
+        target_key = row["suite"], row["instance"]
+        if target_key not in self._targets:
+            self._targets |= self._manifest.targets([target_key])
+        suite, target = self._targets.get(target_key, (None, None))
         agent = self._manifest.agents.get(row["agent"])
         if suite is None or target is None or agent is None or suite.environment != row["environment"]:
             raise CorruptLogError(f"is of an agent, suite or instance that {self._manifest.file} does not plan")
@@ -153,11 +153,11 @@ class Replayer:
         return _words(whole, differing, self._manifest.file)
 
 
-def _misnumbered(due: int, found: int) -> tuple[int, str]:
-    if found < due:
-        return found, f"comes again after step {due - 1}"
-    missing = f"step {due} is" if found == due + 1 else f"steps {due} to {found - 1} are"
-    return due, f"{missing} missing: the next row is of step {found}"
+def _misnumbered(due: int, step: int) -> tuple[int, str]:
+    if step < due:
+        return step, f"comes again after step {due - 1}"
+    missing = f"step {due} is" if step == due + 1 else f"steps {due} to {step - 1} are"
+    return due, f"{missing} missing: the next row is of step {step}"
 
 
 def _words(whole: bool, differing: list[str], manifest: str) -> str:

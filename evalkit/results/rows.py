@@ -60,47 +60,47 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
 
     places = list(_places(cells))
     results = [episode for _, _, episode, _, _ in places]
-    found = {
+    columns = {
         **{name: pa.array([read(cell) for cell, *_ in places], pa.string()) for name, read in _OF_CELL.items()},
         **{
-            name: pa.array([getattr(one, name) for one in results], pa.type_for_alias(kind))
+            name: pa.array([getattr(episode, name) for episode in results], pa.type_for_alias(kind))
             for name, kind in _OF_EPISODE.items()
         },
-        "episode": pa.array([one.id for one in results], pa.string()),
-        "place": pa.array([place for _, place, *_ in places], pa.int64()),
+        "episode": pa.array([episode.id for episode in results], pa.string()),
+        "place": pa.array([index for _, index, *_ in places], pa.int64()),
         "used": pa.array([used for _, _, _, used, _ in places], pa.bool_()),
-        "finished": pa.array([one.finished and reason is None for _, _, one, _, reason in places], pa.bool_()),
+        "finished": pa.array([episode.finished and reason is None for _, _, episode, _, reason in places], pa.bool_()),
         "void": pa.array([reason is not None for *_, reason in places], pa.bool_()),
         "void_reason": pa.array([reason for *_, reason in places], pa.string()),
-        "tags": _lists([manifest.agents[one.agent].tags for one in results]),
-        "path": _lists([one.path for one in results]),
-        "metrics": _map([one.metrics for one in results]),
-        "outcomes": _outcomes([one.outcomes for one in results]),
+        "tags": _lists([manifest.agents[episode.agent].tags for episode in results]),
+        "path": _lists([episode.path for episode in results]),
+        "metrics": _map([episode.metrics for episode in results]),
+        "outcomes": _outcomes([episode.outcomes for episode in results]),
     }
-    return pa.table({name: found[name] for name in _ORDER})
+    return pa.table({name: columns[name] for name in _ORDER})
 
 
 def _places(cells: Iterable[Cell]) -> Iterable[Place]:
     for cell in cells:
         prefix = {episode.id for episode in cell.prefix}
-        for place, episode in enumerate(cell.episodes):
-            yield cell, place, episode, episode.id in prefix, None
-        for place, (episode, reason) in enumerate(cell.voided, len(cell.episodes)):
-            yield cell, place, episode, False, reason
+        for index, episode in enumerate(cell.episodes):
+            yield cell, index, episode, episode.id in prefix, None
+        for index, (episode, reason) in enumerate(cell.voided, len(cell.episodes)):
+            yield cell, index, episode, False, reason
 
 
 def _lists(values: Sequence[Sequence[str]]) -> "pa.Array":
     import pyarrow as pa
 
-    flat = pa.array([one for held in values for one in held], pa.string())
+    flat = pa.array([text for texts in values for text in texts], pa.string())
     return pa.ListArray.from_arrays(_offsets(values), flat)
 
 
 def _map(values: Sequence[Mapping[str, float]]) -> "pa.Array":
     import pyarrow as pa
 
-    names = pa.array([name for held in values for name in held], pa.string())
-    numbers = pa.array([number for held in values for number in held.values()], pa.float64())
+    names = pa.array([name for mapping in values for name in mapping], pa.string())
+    numbers = pa.array([number for mapping in values for number in mapping.values()], pa.float64())
     return pa.MapArray.from_arrays(_offsets(values), names, numbers)
 
 
@@ -108,9 +108,9 @@ def _outcomes(values: Sequence[Mapping[tuple[str, str], int]]) -> "pa.Array":
     import pyarrow as pa
 
     parts = [
-        pa.array([key[0] for held in values for key in held], pa.string()),
-        pa.array([key[1] for held in values for key in held], pa.string()),
-        pa.array([count for held in values for count in held.values()], pa.int64()),
+        pa.array([key[0] for mapping in values for key in mapping], pa.string()),
+        pa.array([key[1] for mapping in values for key in mapping], pa.string()),
+        pa.array([count for mapping in values for count in mapping.values()], pa.int64()),
     ]
     return pa.ListArray.from_arrays(_offsets(values), pa.StructArray.from_arrays(parts, ["tool", "outcome", "calls"]))
 
@@ -165,13 +165,13 @@ def instance_table(suites: Iterable[ManifestSuite]) -> "pa.Table":
             "base": suite.base,
             "axes": _json(suite.axes),
             "environment": suite.environment,
-            "instance": one.id,
-            "stratum": one.stratum,
-            "digest": one.digest,
-            "line": _json(one.line),
+            "instance": instance.id,
+            "stratum": instance.stratum,
+            "digest": instance.digest,
+            "line": _json(instance.line),
         }
         for suite in suites
-        for one in suite.instances
+        for instance in suite.instances
     ]
     names = ("suite", "base", "axes", "environment", "instance", "stratum", "digest", "line")
     return _table(rows, dict.fromkeys(names, _TEXT))

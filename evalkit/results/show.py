@@ -87,15 +87,15 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
     known = sorted(keys, key=lambda key: (key.place, key.id))
     if not known:
         raise RunError("The run holds no steps yet, so there is no episode to show.")
-    found = [key for key in known if wanted in (key.place, key.id)]
-    if not found and wanted:
-        found = [key for key in known if key.id.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        some = "".join(f"\n  {key.id}  {key.place}" for key in found[:NAMED])
-        more = f"\n  and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
-        raise RunError(f"{wanted!r} is the beginning of {len(found):,} episodes; write more of it:{some}{more}")
+    matches = [key for key in known if wanted in (key.place, key.id)]
+    if not matches and wanted:
+        matches = [key for key in known if key.id.startswith(wanted)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        named = "".join(f"\n  {key.id}  {key.place}" for key in matches[:NAMED])
+        more = f"\n  and {len(matches) - NAMED:,} more" if len(matches) > NAMED else ""
+        raise RunError(f"{wanted!r} is the beginning of {len(matches):,} episodes; write more of it:{named}{more}")
     hint = nearest(wanted, [key.place for key in known]) if ":" in wanted else ""
     if len(hint) > 200:
         hint = f" One that the run holds: {known[0].place}"

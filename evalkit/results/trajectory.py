@@ -130,10 +130,10 @@ def _properties(tool: Tool) -> Iterable[str]:
 def _changed_tools(before: Sequence[Tool], after: Sequence[Tool]) -> str:
     """What a list of tools has become within a chat: those gone, and those that are new or say other things."""
     names = {tool.name for tool in after}
-    said = {tool.name: tool for tool in before}
+    earlier = {tool.name: tool for tool in before}
     gone = [tool.name for tool in before if tool.name not in names]
     lines = [f"gone: {', '.join(gone)}"] if gone else []
-    return "\n".join([*lines, *(_tool(tool) for tool in after if said.get(tool.name) != tool)])
+    return "\n".join([*lines, *(_tool(tool) for tool in after if earlier.get(tool.name) != tool)])
 
 
 def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:

@@ -43,8 +43,8 @@ class Finding:
     def __str__(self) -> str:
         if not self.episode:
             return f"{self.segment}: {self.problem}"
-        place = f" ({self.place})" if self.place else ""
-        return f"{self.segment}: episode {self.episode}{place}, step {self.step}: {self.problem}"
+        address = f" ({self.place})" if self.place else ""
+        return f"{self.segment}: episode {self.episode}{address}, step {self.step}: {self.problem}"
 
 
 def verify(run: Path) -> list[Finding]:
@@ -57,20 +57,20 @@ def verify(run: Path) -> list[Finding]:
 
     manifest = read_manifest(run)
     try:
-        found = [
+        findings = [
             Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
             for flaw in check_log(run)
         ]
-        told = {(finding.episode, finding.step) for finding in found}
-        for finding in replay_findings(run, manifest, ENVIRONMENTS, gaps=not found):
+        told = {(finding.episode, finding.step) for finding in findings}
+        for finding in replay_findings(run, manifest, ENVIRONMENTS, gaps=not findings):
             if (finding.episode, finding.step) not in told:
-                found.append(finding)
-        found += _void_findings(run, manifest)
+                findings.append(finding)
+        findings += _void_findings(run, manifest)
     except FileNotFoundError as moved:
         raise RunError(
             f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
         ) from moved
-    return found
+    return findings
 
 
 def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
@@ -80,10 +80,10 @@ def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
     except CorruptLogError as flaw:
         yield Finding(segment=VOIDS, problem=str(flaw))
         return
-    for one in voids.values():
-        if one.agent not in manifest.agents or one.suite not in manifest.suites:
+    for void in voids.values():
+        if void.agent not in manifest.agents or void.suite not in manifest.suites:
             yield Finding(
-                segment=VOIDS, problem=f"episode {one.episode} is of {one.agent}:{one.suite}, not of this run"
+                segment=VOIDS, problem=f"episode {void.episode} is of {void.agent}:{void.suite}, not of this run"
             )
 
 

@@ -71,20 +71,26 @@ def choose(run: Path, wanted: EpisodeChoice) -> list[LoggedEpisode]:
     ]
     if wanted.episode:
         keys = [
-            EpisodeKey(id=one.id, agent=one.agent, suite=one.suite, instance=one.instance, replicate=one.replicate)
-            for one in known
+            EpisodeKey(
+                id=episode.id,
+                agent=episode.agent,
+                suite=episode.suite,
+                instance=episode.instance,
+                replicate=episode.replicate,
+            )
+            for episode in known
         ]
         only = find_episode(keys, wanted.episode).id
-        known = [one for one in known if one.id == only]
+        known = [episode for episode in known if episode.id == only]
     bases = {suite.name: suite.base for suite in manifest.suites.values()}
-    found = (
-        one
-        for one in known
-        if wanted.agent in ("", one.agent)
-        and wanted.suite in ("", one.suite, bases.get(one.suite))
-        and wanted.instance in ("", one.instance)
+    matching = (
+        episode
+        for episode in known
+        if wanted.agent in ("", episode.agent)
+        and wanted.suite in ("", episode.suite, bases.get(episode.suite))
+        and wanted.instance in ("", episode.instance)
     )
-    return sorted(found, key=lambda one: (one.agent, one.suite, one.instance, one.replicate))
+    return sorted(matching, key=lambda episode: (episode.agent, episode.suite, episode.instance, episode.replicate))
 
 
 def _check(manifest: Manifest, wanted: EpisodeChoice) -> None:
@@ -95,8 +101,8 @@ def _check(manifest: Manifest, wanted: EpisodeChoice) -> None:
             raise UsageError(f"--{option}: the run has no {option} {name!r}.{nearest(name, valid)}")
     name = wanted.instance
     if name and not manifest.targets((suite.name, name) for suite in mine):
-        some = {one.id for suite in mine for one in suite.instances[:ASKED_FOR]}
-        raise UsageError(f"--instance: the run has no instance {name!r}.{nearest(name, some)}")
+        examples = {instance.id for suite in mine for instance in suite.instances[:ASKED_FOR]}
+        raise UsageError(f"--instance: the run has no instance {name!r}.{nearest(name, examples)}")
 
 
 def void_notes(cells: Iterable["Cell"]) -> list[str]:
@@ -119,7 +125,7 @@ def reasons(cell: "Cell") -> dict[str, int]:
 
 
 def _reasons(cell: "Cell") -> str:
-    found: Sequence[tuple[str, int]] = list(reasons(cell).items())
-    words = [visible(reason[:REASON_BOUND]) + (f" ({count:,})" if found[1:] else "") for reason, count in found]
+    counted: Sequence[tuple[str, int]] = list(reasons(cell).items())
+    words = [visible(reason[:REASON_BOUND]) + (f" ({count:,})" if counted[1:] else "") for reason, count in counted]
     more = len(words) - REASONS_NAMED
     return "; ".join(words[:REASONS_NAMED]) + (f"; {more:,} more reasons" if more > 0 else "")

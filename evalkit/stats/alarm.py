@@ -107,7 +107,7 @@ def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *,
     # Twice as many as the least p-value that raises an alarm needs.
     draws = max(LEAST_DRAWS, math.ceil(2 * len(WINDOWS) / threshold))
     looks = [_look(nights, size, tolerance, draws) for size in WINDOWS if size < len(nights)]
-    look = min(looks, key=lambda one: one.p)
+    look = min(looks, key=lambda look: look.p)
     look = replace(look, p=min(1.0, look.p * len(looks)))
     raised = look.p <= threshold
     return Alarm(
@@ -153,17 +153,17 @@ def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, dr
 
 
 def _by_instance(nights: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for night in nights:
         for name, value in night.items():
-            found.setdefault(name, []).append(value)
-    return found
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def _turned(before: "Sequence[Doubles]", now: "Sequence[Doubles]", stream: Stream, draws: int) -> float:
     """The chance of a fall as great by turning each instance's nights round; values by instance, oldest first."""
     falls = [_falls(*both) for both in zip(before, now, strict=True)]
-    counts = np.array([len(one) for one in falls])
+    counts = np.array([len(fall) for fall in falls])
     starts = np.cumsum(counts) - counts
     flat = np.concatenate(falls)
 

@@ -81,13 +81,13 @@ def mean_interval(
 
 def instance_means(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str] | None) -> "list[Doubles]":
     """Instance means by stratum; one group if strata cannot be used. Sorted, so that no order reaches the draws."""
-    found: dict[str, list[float]] = {}
+    means_of: dict[str, list[float]] = {}
     for instance in sorted(replicates):
         stratum = strata[instance] if strata is not None else ""
-        found.setdefault(stratum, []).append(math.fsum(replicates[instance]) / len(replicates[instance]))
-    if any(len(means) < LEAST_INSTANCES for means in found.values()):
-        return [np.array([mean for stratum in sorted(found) for mean in found[stratum]])]
-    return [np.array(found[stratum]) for stratum in sorted(found)]
+        means_of.setdefault(stratum, []).append(math.fsum(replicates[instance]) / len(replicates[instance]))
+    if any(len(means) < LEAST_INSTANCES for means in means_of.values()):
+        return [np.array([mean for stratum in sorted(means_of) for mean in means_of[stratum]])]
+    return [np.array(means_of[stratum]) for stratum in sorted(means_of)]
 
 
 def _resampled_means(groups: "list[Doubles]", place: Sequence[str]) -> "Doubles":

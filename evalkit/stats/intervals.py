@@ -108,12 +108,12 @@ def estimate(
         unmet = (least, most)
     groups = instance_means(replicates, strata)
     if len(replicates) < LEAST_INSTANCES:
-        found, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
+        interval, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
     else:
-        found, method, why = _interval(replicates, groups, place, strata, (least, most), unmet)
+        interval, method, why = _interval(replicates, groups, place, strata, (least, most), unmet)
     return Estimate(
         mean=mean,
-        interval=None if found is None else _kept(found, mean, least, most),
+        interval=None if interval is None else _kept(interval, mean, least, most),
         method=method,
         stratified=method not in (NONE, "Wilson") and len(groups) > 1,
         instances=len(replicates),
@@ -135,23 +135,23 @@ def _interval(
     if bounds == (0.0, 1.0) and is_share(whole):
         return wilson(float(whole.sum()), len(whole)), "Wilson", ""
     mean, error = _mean_and_error(groups)
-    found: Interval | None = None
+    interval: Interval | None = None
     method: Method = "bootstrap"
     if error <= _SAME * max(1.0, float(np.abs(whole).max())):
         if unmet is None:
             return None, NONE, "all instances agree"
-        found, method = Interval(low=mean, high=mean), "alike"
+        interval, method = Interval(low=mean, high=mean), "alike"
     elif math.isfinite(least) and math.isfinite(most):
-        found, method = bounded(groups, least, most), "bounded"
+        interval, method = bounded(groups, least, most), "bounded"
     elif len(whole) < ENOUGH_TO_RESAMPLE:
-        found, method = student(groups), "t"
-    elif (found := bootstrap_t(groups, place)) is not None:
+        interval, method = student(groups), "t"
+    elif (interval := bootstrap_t(groups, place)) is not None:
         method = "bootstrap-t"
     else:
-        found = mean_interval(replicates, place=place, strata=strata, least=least, most=most)
-    if found is not None and unmet is not None:
-        found = _with_unmet(found, groups, *unmet)
-    return found, method, ""
+        interval = mean_interval(replicates, place=place, strata=strata, least=least, most=most)
+    if interval is not None and unmet is not None:
+        interval = _with_unmet(interval, groups, *unmet)
+    return interval, method, ""
 
 
 def is_share(means: "Doubles") -> bool:
@@ -180,7 +180,7 @@ def unmet_share(n: int) -> float:
     return wilson(0, n).high
 
 
-def _with_unmet(found: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float) -> Interval:
+def _with_unmet(interval: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float) -> Interval:
     """The interval, widened for instances unlike all that were met, which lie from `lowest` to `highest`.
 
     - No end is nearer to a bound than had all instances been on that bound: without losses a share `unmet_share` of
@@ -193,8 +193,8 @@ def _with_unmet(found: Interval, groups: "Sequence[Doubles]", lowest: float, hig
     q = unmet_share(n)
     alike = q * max(0.0, 1 - error * math.sqrt(n) / TRIFLE)
     return Interval(
-        low=min(found.low, mean - alike * (mean - lowest), highest - q * (highest - lowest)),
-        high=max(found.high, mean + alike * (highest - mean), lowest + q * (highest - lowest)),
+        low=min(interval.low, mean - alike * (mean - lowest), highest - q * (highest - lowest)),
+        high=max(interval.high, mean + alike * (highest - mean), lowest + q * (highest - lowest)),
     )
 
 
@@ -220,7 +220,7 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     mean, error = _mean_and_error(groups)
     if error <= _SAME * width:
         raise ValueError("all values agree: their spread says nothing")
-    parts = [one - one.mean() for one in groups]
+    parts = [values - values.mean() for values in groups]
     apart = np.concatenate(parts) / math.sqrt(float(np.mean(np.concatenate(parts) ** 2)))
     free, known = n - len(groups), known_freedom(parts)
     share, spread = (mean - least) / width, (error / width) ** 2
@@ -241,13 +241,13 @@ def known_freedom(apart: "Sequence[Doubles | Sequence[float]]") -> float:
 
     2 n / (kurtosis - (n - 3) / (n - 1)), at least 1, at most n less the groups; not all values may be 0.
     """
-    whole = np.concatenate([np.asarray(one) for one in apart])
+    whole = np.concatenate([np.asarray(values) for values in apart])
     n, square = len(whole), float(np.mean(whole**2))
     kurtosis = float(np.mean(whole**4)) / square**2
     return min(float(n - len(apart)), max(1.0, 2 * n / (kurtosis - (n - 3) / (n - 1))))
 
 
-def _towards_wilson(found: Interval, groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
+def _towards_wilson(interval: Interval, groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     """The interval within Wilson's of the same mean, and the nearer to it the more of the values are 0 or 1."""
     shares = np.clip((np.concatenate(groups) - least) / (most - least), 0.0, 1.0)
     mean = float(shares.mean())
@@ -256,7 +256,7 @@ def _towards_wilson(found: Interval, groups: "Sequence[Doubles]", least: float, 
     # 0 of values of 0 and 1 only, 1 of values that are all the same.
     lack = float(np.mean(shares * (1 - shares))) / (mean * (1 - mean)) if 0 < mean < 1 else 0.0
     part = max(0.0, 1 - lack / _NEARLY_SHARES)
-    kept_low, kept_high = max(found.low, low), min(found.high, high)
+    kept_low, kept_high = max(interval.low, low), min(interval.high, high)
     return Interval(low=kept_low + part * (low - kept_low), high=kept_high + part * (high - kept_high))
 
 
@@ -265,15 +265,15 @@ def student(groups: "Sequence[Doubles]") -> Interval:
     from scipy.special import stdtrit
 
     mean, error = _mean_and_error(groups)
-    half = float(stdtrit(sum(len(one) - 1 for one in groups), (1 + LEVEL) / 2)) * error
+    half = float(stdtrit(sum(len(values) - 1 for values in groups), (1 + LEVEL) / 2)) * error
     return Interval(low=mean - half, high=mean + half)
 
 
 def _mean_and_error(groups: "Sequence[Doubles]") -> tuple[float, float]:
     """The mean over all and its standard error, the mix of groups taken as given."""
     n = sum(map(len, groups))
-    squares = math.fsum(len(one) * float(np.var(one, ddof=1)) for one in groups)
-    return math.fsum(float(one.sum()) for one in groups) / n, math.sqrt(squares) / n
+    squares = math.fsum(len(values) * float(np.var(values, ddof=1)) for values in groups)
+    return math.fsum(float(values.sum()) for values in groups) / n, math.sqrt(squares) / n
 
 
 def bootstrap_t(groups: "Sequence[Doubles]", place: Sequence[str]) -> Interval | None:
@@ -285,9 +285,9 @@ def bootstrap_t(groups: "Sequence[Doubles]", place: Sequence[str]) -> Interval |
     n = sum(map(len, groups))
     mean, error = _mean_and_error(groups)
     total, squares = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
-    for one in groups:
-        size, centre = len(one), float(one.mean())
-        for rows, drawn in resamples(one - centre, stream):
+    for values in groups:
+        size, centre = len(values), float(values.mean())
+        for rows, drawn in resamples(values - centre, stream):
             sums = drawn.sum(axis=1)
             total[rows] += sums
             # size * s^2 of the resample, s^2 with size - 1 below.
@@ -302,6 +302,6 @@ def bootstrap_t(groups: "Sequence[Doubles]", place: Sequence[str]) -> Interval |
     return Interval(low=mean - float(high) * error, high=mean - float(low) * error)
 
 
-def _kept(found: Interval, mean: float, least: float, most: float) -> Interval:
+def _kept(interval: Interval, mean: float, least: float, most: float) -> Interval:
     """The interval within the bounds of what can be, and around the mean whatever rounding does."""
-    return Interval(low=min(mean, max(least, found.low)), high=max(mean, min(most, found.high)))
+    return Interval(low=min(mean, max(least, interval.low)), high=max(mean, min(most, interval.high)))

@@ -129,7 +129,7 @@ def change(
     """
     mcnemar, only_first, only_second = _mcnemar(pairs)
     test, test_by = _test(pairs, place, tests)
-    found = estimate(
+    estimated = estimate(
         {name: [value] for name, value in pairs.thinned.items()},
         place=("pairs", *place),
         strata=strata,
@@ -140,7 +140,7 @@ def change(
     return Change(
         first=mean_of_instances(pairs.first),
         second=mean_of_instances(pairs.second),
-        difference=_moved(found, _mean(list(pairs.differences.values())), width),
+        difference=_moved(estimated, _mean(list(pairs.differences.values())), width),
         test=test,
         test_by=test_by,
         least_p=None if test.p is None else least_p(pairs),
@@ -150,22 +150,22 @@ def change(
     )
 
 
-def _moved(found: Estimate, mean: float, width: float) -> Estimate:
+def _moved(estimated: Estimate, mean: float, width: float) -> Estimate:
     """The estimate around another mean, within what can be."""
-    if found.interval is None or found.mean == mean:
-        return replace(found, mean=mean)
-    by = mean - found.mean
-    low, high = max(-width, found.interval.low + by), min(width, found.interval.high + by)
-    return replace(found, mean=mean, interval=Interval(low=min(low, mean), high=max(high, mean)))
+    if estimated.interval is None or estimated.mean == mean:
+        return replace(estimated, mean=mean)
+    by = mean - estimated.mean
+    low, high = max(-width, estimated.interval.low + by), min(width, estimated.interval.high + by)
+    return replace(estimated, mean=mean, interval=Interval(low=min(low, mean), high=max(high, mean)))
 
 
 def _test(pairs: Pairs, place: Sequence[str], tests: int) -> tuple[HypothesisTest, str]:
     """(the permutation test of the difference, how it was made or why it was not)."""
     if not pairs.even:
-        found = relabelled(pairs, place=place, tests=tests)
-        return found, found.why or "drawn labels"
-    found, exact = sign_flips(list(pairs.differences.values()), place=place, tests=tests)
-    return found, found.why or ("all signs" if exact else "drawn signs")
+        result = relabelled(pairs, place=place, tests=tests)
+        return result, result.why or "drawn labels"
+    result, exact = sign_flips(list(pairs.differences.values()), place=place, tests=tests)
+    return result, result.why or ("all signs" if exact else "drawn signs")
 
 
 def least_p(pairs: Pairs) -> float:
@@ -196,7 +196,7 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Hypothe
         whole = [_mean(first), _mean(second)] if len(first) == len(second) else [*first, *second]
         counts = (1, 1) if len(first) == len(second) else (len(first), len(second))
         groups.setdefault(counts, []).append(whole)
-    pools = {counts: np.array(found) for counts, found in sorted(groups.items())}
+    pools = {counts: np.array(blocks) for counts, blocks in sorted(groups.items())}
     if all(float(np.ptp(pool, axis=1).max()) <= _SAME for pool in pools.values()):
         return HypothesisTest(why=NO_DIFFERENCE)
     draws = max(LEAST_DRAWS, DRAWS_A_TEST * tests - 1)
@@ -241,9 +241,9 @@ def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int
 
     Up to 20 differences other than 0 all signs are tried; beyond, `LEAST_DRAWS` or more, drawn at `place`.
     """
-    found = flips(differences)
-    if found.why != MANY:
-        return found, found.why not in (FEW, NO_DIFFERENCE)
+    result = flips(differences)
+    if result.why != MANY:
+        return result, result.why not in (FEW, NO_DIFFERENCE)
     sizes = np.array([abs(value) for value in differences if abs(value) > _SAME])
     draws = max(LEAST_DRAWS, DRAWS_A_TEST * tests - 1)
     least = abs(math.fsum(differences)) - 1e-9 * float(sizes.sum())
@@ -269,12 +269,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     Calling everything with an adjusted value up to 0.05 a difference is wrong somewhere in at most 5 % of families.
     """
-    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
+    known = sorted((value, index) for index, value in enumerate(p_values) if value is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     so_far = 0.0
-    for done, (value, place) in enumerate(known):
+    for done, (value, index) in enumerate(known):
         so_far = max(so_far, min(1.0, (len(known) - done) * value))
-        adjusted[place] = so_far
+        adjusted[index] = so_far
     return adjusted
 
 
