@@ -30,15 +30,15 @@ def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The blocks of an assistant's message, separated by commas; empty where there are none."""
     layout = loads_kept(opaque) if opaque else [len(text)]
     blocks: list[bytes] = []
-    at, left = 0, iter(calls)
-    for one in layout:
-        if isinstance(one, int):
-            piece = text[at : at + one]
-            at += one
+    offset, left = 0, iter(calls)
+    for entry in layout:
+        if isinstance(entry, int):
+            piece = text[offset : offset + entry]
+            offset += entry
             if piece.strip():
                 blocks.append(text_block(piece))
-        elif one is not None:
-            blocks.append(dumps_any(one))
+        elif entry is not None:
+            blocks.append(dumps_any(entry))
         else:
             blocks += map(_call_block, islice(left, 1))
     return b",".join(blocks + [_call_block(call) for call in left])
@@ -49,26 +49,26 @@ def read_content(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], byt
     texts: list[str] = []
     calls: list[ToolCall] = []
     layout: list[Any] = []
-    used = [one for one in content if isinstance(one, dict) and one.get("type") == "tool_use"]
-    ids = iter(call_ids([text_of(one, "id") for one in used]))
-    for one in content:
-        kind = one.get("type") if isinstance(one, dict) else None
+    used = [block for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
+    ids = iter(call_ids([text_of(block, "id") for block in used]))
+    for block in content:
+        kind = block.get("type") if isinstance(block, dict) else None
         if kind == "text":
-            texts.append(text_of(one, "text"))
+            texts.append(text_of(block, "text"))
             layout.append(len(texts[-1]))
         elif kind == "tool_use":
-            calls.append(_call(one, next(ids)))
+            calls.append(_call(block, next(ids)))
             layout.append(None)
         elif isinstance(kind, str):
-            layout.append(one)
-    plain = all(one is None or isinstance(one, int) for one in layout)
+            layout.append(block)
+    plain = all(entry is None or isinstance(entry, int) for entry in layout)
     return "".join(texts), tuple(calls), b"" if plain else dumps_any(layout)
 
 
-def _call(one: dict[str, Any], call_id: str) -> ToolCall:
-    value = one.get("input")
+def _call(block: dict[str, Any], call_id: str) -> ToolCall:
+    value = block.get("input")
     return ToolCall(
-        id=call_id, name=text_of(one, "name"), arguments="" if value is None else dumps_any(value).decode("utf-8")
+        id=call_id, name=text_of(block, "name"), arguments="" if value is None else dumps_any(value).decode("utf-8")
     )
 
 

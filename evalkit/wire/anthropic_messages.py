@@ -113,10 +113,10 @@ def _body(head: bytes, tools: bytes, messages: Sequence[bytes], _seed: int | Non
     before.append(b',"messages":[')
     chat = list(messages[system:])
     left = _CACHE_MARKS
-    for place in range(len(chat) - 1, -1, -1):
-        if chat[place].startswith(_USER):
+    for index in range(len(chat) - 1, -1, -1):
+        if chat[index].startswith(_USER):
             # Behind the last block's content stand its brace, then the turn's bracket and brace.
-            chat[place] = chat[place][:-3] + _CACHED + b"]}"
+            chat[index] = chat[index][:-3] + _CACHED + b"]}"
             left -= 1
             if not left:
                 break
@@ -175,8 +175,8 @@ def _allowance(headers: Mapping[str, str], what: str) -> Allowance | None:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said = sampling_objections(sampling, ours=_OURS, highest={"temperature": 1, "top_p": 1})
-    return said + tool_objections(tools, key=_KEY) or _thinking_objections(sampling, tools)
+    objections = sampling_objections(sampling, ours=_OURS, highest={"temperature": 1, "top_p": 1})
+    return objections + tool_objections(tools, key=_KEY) or _thinking_objections(sampling, tools)
 
 
 def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]:
@@ -186,15 +186,19 @@ def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]
         return ["extra: thinking must be an object."]
     if thinking.get("type") not in ("enabled", "adaptive"):
         return []
-    said: list[str] = []
+    objections: list[str] = []
     if sampling.tool_choice == "required" and tools:
-        said.append('extra: who thinks cannot be forced to call a tool: set `tool_choice = "auto"`.')
+        objections.append('extra: who thinks cannot be forced to call a tool: set `tool_choice = "auto"`.')
     if sampling.temperature not in (None, 1):
-        said.append(f"extra: who thinks takes no temperature but 1, not {sampling.temperature}: set `temperature = 1`.")
+        objections.append(
+            f"extra: who thinks takes no temperature but 1, not {sampling.temperature}: set `temperature = 1`."
+        )
     budget = thinking.get("budget_tokens")
     if isinstance(budget, int) and budget >= sampling.max_tokens:
-        said.append(f"extra: thinking.budget_tokens must be less than max_tokens, which is {sampling.max_tokens}.")
-    return said
+        objections.append(
+            f"extra: thinking.budget_tokens must be less than max_tokens, which is {sampling.max_tokens}."
+        )
+    return objections
 
 
 ANTHROPIC_MESSAGES = Dialect(

@@ -24,8 +24,8 @@ def bounded_s(seconds: float) -> float:
 
 def seconds_of(text: str | None, unit_s: float = 1.0) -> float | None:
     """A number of units as seconds; None where the text is none. Words for no number (`nan`, `inf`) are none."""
-    found = _NUMBER.fullmatch("" if text is None else text.strip(" \t"))
-    return bounded_s(float(found[1][:_NUMBER_CHARS] + found[2]) * unit_s) if found else None
+    match = _NUMBER.fullmatch("" if text is None else text.strip(" \t"))
+    return bounded_s(float(match[1][:_NUMBER_CHARS] + match[2]) * unit_s) if match else None
 
 
 def span_of(text: str) -> float | None:

@@ -30,16 +30,16 @@ def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def call_ids(given: Sequence[str]) -> list[str]:
     """An id for each call of a reply, no two alike: the one it came with, or one made from its place where there is
     none or an earlier call has the same. Results are sent back under these, so providers refuse what is not unique."""
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     came = set(given)
-    for place, own in enumerate(given):
+    for index, own in enumerate(given):
         name = own
-        if not own or own in found:
-            name = f"call_{place}"
-            while name in came or name in found:
+        if not own or own in ids:
+            name = f"call_{index}"
+            while name in came or name in ids:
                 name += "_"
-        found[name] = None
-    return list(found)
+        ids[name] = None
+    return list(ids)
 
 
 RAW = "_raw"
@@ -63,18 +63,18 @@ def sampling_objections(
 ) -> list[str]:
     """What no request can carry, in sentences. `ours` are the body fields that `extra` may not set: evalkit sets them
     itself, or they would void the bound on cost. `highest` bounds numbers of the sampling."""
-    said: list[str] = []
+    objections: list[str] = []
     if sampling.max_tokens < least_tokens:
-        said.append(f"max_tokens must be at least {least_tokens}, not {sampling.max_tokens}.")
+        objections.append(f"max_tokens must be at least {least_tokens}, not {sampling.max_tokens}.")
     for name in ("temperature", "top_p"):
         value = getattr(sampling, name)
         if value is not None and not (math.isfinite(value) and value >= 0):
-            said.append(f"{name} must be a number from 0 on, not {value}.")
+            objections.append(f"{name} must be a number from 0 on, not {value}.")
     for name, most in (highest or {}).items():
         value = getattr(sampling, name)
         if value is not None and value > most:
-            said.append(f"{name} must be at most {most:g}, not {value}.")
-    return said + _extra_objections(sampling.extra, ours)
+            objections.append(f"{name} must be at most {most:g}, not {value}.")
+    return objections + _extra_objections(sampling.extra, ours)
 
 
 def _extra_objections(extra: str, ours: Set[str]) -> list[str]:
@@ -98,31 +98,32 @@ def tool_objections(
 ) -> list[str]:
     """What providers refuse in tools, in sentences: names that are not like `name` (`rule` says it in words) or are
     given twice, schemas whose outside is no plain object, and arguments whose names are not like `key`."""
-    said: list[str] = []
+    objections: list[str] = []
     seen: set[str] = set()
     for tool in tools:
         if not name.fullmatch(tool.name):
-            said.append(f"The tool name {tool.name!r} is not allowed: {rule}.")
+            objections.append(f"The tool name {tool.name!r} is not allowed: {rule}.")
         if tool.name in seen:
-            said.append(f"Two tools are called {tool.name!r}.")
+            objections.append(f"Two tools are called {tool.name!r}.")
         seen.add(tool.name)
-        said += _schema_objections(tool, key)
-    return said
+        objections += _schema_objections(tool, key)
+    return objections
 
 
 def _schema_objections(tool: Tool, key: re.Pattern[str] | None) -> list[str]:
     schema = tool.parameters
     if schema.get("type", "object") != "object":
         return [f"The arguments of {tool.name!r} must be an object, not {schema['type']!r}."]
-    said = [
+    objections = [
         f"The schema of {tool.name!r} may not have {word!r} at its top."
         for word in ("oneOf", "anyOf", "allOf", "not", "enum")
         if word in schema
     ]
     properties = schema.get("properties", {})
     if key is not None and isinstance(properties, Mapping):
-        bad = [one for one in properties if not key.fullmatch(one)]
-        said += [
-            f"The argument name {one!r} of {tool.name!r} is not allowed: it must match {key.pattern}." for one in bad
+        bad = [argument for argument in properties if not key.fullmatch(argument)]
+        objections += [
+            f"The argument name {argument!r} of {tool.name!r} is not allowed: it must match {key.pattern}."
+            for argument in bad
         ]
-    return said
+    return objections

@@ -177,11 +177,11 @@ def _allowances(_headers: Mapping[str, str]) -> tuple[Allowance | None, Allowanc
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said = sampling_objections(sampling, ours=_OURS, highest={"temperature": 2, "top_p": 1})
+    objections = sampling_objections(sampling, ours=_OURS, highest={"temperature": 2, "top_p": 1})
     if sampling.effort and not (_BUDGET.fullmatch(sampling.effort) or _LEVEL.fullmatch(sampling.effort)):
-        said.append(f"effort must be a level (`low`) or a number of thinking tokens, not {sampling.effort!r}.")
-    said += tool_objections(tools, name=_NAME, rule=_RULE, key=_KEY)
-    return said or _config_objections(sampling)
+        objections.append(f"effort must be a level (`low`) or a number of thinking tokens, not {sampling.effort!r}.")
+    objections += tool_objections(tools, name=_NAME, rule=_RULE, key=_KEY)
+    return objections or _config_objections(sampling)
 
 
 def _config_objections(sampling: Sampling) -> Sequence[str]:
@@ -189,12 +189,12 @@ def _config_objections(sampling: Sampling) -> Sequence[str]:
     config = orjson.loads(sampling.extra).get("generationConfig", {}) if sampling.extra else {}
     if not isinstance(config, dict) or not isinstance(config.get("thinkingConfig", {}), dict):
         return ["extra: generationConfig and its thinkingConfig must be objects."]
-    said = [
+    objections = [
         f"extra may not set generationConfig.{name}: evalkit sets it, or cannot bound the cost with it."
         for name in config
         if name in _OUR_CONFIG
     ]
-    return said + [
+    return objections + [
         f"extra may not set generationConfig.thinkingConfig.{name}: that is `effort`."
         for name in config.get("thinkingConfig", {})
         if name in _OUR_THINKING

@@ -40,17 +40,17 @@ def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The parts of a model's turn, separated by commas; empty where there are none."""
     layout = loads_kept(opaque) if opaque else [(len(text), None)]
     parts: list[bytes] = []
-    at, left = 0, iter(calls)
-    for one in layout:
-        if isinstance(one, dict):
-            parts.append(dumps_any(one))
+    offset, left = 0, iter(calls)
+    for entry in layout:
+        if isinstance(entry, dict):
+            parts.append(dumps_any(entry))
             continue
-        size, members = one
+        size, members = entry
         if size is None:
             parts += (_call_part(call, members) for call in islice(left, 1))
         elif size or members:
-            parts.append(text_part(text[at : at + size], members))
-            at += size
+            parts.append(text_part(text[offset : offset + size], members))
+            offset += size
     return b",".join(parts + [_call_part(call, None) for call in left])
 
 
@@ -60,31 +60,31 @@ def read_parts(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes
     calls: list[ToolCall] = []
     layout: list[Any] = []
     ids = iter(call_ids(_given_ids(content)))
-    for one in content:
-        if not isinstance(one, dict) or not one:
+    for part in content:
+        if not isinstance(part, dict) or not part:
             continue
-        call, text = one.get("functionCall"), one.get("text")
+        call, text = part.get("functionCall"), part.get("text")
         if isinstance(call, dict):
             calls.append(_call(call, next(ids)))
-            layout.append([None, _without(one, "functionCall")])
-        elif isinstance(text, str) and not one.get("thought"):
+            layout.append([None, _without(part, "functionCall")])
+        elif isinstance(text, str) and not part.get("thought"):
             texts.append(text)
-            layout.append([len(text), _without(one, "text")])
+            layout.append([len(text), _without(part, "text")])
         else:
-            layout.append(one)
-    plain = not any(isinstance(one, dict) or one[1] for one in layout)
+            layout.append(part)
+    plain = not any(isinstance(entry, dict) or entry[1] for entry in layout)
     return "".join(texts), tuple(calls), b"" if plain else dumps_any(layout)
 
 
 def _given_ids(content: Sequence[Any]) -> list[str]:
-    calls = [one.get("functionCall") for one in content if isinstance(one, dict)]
+    calls = [part.get("functionCall") for part in content if isinstance(part, dict)]
     return [text_of(call, "id") for call in calls if isinstance(call, dict)]
 
 
-def _call(one: dict[str, Any], call_id: str) -> ToolCall:
-    value = one.get("args")
+def _call(call: dict[str, Any], call_id: str) -> ToolCall:
+    value = call.get("args")
     return ToolCall(
-        id=call_id, name=text_of(one, "name"), arguments="{}" if value is None else dumps_any(value).decode("utf-8")
+        id=call_id, name=text_of(call, "name"), arguments="{}" if value is None else dumps_any(value).decode("utf-8")
     )
 
 
@@ -97,5 +97,5 @@ def _call_part(call: ToolCall, members: Mapping[str, Any] | None) -> bytes:
     )
 
 
-def _without(one: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    return {key: value for key, value in one.items() if key != name} or None
+def _without(part: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    return {key: value for key, value in part.items() if key != name} or None

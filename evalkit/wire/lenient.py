@@ -80,20 +80,20 @@ def _writable(value: Any, levels: int) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_writable(one, levels - 1) for one in value] if levels else None
+        return [_writable(item, levels - 1) for item in value] if levels else None
     if isinstance(value, dict):
-        return {key: _writable(one, levels - 1) for key, one in value.items()} if levels else None
+        return {key: _writable(item, levels - 1) for key, item in value.items()} if levels else None
     return value
 
 
 def _has_too_many_parts(body: bytes) -> bool:
     if body.count(b"[") + body.count(b"{") + body.count(b":") <= MOST_PARTS:
         return False
-    found = 0
+    parts = 0
     for token in _PARTS.finditer(body):
         if body[token.start()] != _QUOTE:
-            found += token.end() - token.start()
-            if found > MOST_PARTS:
+            parts += token.end() - token.start()
+            if parts > MOST_PARTS:
                 return True
     return False
 
@@ -135,7 +135,7 @@ def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
     if isinstance(value, list):
-        return [_clean(one) for one in value]
+        return [_clean(item) for item in value]
     if isinstance(value, dict):
-        return {_clean(key): _clean(one) for key, one in value.items()}
+        return {_clean(key): _clean(item) for key, item in value.items()}
     return value

@@ -80,8 +80,8 @@ def _encode_assistant(message: Message) -> bytes:
     if message.opaque:
         kept = loads_kept(message.opaque)
         fields |= kept.get("message", {})
-        for place, members in kept.get("calls", {}).items():
-            calls[int(place)] |= members
+        for index, members in kept.get("calls", {}).items():
+            calls[int(index)] |= members
     if calls:
         fields["tool_calls"] = calls
     return dumps_any(fields)
@@ -128,19 +128,19 @@ def _read(value: Any) -> Reply:
 def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes]:
     """The calls in order, and the opaque part. What is no object at all is passed over: it names no tool."""
     raw = message.get("tool_calls")
-    found = [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
+    raw_calls = [raw_call for raw_call in raw if isinstance(raw_call, dict)] if isinstance(raw, list) else []
     calls: list[ToolCall] = []
-    ids = call_ids([text_of(one, "id") for one in found])
+    ids = call_ids([text_of(raw_call, "id") for raw_call in raw_calls])
     kept_calls: dict[str, Any] = {}
-    for place, one in enumerate(found):
-        function = one.get("function")
+    for index, raw_call in enumerate(raw_calls):
+        function = raw_call.get("function")
         function = function if isinstance(function, dict) else {}
         name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(arguments, str):
             arguments = "" if arguments is None else dumps_any(arguments).decode()
-        calls.append(ToolCall(id=ids[place], name=name if isinstance(name, str) else "", arguments=arguments))
-        if "extra_content" in one:
-            kept_calls[str(place)] = {"extra_content": one["extra_content"]}
+        calls.append(ToolCall(id=ids[index], name=name if isinstance(name, str) else "", arguments=arguments))
+        if "extra_content" in raw_call:
+            kept_calls[str(index)] = {"extra_content": raw_call["extra_content"]}
     kept: dict[str, Any] = {}
     if message.get("reasoning_details"):
         kept["reasoning_details"] = message["reasoning_details"]

@@ -167,7 +167,7 @@ def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _read_calls(items: Sequence[dict[str, Any]]) -> tuple[tuple[ToolCall, ...], list[dict[str, Any]]]:
     """The calls in order, and all items with each call written as it must be sent back."""
     calls: list[ToolCall] = []
-    ids = iter(call_ids([text_of(one, "call_id") for one in items if one.get("type") == "function_call"]))
+    ids = iter(call_ids([text_of(item, "call_id") for item in items if item.get("type") == "function_call"]))
     written: list[dict[str, Any]] = []
     for item in items:
         if item.get("type") != "function_call":
@@ -236,9 +236,11 @@ def _judge(response: HttpResponse) -> Verdict:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    said = sampling_objections(sampling, ours=_OURS, least_tokens=LEAST_TOKENS, highest={"temperature": 2, "top_p": 1})
-    said += tool_objections(tools)
-    return said or _reasoning_objections(sampling)
+    objections = sampling_objections(
+        sampling, ours=_OURS, least_tokens=LEAST_TOKENS, highest={"temperature": 2, "top_p": 1}
+    )
+    objections += tool_objections(tools)
+    return objections or _reasoning_objections(sampling)
 
 
 def _reasoning_objections(sampling: Sampling) -> Sequence[str]:

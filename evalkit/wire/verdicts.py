@@ -108,8 +108,8 @@ def accepted_with(response: HttpResponse, mark: bytes) -> Mapping[str, Any]:
 def judge_error(response: HttpResponse, error: Mapping[str, Any], status: int, *, begun: bool) -> Verdict:
     """The verdict on an error that came in a body of status 200, as if it had come with a status of its own. `begun`:
     whether it broke a reply off."""
-    found = judge(replace(response, status=status, body=dumps_any({"error": error})))
-    return replace(found, outcome="broken_off") if begun else found
+    verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
+    return replace(verdict, outcome="broken_off") if begun else verdict
 
 
 def unreadable(response: HttpResponse) -> Verdict:
@@ -175,13 +175,13 @@ def _details(details: Any) -> tuple[list[str], float | None]:
     """(reasons and names of the quotas that are used up, seconds to wait) of an error in Google's form."""
     reasons: list[str] = []
     wait_s: float | None = None
-    for one in details if isinstance(details, list) else ():
-        if isinstance(one, dict):
-            violations = one.get("violations")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            violations = detail.get("violations")
             quotas = [quota for quota in violations if isinstance(quota, dict)] if isinstance(violations, list) else []
-            reasons += filter(None, [text_of(one, "reason"), *(text_of(quota, "quotaId") for quota in quotas)])
-            said = seconds_of(text_of(one, "retryDelay").removesuffix("s"))
-            wait_s = wait_s if said is None else min(said, LONGEST_WAIT_S)
+            reasons += filter(None, [text_of(detail, "reason"), *(text_of(quota, "quotaId") for quota in quotas)])
+            asked_s = seconds_of(text_of(detail, "retryDelay").removesuffix("s"))
+            wait_s = wait_s if asked_s is None else min(asked_s, LONGEST_WAIT_S)
     return reasons, wait_s
 
 
@@ -205,8 +205,8 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
     wait_s = None
     if status in (408, 409, 425, 429, 499) or status >= 500:
-        said = read_wait_s(headers)
-        wait_s = words.wait_s if said is None else said
+        asked_s = read_wait_s(headers)
+        wait_s = words.wait_s if asked_s is None else asked_s
     if status == 429 and _has(words.code, _DAILY):
         return Verdict(action="end_lane", kind="quota", message=_short(text))
     if status == 402 or _has(words.code, _QUOTA) or (status == 400 and _has(words.message.lower(), _QUOTA_TEXTS)):
@@ -246,11 +246,11 @@ def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
 
 def read_wait_s(headers: Mapping[str, str]) -> float | None:
     """Seconds until the server wants to be asked again, if it said so: milliseconds, seconds, or a date."""
-    said = headers.get("retry-after")
+    retry_after = headers.get("retry-after")
     for wait_s in (
         seconds_of(headers.get("retry-after-ms"), 0.001),
-        seconds_of(said),
-        until_s(date_of(said), date_of(headers.get("date"))),
+        seconds_of(retry_after),
+        until_s(date_of(retry_after), date_of(headers.get("date"))),
     ):
         if wait_s is not None:
             return min(wait_s, LONGEST_WAIT_S)
