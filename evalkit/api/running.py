@@ -68,7 +68,7 @@ def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[st
 
     assert provider.simulate is not None
     bill = {"bill": os.fspath(run_directory / f"bill-{provider.name}.jsonl")}
-    return simulated({**bill, **provider.simulate}, where=f"providers/{provider.name}.toml: simulate")
+    return simulated({**bill, **provider.simulate}, source=f"providers/{provider.name}.toml: simulate")
 
 
 def run(

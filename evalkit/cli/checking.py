@@ -137,7 +137,7 @@ async def _ask(case: _ProviderCheck) -> _ProviderLine:
                 from evalkit.serve.launch import simulated
 
                 where = f"providers/{name}.toml: simulate"
-                url = await asyncio.to_thread(stack.enter_context, simulated(case.provider.simulate, where=where))
+                url = await asyncio.to_thread(stack.enter_context, simulated(case.provider.simulate, source=where))
             finding = await ask(case.provider, case.model, url=url)
     except EvalkitError as flaw:
         return _ProviderLine(provider=name, model=model, text=str(flaw), failed=True)

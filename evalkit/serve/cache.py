@@ -64,8 +64,8 @@ class Cache:
         """The cache's share of a prompt of these pieces, by the rule of marks or the automatic one. Changes nothing."""
         prompt = list(_beginnings(pieces))
 
-        def known(one: Beginning) -> bool:
-            used_s = self.used_s.get((model, one.digest))
+        def known(beginning: Beginning) -> bool:
+            used_s = self.used_s.get((model, beginning.digest))
             return used_s is not None and now_s - used_s <= self.ttl_s
 
         return _marked(prompt, known) if by_marks else _automatic(prompt, known)
@@ -80,17 +80,17 @@ class Cache:
 
 
 def _automatic(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> CacheShare:
-    long = [one for one in prompt if one.tokens >= LEAST_TOKENS]
-    found = next((one.tokens for one in reversed(long) if known(one)), 0)
-    return CacheShare(read=found // BLOCK_TOKENS * BLOCK_TOKENS, entries=tuple(one.digest for one in long))
+    long = [beginning for beginning in prompt if beginning.tokens >= LEAST_TOKENS]
+    read = next((beginning.tokens for beginning in reversed(long) if known(beginning)), 0)
+    return CacheShare(read=read // BLOCK_TOKENS * BLOCK_TOKENS, entries=tuple(beginning.digest for beginning in long))
 
 
 def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> CacheShare:
-    marks = [place for place, one in enumerate(prompt) if one.marked and one.tokens >= LEAST_TOKENS]
+    marks = [index for index, beginning in enumerate(prompt) if beginning.marked and beginning.tokens >= LEAST_TOKENS]
     if not marks:
         return CacheShare()
-    places = {at for mark in marks for at in range(max(0, mark - LOOK_BACK + 1), mark + 1)}
-    hit = next((prompt[at] for at in sorted(places, reverse=True) if known(prompt[at])), None)
+    indices = {index for mark in marks for index in range(max(0, mark - LOOK_BACK + 1), mark + 1)}
+    hit = next((prompt[index] for index in sorted(indices, reverse=True) if known(prompt[index])), None)
     read, last = hit.tokens if hit else 0, prompt[marks[-1]].tokens
     entries = tuple(prompt[mark].digest for mark in marks)
     return CacheShare(read=read, write=max(0, last - read), entries=(*entries, hit.digest) if hit else entries)
@@ -98,11 +98,11 @@ def _marked(prompt: Sequence[Beginning], known: Callable[[Beginning], bool]) -> 
 
 def _beginnings(pieces: Iterator[Piece]) -> Iterator[Beginning]:
     running, size = hashlib.blake2b(digest_size=16), 0
-    for where, piece, marked in pieces:
+    for name, piece, marked in pieces:
         text = orjson.dumps(piece)
         size += len(text)
         # The length goes in first: two pieces are not one that reads like both.
-        running.update(f"{where}:{len(text)}:".encode())
+        running.update(f"{name}:{len(text)}:".encode())
         running.update(text)
         yield Beginning(running.digest(), size // BYTES_PER_TOKEN, marked)
 
@@ -115,6 +115,6 @@ def pieces_of(*names: str) -> Callable[[Mapping[str, Any]], Iterator[Piece]]:
             if value.get(name):
                 yield name, value[name], False
         chat = value[names[-1]]
-        yield from ((names[-1], one, False) for one in (chat if isinstance(chat, list) else [chat]))
+        yield from ((names[-1], item, False) for item in (chat if isinstance(chat, list) else [chat]))
 
     return pieces

@@ -83,11 +83,11 @@ def may_be_billed(fault: str) -> bool:
     return fault in REFUSALS and counts_as_billed(str(REFUSALS[fault].status), {})
 
 
-def pick(probabilities: Mapping[str, float], at: float) -> str:
-    """The fault for a uniform draw `at` in [0, 1), or an empty string for none."""
+def pick(probabilities: Mapping[str, float], draw: float) -> str:
+    """The fault for a uniform `draw` in [0, 1), or an empty string for none."""
     for kind in FAULTS:
-        at -= probabilities.get(kind, 0.0)
-        if at < 0:
+        draw -= probabilities.get(kind, 0.0)
+        if draw < 0:
             return kind
     return ""
 
@@ -113,5 +113,5 @@ def changed_body(body: bytes, fault: str) -> bytes:
         return body.ljust(HUGE_BYTES)
     if fault == "unmetered":
         value = orjson.loads(body)
-        return orjson.dumps({name: one for name, one in value.items() if name not in ("usage", "usageMetadata")})
+        return orjson.dumps({name: member for name, member in value.items() if name not in ("usage", "usageMetadata")})
     return body

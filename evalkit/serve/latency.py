@@ -35,12 +35,12 @@ class Latency:
         if self.kind == "fixed":
             return self.first
         # Moved off 0 by half a step, so that every logarithm and quantile below is finite.
-        at = draws.uniform() + 2.0**-54
+        quantile = draws.uniform() + 2.0**-54
         if self.kind == "uniform":
-            return self.first + (self.second - self.first) * at
+            return self.first + (self.second - self.first) * quantile
         if self.kind == "exponential":
-            return -self.first * math.log(at)
-        return self.first * math.exp(self.second * _NORMAL.inv_cdf(min(at, 1 - 2.0**-53)))
+            return -self.first * math.log(quantile)
+        return self.first * math.exp(self.second * _NORMAL.inv_cdf(min(quantile, 1 - 2.0**-53)))
 
     @property
     def mean_s(self) -> float:

@@ -23,13 +23,13 @@ _STOP_WITHIN_S = 5.0
 
 
 @contextlib.contextmanager
-def simulated(values: Mapping[str, Any], *, where: str = "simulate") -> Iterator[str]:
+def simulated(values: Mapping[str, Any], *, source: str = "simulate") -> Iterator[str]:
     """A simulated provider for the length of the block; gives its base URL.
 
-    `values` are options as a `simulate` table holds them, `where` names their source in errors. Raises UsageError where
-    they are wrong, and EvalkitError with the child's own words where it does not start within `READY_WITHIN_S`.
+    `values` are options as a `simulate` table holds them, `source` is what errors call it. Raises UsageError where they
+    are wrong, and EvalkitError with the child's own words where it does not start within `READY_WITHIN_S`.
     """
-    options_from(values, where)
+    options_from(values, source)
     with tempfile.TemporaryFile() as complaints:
         child = subprocess.Popen(  # noqa: S603
             [*_COMMAND, *as_flags(values), "--until-eof"],

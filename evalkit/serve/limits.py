@@ -83,15 +83,15 @@ class ServedLimits:
         if self.most_in_flight is not None and self.in_flight >= self.most_in_flight:
             return Shortage(kind="in_flight", wait_s=None)
         short = Shortage(kind="", wait_s=0.0)
-        for kind, one in self.buckets.items():
-            one.refill(now_s)
-            wait_s = one.wait_s(amounts[kind])
+        for kind, bucket in self.buckets.items():
+            bucket.refill(now_s)
+            wait_s = bucket.wait_s(amounts[kind])
             if wait_s > (short.wait_s or 0.0):
                 short = Shortage(kind=kind, wait_s=wait_s)
         if short.kind:
             return short
-        for kind, one in self.buckets.items():
-            one.take(amounts[kind])
+        for kind, bucket in self.buckets.items():
+            bucket.take(amounts[kind])
         self.in_flight += 1
         return None
 
@@ -105,11 +105,11 @@ class ServedLimits:
         """Where every bucket stands."""
         return {
             kind: LimitStanding(
-                limit=math.floor(one.per_minute),
-                remaining=max(0, math.floor(one.level + 1e-9)),
-                full_in_s=one.full_in_s,
+                limit=math.floor(bucket.per_minute),
+                remaining=max(0, math.floor(bucket.level + 1e-9)),
+                full_in_s=bucket.full_in_s,
             )
-            for kind, one in self.buckets.items()
+            for kind, bucket in self.buckets.items()
         }
 
 

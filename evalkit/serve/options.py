@@ -102,23 +102,23 @@ class Option:
     help: str
 
 
-def options_from(values: Mapping[str, Any], where: str = "simulate") -> SimulatorOptions:
+def options_from(values: Mapping[str, Any], source: str = "simulate") -> SimulatorOptions:
     """Options from plain values, as a TOML table or `given_flags` holds them.
 
-    Raises UsageError naming `where`, the key, what is wrong with its value, and the nearest valid name.
+    Raises UsageError naming `source`, the key, what is wrong with its value, and the nearest valid name.
     """
     read: dict[str, Any] = {}
     for key, value in values.items():
         if key not in OPTIONS:
-            raise UsageError(f"{where}: unknown key {key!r}.{nearest(key, OPTIONS)}")
+            raise UsageError(f"{source}: unknown key {key!r}.{nearest(key, OPTIONS)}")
         try:
             read[key] = OPTIONS[key].read(value)
         except ValueError as flaw:
-            raise UsageError(f"{where}: {key}: {flaw}.") from flaw
+            raise UsageError(f"{source}: {key}: {flaw}.") from flaw
     faults = {kind: read.pop(key) for kind, key in _FAULT_KEYS.items() if key in read}
     if math.fsum(faults.values()) > 1 + 1e-9:
         raise UsageError(
-            f"{where}: the probabilities of all faults together are {math.fsum(faults.values()):g}, above 1."
+            f"{source}: the probabilities of all faults together are {math.fsum(faults.values()):g}, above 1."
         )
     spans = {f"{key}_s": read.pop(key) for key in _SPANS if key in read}
     return SimulatorOptions(faults=faults, **read, **spans)

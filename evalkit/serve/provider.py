@@ -94,15 +94,15 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     options, n = simulator.options, simulator.totals.requests + 1
     request_id = arrival.headers.get("x-client-request-id", "")[:_MOST_ID_CHARACTERS]
     # A request without an id has its place in the order of arrival instead: then a retry may meet another fault.
-    place = request_id or f"#{n}"
-    draws = Stream(options.seed, "provider", place)
+    draw_key = request_id or f"#{n}"
+    draws = Stream(options.seed, "provider", draw_key)
     verdict = _judge(simulator, route, arrival, draws, now_s)
     outcome, usage = verdict.outcome, verdict.usage or Usage()
     if verdict.works:
         for_s = options.latency.draw(draws)
         outcome = replace(outcome, delay_s=simulator.slots.work(now_s, for_s) if simulator.slots else for_s)
     if route.served.id_header:
-        name = hashlib.sha256(f"{options.seed}/{place}".encode()).hexdigest()
+        name = hashlib.sha256(f"{options.seed}/{draw_key}".encode()).hexdigest()
         outcome = replace(outcome, headers={**outcome.headers, route.served.id_header: f"req_{name[:24]}"})
     seen_s = now_s - simulator.started_s
     line = BillLine(
@@ -279,7 +279,7 @@ def _refused(
 
 
 def _limit_headers(simulator: Simulator, route: Route, model: str, now_s: float) -> dict[str, str]:
-    found = simulator.limits[model]
-    if not found.buckets:
+    limits = simulator.limits[model]
+    if not limits.buckets:
         return {}
-    return route.served.limit_headers(found.standings(), now_s + simulator.epoch_s)
+    return route.served.limit_headers(limits.standings(), now_s + simulator.epoch_s)

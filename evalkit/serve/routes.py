@@ -57,7 +57,9 @@ def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Ser
     if ":streamGenerateContent" in path:
         message = "streamGenerateContent: is not supported: use generateContent, replies are sent whole"
         return failed(RefusedRequest(status=400, code="invalid_body", message=message), lister)
-    base = next((one for one in lister.served.base_paths if f"{path}/".startswith(f"{one}/models/")), None)
+    base = next(
+        (base_path for base_path in lister.served.base_paths if f"{path}/".startswith(f"{base_path}/models/")), None
+    )
     if base is not None and arrival.method in ("GET", "HEAD"):
         try:
             check_key(lister, key, arrival.headers)
@@ -65,8 +67,10 @@ def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Ser
         except RefusedRequest as refusal:
             return failed(refusal, lister)
     served = SERVED_DIALECTS.values()
-    asked = [one.base_path + one.dialect.path for one in served]
-    known = ", ".join((*asked, *sorted({f"{one.base_path}/models" for one in served}), STATS_PATH))
+    asked = [served_dialect.base_path + served_dialect.dialect.path for served_dialect in served]
+    known = ", ".join(
+        (*asked, *sorted({f"{served_dialect.base_path}/models" for served_dialect in served}), STATS_PATH)
+    )
     message = f"Unknown: {arrival.method} {arrival.path}. Known: {known}."
     return failed(RefusedRequest(status=404, code="unknown_url", message=message), lister)
 

@@ -110,7 +110,7 @@ async def _drip(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamR
     for piece in range(PIECES):
         if piece:
             await asyncio.sleep(outcome.over_s / (PIECES - 1))
-        start, end = (len(outcome.body) * at // PIECES for at in (piece, piece + 1))
+        start, end = (len(outcome.body) * edge // PIECES for edge in (piece, piece + 1))
         await response.write(outcome.body[start:end])
     return response
 
@@ -139,8 +139,8 @@ async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulat
             try:
                 await site.start()
             except OSError as flaw:
-                where = f"{options.host}:{options.port}"
-                raise UsageError(f"simulate: cannot listen on {where}: {flaw.strerror or flaw}.") from flaw
+                address = f"{options.host}:{options.port}"
+                raise UsageError(f"simulate: cannot listen on {address}: {flaw.strerror or flaw}.") from flaw
             host = f"[{options.host}]" if ":" in options.host else options.host
             yield f"http://{host}:{runner.addresses[0][1]}{BASE_PATH}", shell.simulator
         finally:

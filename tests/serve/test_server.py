@@ -214,7 +214,7 @@ def test_a_child_serves_until_the_block_ends_and_appends_to_its_bill(tmp_path: P
 def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(UsageError, match="unknown key 'laten'"),
-        simulated({"laten": "1s"}, where="providers/x.toml"),
+        simulated({"laten": "1s"}, source="providers/x.toml"),
     ):
         pass
     with (

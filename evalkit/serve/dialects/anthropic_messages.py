@@ -44,13 +44,13 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     if _breakpoints(value) > _MOST_BREAKPOINTS:
         raise ValueError(f"a maximum of {_MOST_BREAKPOINTS} blocks with cache_control may be provided")
     system = value.get("system") or []
-    messages = [Message(role="system", text=one) for one in _texts(system, "system")]
+    messages = [Message(role="system", text=text) for text in _texts(system, "system")]
     messages += _dialogue(turns)
-    if not tools and (value.get("tool_choice") is not None or any(one.calls for one in messages)):
+    if not tools and (value.get("tool_choice") is not None or any(message.calls for message in messages)):
         raise ValueError("tools: must be defined where tools are chosen or were used")
     request = Request(
         messages=tuple(messages),
-        tools=tuple(_tool(one, place) for place, one in enumerate(tools)),
+        tools=tuple(_tool(tool, index) for index, tool in enumerate(tools)),
         sampling=_sampling(value),
         seed=0,
     )
@@ -81,88 +81,90 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _tool(one: Any, place: int) -> Tool:
-    if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
-        raise ValueError(f"tools.{place}.name: must be a text")
-    schema = one.get("input_schema")
+def _tool(tool: Any, index: int) -> Tool:
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+        raise ValueError(f"tools.{index}.name: must be a text")
+    schema = tool.get("input_schema")
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError(f"tools.{place}.input_schema.type: must be 'object'")
-    return Tool(name=one["name"], description=one.get("description") or "", parameters=schema)
+        raise ValueError(f"tools.{index}.input_schema.type: must be 'object'")
+    return Tool(name=tool["name"], description=tool.get("description") or "", parameters=schema)
 
 
 def _dialogue(turns: Sequence[Any]) -> list[Message]:
     """All turns as messages; the calls of one turn are owed to the next."""
-    found: list[Message] = []
+    messages: list[Message] = []
     owed: list[str] = []
-    for place, turn in enumerate(turns):
-        where, role = f"messages.{place}", ("user", "assistant")[place % 2]
+    for index, turn in enumerate(turns):
+        path, role = f"messages.{index}", ("user", "assistant")[index % 2]
         if not isinstance(turn, dict) or turn.get("role") != role:
-            raise ValueError(f"{where}.role: must be {role!r}: turns alternate, and the first is the user's")
+            raise ValueError(f"{path}.role: must be {role!r}: turns alternate, and the first is the user's")
         content = turn.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not isinstance(blocks, list) or not blocks:
-            raise ValueError(f"{where}.content: must be a text or a list of blocks, and not empty")
+            raise ValueError(f"{path}.content: must be a text or a list of blocks, and not empty")
         if role == "user":
-            found += _answers(blocks, owed, where)
+            messages += _answers(blocks, owed, path)
         else:
-            found.append(_said(blocks, where))
-            owed = [call.id for call in found[-1].calls]
+            messages.append(_said(blocks, path))
+            owed = [call.id for call in messages[-1].calls]
     if len(turns) % 2 == 0:
         raise ValueError("messages: must not be empty, and the last must be the user's")
-    return found
+    return messages
 
 
-def _answers(blocks: Sequence[Any], owed: Sequence[str], where: str) -> list[Message]:
+def _answers(blocks: Sequence[Any], owed: Sequence[str], path: str) -> list[Message]:
     """A user's turn: a result for each call that is owed, then texts."""
-    found: list[Message] = []
+    messages: list[Message] = []
     missing = list(owed)
-    for i, one in enumerate(blocks):
-        at = f"{where}.content.{i}"
-        if not isinstance(one, dict) or one.get("type") != "tool_result":
-            found += [Message(role="user", text=text) for text in _texts([one], at)]
-        elif one.get("tool_use_id") not in missing:
-            raise ValueError(f"{at}: unexpected `tool_use_id` found in `tool_result` blocks: {one.get('tool_use_id')}")
-        elif found and found[-1].role == "user":
-            raise ValueError(f"{at}: `tool_result` blocks must come before any text")
+    for i, block in enumerate(blocks):
+        block_path = f"{path}.content.{i}"
+        if not isinstance(block, dict) or block.get("type") != "tool_result":
+            messages += [Message(role="user", text=text) for text in _texts([block], block_path)]
+        elif block.get("tool_use_id") not in missing:
+            raise ValueError(
+                f"{block_path}: unexpected `tool_use_id` found in `tool_result` blocks: {block.get('tool_use_id')}"
+            )
+        elif messages and messages[-1].role == "user":
+            raise ValueError(f"{block_path}: `tool_result` blocks must come before any text")
         else:
-            missing.remove(one["tool_use_id"])
-            text = "".join(_texts(one.get("content") or [], f"{at}.content"))
-            found.append(Message(role="tool", text=text, call_id=one["tool_use_id"]))
+            missing.remove(block["tool_use_id"])
+            text = "".join(_texts(block.get("content") or [], f"{block_path}.content"))
+            messages.append(Message(role="tool", text=text, call_id=block["tool_use_id"]))
     if missing:
-        raise ValueError(f"{where}: `tool_use` ids were found without `tool_result` blocks: {', '.join(missing)}")
-    return found
+        raise ValueError(f"{path}: `tool_use` ids were found without `tool_result` blocks: {', '.join(missing)}")
+    return messages
 
 
-def _said(blocks: Sequence[Any], where: str) -> Message:
+def _said(blocks: Sequence[Any], path: str) -> Message:
     taken: set[str] = set()
-    for i, one in enumerate(blocks):
-        at, kind = f"{where}.content.{i}", one.get("type") if isinstance(one, dict) else None
+    for i, block in enumerate(blocks):
+        block_path, kind = f"{path}.content.{i}", block.get("type") if isinstance(block, dict) else None
         if kind == "text":
-            _texts([one], at)
+            _texts([block], block_path)
         elif kind == "tool_use":
-            if not all(isinstance(one.get(name), str) and one[name] for name in ("id", "name")):
-                raise ValueError(f"{at}: id and name must be texts")
-            if one["id"] in taken:
-                raise ValueError(f"{at}.id: `tool_use` ids must be unique")
-            taken.add(one["id"])
-            if not isinstance(one.get("input"), dict):
-                raise ValueError(f"{at}.input: must be an object")
+            if not all(isinstance(block.get(name), str) and block[name] for name in ("id", "name")):
+                raise ValueError(f"{block_path}: id and name must be texts")
+            if block["id"] in taken:
+                raise ValueError(f"{block_path}.id: `tool_use` ids must be unique")
+            taken.add(block["id"])
+            if not isinstance(block.get("input"), dict):
+                raise ValueError(f"{block_path}.input: must be an object")
         elif kind not in ("thinking", "redacted_thinking"):
-            raise ValueError(f"{at}.type: {kind!r} is not known")
+            raise ValueError(f"{block_path}.type: {kind!r} is not known")
     text, calls, opaque = read_content(blocks)
     return Message(role="assistant", text=text, calls=tuple(as_written(call) for call in calls), opaque=opaque)
 
 
-def _texts(content: Any, where: str) -> list[str]:
+def _texts(content: Any, path: str) -> list[str]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list):
-        raise ValueError(f"{where}: must be a text or a list of blocks")
-    for one in blocks:
-        if not isinstance(one, dict) or one.get("type") != "text" or not isinstance(one.get("text"), str):
-            raise ValueError(f"{where}: must be a text block")
-        if not one["text"].strip():
-            raise ValueError(f"{where}: text content blocks must contain non-whitespace text")
-    return [one["text"] for one in blocks]
+        raise ValueError(f"{path}: must be a text or a list of blocks")
+    for block in blocks:
+        if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+            raise ValueError(f"{path}: must be a text block")
+        if not block["text"].strip():
+            raise ValueError(f"{path}: text content blocks must contain non-whitespace text")
+    return [block["text"] for block in blocks]
 
 
 def _breakpoints(value: Mapping[str, Any]) -> int:
@@ -170,14 +172,14 @@ def _breakpoints(value: Mapping[str, Any]) -> int:
     for turn in _list(value, "messages"):
         content = turn.get("content") if isinstance(turn, dict) else None
         blocks += content if isinstance(content, list) else []
-    return sum(isinstance(one, dict) and "cache_control" in one for one in [value, *blocks])
+    return sum(isinstance(block, dict) and "cache_control" in block for block in [value, *blocks])
 
 
 def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    if found is not None and not isinstance(found, list):
+    items = value.get(name)
+    if items is not None and not isinstance(items, list):
         raise ValueError(f"{name}: must be a list")
-    return found or []
+    return items or []
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -232,18 +234,18 @@ def _limit_headers(standings: Mapping[str, LimitStanding], wall_s: float) -> dic
     if "tokens" not in known and {"input_tokens", "output_tokens"} <= known.keys():
         both = (known["input_tokens"], known["output_tokens"])
         known["tokens"] = LimitStanding(
-            limit=sum(one.limit for one in both),
-            remaining=sum(one.remaining for one in both),
-            full_in_s=max(one.full_in_s for one in both),
+            limit=sum(standing.limit for standing in both),
+            remaining=sum(standing.remaining for standing in both),
+            full_in_s=max(standing.full_in_s for standing in both),
         )
-    found = {"date": http_date(math.floor(wall_s))}
-    for kind, one in known.items():
+    headers = {"date": http_date(math.floor(wall_s))}
+    for kind, standing in known.items():
         start = f"anthropic-ratelimit-{kind.replace('_', '-')}"
-        found[f"{start}-limit"] = str(one.limit)
-        found[f"{start}-remaining"] = str(one.remaining)
-        full = datetime.fromtimestamp(math.ceil(wall_s + one.full_in_s), UTC)
-        found[f"{start}-reset"] = full.strftime(MOMENT)
-    return found
+        headers[f"{start}-limit"] = str(standing.limit)
+        headers[f"{start}-remaining"] = str(standing.remaining)
+        full = datetime.fromtimestamp(math.ceil(wall_s + standing.full_in_s), UTC)
+        headers[f"{start}-reset"] = full.strftime(MOMENT)
+    return headers
 
 
 _VERSIONS = ("2023-06-01", "2026-10-21")
@@ -270,13 +272,13 @@ def _model(model: str) -> dict[str, object]:
 
 
 def _prompt_pieces(value: Mapping[str, Any]) -> Iterator[Piece]:
-    blocks = [("tools", one) for one in value.get("tools") or []]
-    blocks += [("system", one) for one in _blocks(value.get("system") or [])]
-    blocks += [(turn["role"], one) for turn in value["messages"] for one in _blocks(turn["content"])]
-    for place, (where, one) in enumerate(blocks):
-        plain = {name: field for name, field in one.items() if name != "cache_control"}
-        whole = place == len(blocks) - 1 and bool(value.get("cache_control"))
-        yield where, plain, whole or bool(one.get("cache_control"))
+    blocks = [("tools", block) for block in value.get("tools") or []]
+    blocks += [("system", block) for block in _blocks(value.get("system") or [])]
+    blocks += [(turn["role"], block) for turn in value["messages"] for block in _blocks(turn["content"])]
+    for index, (section, block) in enumerate(blocks):
+        plain = {name: field for name, field in block.items() if name != "cache_control"}
+        whole = index == len(blocks) - 1 and bool(value.get("cache_control"))
+        yield section, plain, whole or bool(block.get("cache_control"))
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:

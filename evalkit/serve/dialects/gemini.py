@@ -40,25 +40,25 @@ def decode_request(body: bytes, model: str) -> tuple[str, Request]:
     config = _object(value, "generationConfig")
     _check_names(config, _CONFIG, "generation_config.")
     system = _parts(value["systemInstruction"], "system_instruction") if "systemInstruction" in value else []
-    messages = [Message(role="system", text=_text(one, "system_instruction")) for one in system]
+    messages = [Message(role="system", text=_text(part, "system_instruction")) for part in system]
     messages += _dialogue(_list(value, "contents"))
     seed = config.get("seed", 0)
     if type(seed) is not int or not -_MOST_SEED <= seed < _MOST_SEED:
         raise ValueError("generation_config.seed: must be a whole number of 32 bits")
-    tools = [one for group in _list(value, "tools") for one in _declarations(group)]
+    tools = [declaration for group in _list(value, "tools") for declaration in _declarations(group)]
     request = Request(
         messages=tuple(messages),
-        tools=tuple(_tool(one, place) for place, one in enumerate(tools)),
+        tools=tuple(_tool(declaration, index) for index, declaration in enumerate(tools)),
         sampling=_sampling(config, _object(value, "toolConfig")),
         seed=seed,
     )
     return model, request
 
 
-def _check_names(value: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+def _check_names(value: Mapping[str, Any], known: frozenset[str], prefix: str) -> None:
     for name in value:
         if name not in known:
-            raise ValueError(f'Invalid JSON payload received. Unknown name "{where}{name}": Cannot find field.')
+            raise ValueError(f'Invalid JSON payload received. Unknown name "{prefix}{name}": Cannot find field.')
 
 
 def _sampling(config: Mapping[str, Any], tool_config: Mapping[str, Any]) -> Sampling:
@@ -94,61 +94,63 @@ def _declarations(group: Any) -> list[Any]:
     return _list(group, "functionDeclarations")
 
 
-def _tool(one: Any, place: int) -> Tool:
-    where = f"tools[0].function_declarations[{place}]"
-    if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
-        raise ValueError(f"{where}.name: must be a text")
-    if "parameters" in one and "parametersJsonSchema" in one:
-        raise ValueError(f"{where}: only one of parameters and parameters_json_schema may be set")
+def _tool(declaration: Any, index: int) -> Tool:
+    path = f"tools[0].function_declarations[{index}]"
+    if not isinstance(declaration, dict) or not isinstance(declaration.get("name"), str) or not declaration["name"]:
+        raise ValueError(f"{path}.name: must be a text")
+    if "parameters" in declaration and "parametersJsonSchema" in declaration:
+        raise ValueError(f"{path}: only one of parameters and parameters_json_schema may be set")
     # Google's own SDK writes this one name with underscores; the API takes either.
-    schema = one.get("parametersJsonSchema", one.get("parameters_json_schema", one.get("parameters", {})))
+    schema = declaration.get(
+        "parametersJsonSchema", declaration.get("parameters_json_schema", declaration.get("parameters", {}))
+    )
     if not isinstance(schema, dict):
-        raise ValueError(f"{where}.parameters: must be an object")
-    return Tool(name=one["name"], description=one.get("description") or "", parameters=schema)
+        raise ValueError(f"{path}.parameters: must be an object")
+    return Tool(name=declaration["name"], description=declaration.get("description") or "", parameters=schema)
 
 
 def _dialogue(turns: Sequence[Any]) -> list[Message]:
     """All turns as messages; the calls of one turn are owed to the next."""
     if len(turns) % 2 == 0:
         raise ValueError("contents: must not be empty, and the last turn must be the user's")
-    found: list[Message] = []
+    messages: list[Message] = []
     owed: Sequence[ToolCall] = ()
-    for place, turn in enumerate(turns):
-        where, role = f"contents[{place}]", ("user", "model")[place % 2]
+    for index, turn in enumerate(turns):
+        path, role = f"contents[{index}]", ("user", "model")[index % 2]
         if not isinstance(turn, dict) or turn.get("role", "user") != role:
-            raise ValueError(f"{where}.role: must be {role!r}: turns alternate, and the first is the user's")
-        parts = _parts(turn, where)
+            raise ValueError(f"{path}.role: must be {role!r}: turns alternate, and the first is the user's")
+        parts = _parts(turn, path)
         if role == "user":
-            found += _answers(parts, owed, where)
+            messages += _answers(parts, owed, path)
         else:
-            found.append(_said(parts, where))
-            owed = found[-1].calls
-    return found
+            messages.append(_said(parts, path))
+            owed = messages[-1].calls
+    return messages
 
 
-def _answers(parts: Sequence[dict[str, Any]], owed: Sequence[ToolCall], where: str) -> list[Message]:
+def _answers(parts: Sequence[dict[str, Any]], owed: Sequence[ToolCall], path: str) -> list[Message]:
     """A user's turn: a result for each call that is owed, and texts."""
-    found: list[Message] = []
+    messages: list[Message] = []
     missing = list(owed)
     for i, part in enumerate(parts):
         result = part.get("functionResponse")
         if result is None:
-            found.append(Message(role="user", text=_text(part, f"{where}.parts[{i}]")))
+            messages.append(Message(role="user", text=_text(part, f"{path}.parts[{i}]")))
             continue
         if not isinstance(result, dict) or not isinstance(result.get("name"), str) or not result["name"]:
-            raise ValueError(f"{where}.parts[{i}].function_response.name: Name cannot be empty.")
-        call = next((one for one in missing if _answers_call(result, one)), None)
+            raise ValueError(f"{path}.parts[{i}].function_response.name: Name cannot be empty.")
+        call = next((open_call for open_call in missing if _answers_call(result, open_call)), None)
         if call is None:
-            raise ValueError(f"{where}.parts[{i}]: no function call is open that function_response answers")
+            raise ValueError(f"{path}.parts[{i}]: no function call is open that function_response answers")
         missing.remove(call)
         text = _result(_object(result, "response"))
-        found.append(Message(role="tool", text=text, call_id=call.id, name=call.name))
+        messages.append(Message(role="tool", text=text, call_id=call.id, name=call.name))
     if missing:
         raise ValueError(
-            f"{where}: Please ensure that the number of function response parts is equal to the number of function "
+            f"{path}: Please ensure that the number of function response parts is equal to the number of function "
             "call parts of the function call turn."
         )
-    return found
+    return messages
 
 
 def _answers_call(result: Mapping[str, Any], call: ToolCall) -> bool:
@@ -164,52 +166,52 @@ def _result(response: Mapping[str, Any]) -> str:
     return dumps_any(response).decode()
 
 
-def _said(parts: Sequence[dict[str, Any]], where: str) -> Message:
+def _said(parts: Sequence[dict[str, Any]], path: str) -> Message:
     for i, part in enumerate(parts):
         call = part.get("functionCall")
         if "functionCall" in part:
             if not isinstance(call, dict) or not isinstance(call.get("name"), str) or not call["name"]:
-                raise ValueError(f"{where}.parts[{i}].function_call.name: Name cannot be empty.")
+                raise ValueError(f"{path}.parts[{i}].function_call.name: Name cannot be empty.")
             if not isinstance(call.get("args", {}), dict):
-                raise ValueError(f"{where}.parts[{i}].function_call.args: must be an object")
+                raise ValueError(f"{path}.parts[{i}].function_call.args: must be an object")
         elif not part.get("thought"):
-            _text(part, f"{where}.parts[{i}]")
+            _text(part, f"{path}.parts[{i}]")
     text, calls, opaque = read_parts(parts)
     return Message(role="assistant", text=text, calls=tuple(as_written(call) for call in calls), opaque=opaque)
 
 
-def _parts(turn: Any, where: str) -> list[dict[str, Any]]:
+def _parts(turn: Any, path: str) -> list[dict[str, Any]]:
     parts = turn.get("parts") if isinstance(turn, dict) else None
     if not isinstance(parts, list) or not parts:
-        raise ValueError(f"{where}.parts: contents.parts must not be empty.")
+        raise ValueError(f"{path}.parts: contents.parts must not be empty.")
     for i, part in enumerate(parts):
         if not isinstance(part, dict) or not part:
-            raise ValueError(f"{where}.parts[{i}]: must be an object with one initialized field")
+            raise ValueError(f"{path}.parts[{i}]: must be an object with one initialized field")
     return parts
 
 
-def _text(part: Mapping[str, Any], where: str) -> str:
+def _text(part: Mapping[str, Any], path: str) -> str:
     """A part's text; blank only where a signature came with it."""
     text = part.get("text")
     if not isinstance(text, str):
-        raise ValueError(f"{where}: only texts, function calls and their responses are served")
+        raise ValueError(f"{path}: only texts, function calls and their responses are served")
     if not text and "thoughtSignature" not in part:
-        raise ValueError(f"{where}: must have a text, which is not empty")
+        raise ValueError(f"{path}: must have a text, which is not empty")
     return text
 
 
 def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = value.get(name, {})
-    if not isinstance(found, dict):
+    member = value.get(name, {})
+    if not isinstance(member, dict):
         raise ValueError(f"{name}: must be an object")
-    return found
+    return member
 
 
 def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name, [])
-    if not isinstance(found, list):
+    items = value.get(name, [])
+    if not isinstance(items, list):
         raise ValueError(f"{name}: must be a list")
-    return found
+    return items
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -38,14 +38,14 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
         raise ValueError("messages: must not be empty")
     if value.get("stream"):
         raise ValueError("stream: is not supported")
-    tools = tuple(_tool(one, place) for place, one in enumerate(_list(value, "tools")))
+    tools = tuple(_tool(tool, index) for index, tool in enumerate(_list(value, "tools")))
     if value.get("tool_choice") is not None and not tools:
         raise ValueError("tool_choice: is only allowed when tools are specified")
     seed = value.get("seed")
     if seed is not None and type(seed) is not int:
         raise ValueError("seed: must be an integer")
     request = Request(
-        messages=tuple(_message(one, place) for place, one in enumerate(messages)),
+        messages=tuple(_message(message, index) for index, message in enumerate(messages)),
         tools=tools,
         sampling=_sampling(value),
         seed=seed or 0,
@@ -75,55 +75,55 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _tool(one: Any, place: int) -> Tool:
-    function = one.get("function") if isinstance(one, dict) else None
+def _tool(tool: Any, index: int) -> Tool:
+    function = tool.get("function") if isinstance(tool, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise ValueError(f"tools[{place}].function.name: must be a text")
+        raise ValueError(f"tools[{index}].function.name: must be a text")
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
-        raise ValueError(f"tools[{place}].function.parameters: must be an object")
+        raise ValueError(f"tools[{index}].function.parameters: must be an object")
     return Tool(name=function["name"], description=function.get("description") or "", parameters=parameters or {})
 
 
-def _message(one: Any, place: int) -> Message:
-    where = f"messages[{place}]"
-    if not isinstance(one, dict) or one.get("role") not in _ROLES:
-        raise ValueError(f"{where}.role: must be one of {', '.join(_ROLES)}")
-    role = _ROLES[one["role"]]
-    text = _content(one.get("content"), where)
+def _message(message: Any, index: int) -> Message:
+    path = f"messages[{index}]"
+    if not isinstance(message, dict) or message.get("role") not in _ROLES:
+        raise ValueError(f"{path}.role: must be one of {', '.join(_ROLES)}")
+    role = _ROLES[message["role"]]
+    text = _content(message.get("content"), path)
     if role == "tool":
-        if not isinstance(one.get("tool_call_id"), str):
-            raise ValueError(f"{where}.tool_call_id: must be a text")
-        return Message(role=role, text=text, call_id=one["tool_call_id"])
-    calls = tuple(_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(_list(one, "tool_calls")))
+        if not isinstance(message.get("tool_call_id"), str):
+            raise ValueError(f"{path}.tool_call_id: must be a text")
+        return Message(role=role, text=text, call_id=message["tool_call_id"])
+    calls = tuple(_call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(_list(message, "tool_calls")))
     return Message(role=role, text=text, calls=calls)
 
 
-def _content(content: Any, where: str) -> str:
+def _content(content: Any, path: str) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):
         return "".join(part["text"] for part in content)
-    raise ValueError(f"{where}.content: must be a text, or a list of text parts")
+    raise ValueError(f"{path}.content: must be a text, or a list of text parts")
 
 
-def _call(one: Any, where: str) -> ToolCall:
-    function = one.get("function") if isinstance(one, dict) else None
-    if not isinstance(function, dict) or not isinstance(one.get("id"), str):
-        raise ValueError(f"{where}: must have an id and a function")
+def _call(call: Any, path: str) -> ToolCall:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(call.get("id"), str):
+        raise ValueError(f"{path}: must have an id and a function")
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, str):
-        raise ValueError(f"{where}.function: name and arguments must be texts")
-    return ToolCall(id=one["id"], name=name, arguments=arguments)
+        raise ValueError(f"{path}.function: name and arguments must be texts")
+    return ToolCall(id=call["id"], name=name, arguments=arguments)
 
 
 def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = value.get(name)
-    if found is not None and not isinstance(found, list):
+    items = value.get(name)
+    if items is not None and not isinstance(items, list):
         raise ValueError(f"{name}: must be a list")
-    return found or []
+    return items or []
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -169,14 +169,14 @@ def encode_error(status: int, code: str, message: str) -> bytes:
 
 def _limit_headers(standings: Mapping[str, LimitStanding], _wall_s: float) -> dict[str, str]:
     """Where the limits stand, as OpenAI says it: `x-ratelimit-*`, with spans until they are whole again."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for kind in ("requests", "tokens"):
         if kind in standings:
-            one = standings[kind]
-            found[f"x-ratelimit-limit-{kind}"] = str(one.limit)
-            found[f"x-ratelimit-remaining-{kind}"] = str(one.remaining)
-            found[f"x-ratelimit-reset-{kind}"] = show_span(one.full_in_s)
-    return found
+            standing = standings[kind]
+            headers[f"x-ratelimit-limit-{kind}"] = str(standing.limit)
+            headers[f"x-ratelimit-remaining-{kind}"] = str(standing.remaining)
+            headers[f"x-ratelimit-reset-{kind}"] = show_span(standing.full_in_s)
+    return headers
 
 
 def _models(models: Sequence[str]) -> object:

@@ -60,7 +60,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     model = value.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a text")
-    tools = tuple(_tool(one, place) for place, one in enumerate(_list(value, "tools")))
+    tools = tuple(_tool(tool, index) for index, tool in enumerate(_list(value, "tools")))
     if value.get("tool_choice", "auto") not in ("auto", "none") and not tools:
         raise ValueError("tool_choice: must be specified with tools")
     request = Request(messages=_messages(value), tools=tools, sampling=_sampling(value), seed=0)
@@ -89,15 +89,15 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _tool(one: Any, place: int) -> Tool:
-    if not isinstance(one, dict) or one.get("type") != "function":
-        raise ValueError(f"tools[{place}].type: only functions are served")
-    name, parameters = one.get("name"), one.get("parameters")
+def _tool(tool: Any, index: int) -> Tool:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        raise ValueError(f"tools[{index}].type: only functions are served")
+    name, parameters = tool.get("name"), tool.get("parameters")
     if not isinstance(name, str):
-        raise ValueError(f"tools[{place}].name: must be a text")
+        raise ValueError(f"tools[{index}].name: must be a text")
     if parameters is not None and not isinstance(parameters, dict):
-        raise ValueError(f"tools[{place}].parameters: must be an object")
-    return Tool(name=name, description=one.get("description") or "", parameters=parameters or {})
+        raise ValueError(f"tools[{index}].parameters: must be an object")
+    return Tool(name=name, description=tool.get("description") or "", parameters=parameters or {})
 
 
 def _messages(value: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -112,59 +112,59 @@ def _messages(value: Mapping[str, Any]) -> tuple[Message, ...]:
     if not items:
         raise ValueError("input: must not be empty")
     _check_pairs(items)
-    said: list[tuple[str, Any]] = []
-    for place, item in enumerate(items):
-        where = f"input[{place}]"
-        part = _part(item, where)
+    parts: list[tuple[str, Any]] = []
+    for index, item in enumerate(items):
+        path = f"input[{index}]"
+        part = _part(item, path)
         if isinstance(part, Message):
-            if said:
-                messages.append(_assistant(said))
-            said = []
+            if parts:
+                messages.append(_assistant(parts))
+            parts = []
             messages.append(part)
         else:
-            said.append(part)
-    if said:
-        messages.append(_assistant(said))
+            parts.append(part)
+    if parts:
+        messages.append(_assistant(parts))
     return tuple(messages)
 
 
-def _assistant(said: Sequence[tuple[str, Any]]) -> Message:
-    texts, calls = (tuple(one for kind, one in said if kind == wanted) for wanted in ("text", "call"))
+def _assistant(parts: Sequence[tuple[str, Any]]) -> Message:
+    texts, calls = (tuple(part for kind, part in parts if kind == wanted) for wanted in ("text", "call"))
     return Message(role="assistant", text="".join(texts), calls=calls)
 
 
-def _part(item: Mapping[str, Any], where: str) -> Message | tuple[str, Any]:
+def _part(item: Mapping[str, Any], path: str) -> Message | tuple[str, Any]:
     """An item as a message of its own, or as a part (kind, value) of what the assistant said."""
     kind = item.get("type", "message")
     if kind == "message":
         if item.get("role") not in _ROLES:
-            raise ValueError(f"{where}.role: must be one of {', '.join(_ROLES)}")
-        role, text = _ROLES[item["role"]], _content(item.get("content"), where)
+            raise ValueError(f"{path}.role: must be one of {', '.join(_ROLES)}")
+        role, text = _ROLES[item["role"]], _content(item.get("content"), path)
         return ("text", text) if role == "assistant" else Message(role=role, text=text)
     if kind == "function_call_output":
-        return Message(role="tool", text=_content(item.get("output"), where), call_id=item["call_id"])
+        return Message(role="tool", text=_content(item.get("output"), path), call_id=item["call_id"])
     if kind == "function_call":
         name, arguments = item.get("name"), item.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, str):
-            raise ValueError(f"{where}: name and arguments must be texts")
+            raise ValueError(f"{path}: name and arguments must be texts")
         return "call", ToolCall(id=item["call_id"], name=name, arguments=arguments)
     if kind == "reasoning":
-        _check_reasoning(item, where)
+        _check_reasoning(item, path)
         return "reasoning", None
-    raise ValueError(f"{where}.type: {kind!r} is not supported")
+    raise ValueError(f"{path}.type: {kind!r} is not supported")
 
 
 def _check_pairs(items: Sequence[Any]) -> None:
     """Every output has its call before it, every call its output behind it, every reasoning something behind it."""
     open_calls: dict[str, str] = {}
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if not isinstance(item, dict):
-            raise ValueError(f"input[{place}]: must be an object")
+            raise ValueError(f"input[{index}]: must be an object")
         kind, call_id = item.get("type"), item.get("call_id")
         if kind not in ("function_call", "function_call_output"):
             continue
         if not isinstance(call_id, str) or not call_id:
-            raise ValueError(f"input[{place}].call_id: must be a text")
+            raise ValueError(f"input[{index}].call_id: must be a text")
         if kind == "function_call":
             open_calls[call_id] = call_id
         elif open_calls.pop(call_id, None) is None:
@@ -181,31 +181,31 @@ def _is_said(item: Mapping[str, Any]) -> bool:
     return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
 
 
-def _check_reasoning(item: Mapping[str, Any], where: str) -> None:
+def _check_reasoning(item: Mapping[str, Any], path: str) -> None:
     if not isinstance(item.get("summary"), list):
-        raise ValueError(f"{where}.summary: must be a list")
+        raise ValueError(f"{path}.summary: must be a list")
     if "status" in item:
-        raise ValueError(f"{where}.status: unknown parameter")
+        raise ValueError(f"{path}.status: unknown parameter")
     if not item.get("encrypted_content"):
-        raise ValueError(f"{where}: item {item.get('id')!r} not found: nothing is stored, and it has no content")
+        raise ValueError(f"{path}: item {item.get('id')!r} not found: nothing is stored, and it has no content")
 
 
-def _content(content: Any, where: str) -> str:
+def _content(content: Any, path: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError(f"{where}: must be a text, or a list of parts with texts")
+        raise ValueError(f"{path}: must be a text, or a list of parts with texts")
     texts = [part.get("text", part.get("refusal")) for part in content]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{where}: every part must have a text")
+        raise ValueError(f"{path}: every part must have a text")
     return "".join(texts)
 
 
 def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = value.get(name)
-    if found is not None and not isinstance(found, list):
+    items = value.get(name)
+    if items is not None and not isinstance(items, list):
         raise ValueError(f"{name}: must be a list")
-    return found or []
+    return items or []
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -247,8 +247,8 @@ def _output(reply: Reply, status: str) -> list[dict[str, Any]]:
     for call in reply.calls:
         given = {"id": f"fc_{call.id}", "call_id": call.id, "name": call.name, "arguments": call.arguments}
         items.append({"type": "function_call", **given})
-    for place, item in enumerate(items):
-        item["status"] = status if place == len(items) - 1 else "completed"
+    for index, item in enumerate(items):
+        item["status"] = status if index == len(items) - 1 else "completed"
     return items
 
 
