@@ -12,12 +12,12 @@ RESUMED_WITHIN_S = 12 * 3600.0
 def parse_date(text: str) -> str:
     """`2026-11-21`. Raises UsageError."""
     try:
-        found = date.fromisoformat(text).isoformat()
+        parsed = date.fromisoformat(text).isoformat()
     except ValueError:
-        found = ""
-    if found != text:
+        parsed = ""
+    if parsed != text:
         raise UsageError(f"--date: {text!r} is no date: write it as 2026-11-21.")
-    return found
+    return parsed
 
 
 def utc_date(now: float) -> str:
@@ -25,7 +25,7 @@ def utc_date(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
-def tonight(nights: Sequence[str], now: float, *, cut_short_at: float | None, asked: str | None, where: str) -> str:
+def tonight(nights: Sequence[str], now: float, *, cut_short_at: float | None, asked: str | None, folder: str) -> str:
     """The night to play.
 
     nights        those that there are, in order
@@ -42,6 +42,6 @@ def tonight(nights: Sequence[str], now: float, *, cut_short_at: float | None, as
     if night < last:
         raise UsageError(
             f"{night} lies before the last night, {last}, and nights only go forward. Is the clock right? If "
-            f"{last} was a mistake, move {where}/{last} away and delete its line in {where}/history.jsonl."
+            f"{last} was a mistake, move {folder}/{last} away and delete its line in {folder}/history.jsonl."
         )
     return night

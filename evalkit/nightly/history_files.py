@@ -39,7 +39,7 @@ def derive(
     `announce` is told. `rule` is for the nights that are read. Raises CorruptLogError for a damaged one of `again`,
     StorageError.
     """
-    records = {one.night: one for one in known}
+    records = {record.night: record for record in known}
     read = []
     for night in nights(folder):
         if night in records and night not in again:
@@ -69,7 +69,7 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
         known = read_history(folder)
     except CorruptLogError:
         known = []  # what is damaged is made anew; nights without a log were in it alone
-    kept = [one.night for one in known if one.night not in there]
+    kept = [record.night for record in known if record.night not in there]
     return derive(folder, known, there, rule), kept
 
 

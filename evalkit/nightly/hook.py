@@ -58,15 +58,15 @@ def compare_words(run: Path, cell: CellNight) -> list[str]:
 def message(told: Mapping[str, Any]) -> list[str]:
     """The alarms in lines for people."""
     lines = []
-    for one in told["alarms"]:
-        since = "" if one["new"] else f" (since {one['since']})"
-        lines.append(f"REGRESSION{since}: {visible(one['agent'])} on {visible(one['suite'])}")
-        lines.append(f"  {one['words']} (alarm at {one['threshold']:.2g})")
-        if one["served"] != one["served_before"] and one["served_before"]:
-            was, now = (", ".join(map(visible, one[key])) for key in ("served_before", "served"))
+    for alarm in told["alarms"]:
+        since = "" if alarm["new"] else f" (since {alarm['since']})"
+        lines.append(f"REGRESSION{since}: {visible(alarm['agent'])} on {visible(alarm['suite'])}")
+        lines.append(f"  {alarm['words']} (alarm at {alarm['threshold']:.2g})")
+        if alarm["served"] != alarm["served_before"] and alarm["served_before"]:
+            was, now = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))
             lines.append(f"  the provider serves something else: {now}; before: {was}")
-        if one["compare"]:
-            lines.append(f"  look: {shlex.join(one['compare'])}")
+        if alarm["compare"]:
+            lines.append(f"  look: {shlex.join(alarm['compare'])}")
     return lines
 
 
@@ -86,13 +86,13 @@ def call_hook(words: Sequence[str], told: Mapping[str, Any]) -> None:
 
     Raises EvalkitError where it cannot be run, fails, or takes longer than `HOOK_WITHIN_S`.
     """
-    new = [one for one in told["alarms"] if one["new"]]
+    new = [alarm for alarm in told["alarms"] if alarm["new"]]
     more = {
         "EVALKIT_SWEEP": told["sweep"],
         "EVALKIT_NIGHT": told["night"],
         "EVALKIT_RUN": told["run"],
         "EVALKIT_ALARMS": str(len(new)),
-        "EVALKIT_SUMMARY": "; ".join(f"{one['agent']} on {one['suite']}: {one['words']}" for one in new),
+        "EVALKIT_SUMMARY": "; ".join(f"{alarm['agent']} on {alarm['suite']}: {alarm['words']}" for alarm in new),
     }
     name = words[0]
     try:

@@ -37,11 +37,11 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_journal(folder: Path) -> list[JournalEntry]:
     """All lines in order; one that a crash cut is passed over. Raises StorageError."""
-    found = []
+    entries = []
     for line in (read_whole(folder / FILE) or b"").splitlines():
         with suppress(CorruptLogError):
-            found.append(decode(line, JournalEntry, FILE, ""))
-    return found
+            entries.append(decode(line, JournalEntry, FILE, ""))
+    return entries
 
 
 def note(
@@ -60,19 +60,21 @@ def note(
 
 def last_end(entries: Sequence[JournalEntry], night: str) -> JournalEntry | None:
     """How the night's last call ended; None if it was killed, or if nobody knows of one."""
-    last = next((one for one in reversed(entries) if one.kind in ("began", "ended") and one.night == night), None)
+    last = next(
+        (entry for entry in reversed(entries) if entry.kind in ("began", "ended") and entry.night == night), None
+    )
     return last if last is not None and last.kind == "ended" else None
 
 
 def accepted(entries: Sequence[JournalEntry]) -> Mapping[tuple[str, str], Sequence[str]]:
     """By (agent, suite): the nights at which it was accepted."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in entries:
-        for cell in one.cells if one.kind == "accepted" else ():
-            found.setdefault(cell, []).append(one.night)
-    return found
+    nights_of: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        for cell in entry.cells if entry.kind == "accepted" else ():
+            nights_of.setdefault(cell, []).append(entry.night)
+    return nights_of
 
 
 def told(entries: Sequence[JournalEntry], night: str) -> frozenset[tuple[str, str]]:
     """The cells whose alarm of that night the hook has been told."""
-    return frozenset(cell for one in entries if one.kind == "told" and one.night == night for cell in one.cells)
+    return frozenset(cell for entry in entries if entry.kind == "told" and entry.night == night for cell in entry.cells)

@@ -62,7 +62,7 @@ class Night:
     @property
     def record(self) -> NightRecord | None:
         """Tonight's; None where it was interrupted."""
-        return next((one for one in self.history if one.night == self.night), None)
+        return next((record for record in self.history if record.night == self.night), None)
 
 
 async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[View], None]) -> Night:
@@ -74,17 +74,17 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     there, entries, known = nights(folder), read_journal(folder), read_history(folder)
     cut_short = bool(there) and _cut_short(last_end(entries, there[-1]))
     night = tonight(
-        sorted({*there, *(one.night for one in known)}),
+        sorted({*there, *(record.night for record in known)}),
         now,
         cut_short_at=read_manifest(folder / there[-1]).created_at if cut_short else None,
         asked=options.date,
-        where=str(folder),
+        folder=str(folder),
     )
     run = folder / night
     # What was cut short may hold more than the history knows; what is to be repaired cannot be read before.
-    again = [one for one in there[-1:] if (cut_short or one == night) and not (one == night and options.repair)]
+    again = [last for last in there[-1:] if (cut_short or last == night) and not (last == night and options.repair)]
     history = derive(folder, known, again, options.rule, options.announce)
-    before = [one for one in history if one.night < night]
+    before = [record for record in history if record.night < night]
     resolved = replace(resolved, manifest=rotated(resolved.manifest, before))
     old = read_manifest(run) if night in there else None
     if old is not None and not options.repair:

@@ -42,7 +42,7 @@ def _ordered(manifest: Manifest, suite: ManifestSuite, seen: Seen) -> list[Manif
             for replicate in range(manifest.replicates)
         )
 
-    return sorted(manifest.admitted(suite), key=lambda one: age(one.digest))
+    return sorted(manifest.admitted(suite), key=lambda instance: age(instance.digest))
 
 
 def _last_seen(manifest: Manifest, history: Sequence[NightRecord]) -> Seen:
@@ -52,12 +52,12 @@ def _last_seen(manifest: Manifest, history: Sequence[NightRecord]) -> Seen:
         for agent in manifest.agents.values()
         if suite.environment in agent.packs
     }
-    found: dict[tuple[str, str, str, int], int] = {}
-    for place, record in enumerate(history):
+    last_seen: dict[tuple[str, str, str, int], int] = {}
+    for index, record in enumerate(history):
         for cell in record.cells:
             if keys.get(cell.cell) != cell.key:
                 continue
             for digest, count in cell.ended.items():
                 for replicate in range(count):
-                    found[*cell.cell, digest, replicate] = place
-    return found
+                    last_seen[*cell.cell, digest, replicate] = index
+    return last_seen

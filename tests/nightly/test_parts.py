@@ -27,7 +27,7 @@ def at(text: str) -> float:
 
 def night_of(now: str, nights: list[str], cut_short_at: str | None = None, asked: str | None = None) -> str:
     began = None if cut_short_at is None else at(cut_short_at)
-    return tonight(nights, at(now), cut_short_at=began, asked=asked, where="nights")
+    return tonight(nights, at(now), cut_short_at=began, asked=asked, folder="nights")
 
 
 @pytest.mark.parametrize(
