@@ -115,10 +115,10 @@ if not TYPE_CHECKING:  # else a type checker would believe that every name is th
 
     def __getattr__(name):
         """Load a public name when it is first used (PEP 562)."""
-        for place, names in _PLACES.items():
+        for module, names in _PLACES.items():
             if name in names:
-                found = globals()[name] = getattr(import_module(place), name)
-                return found
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

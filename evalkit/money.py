@@ -125,13 +125,13 @@ def pico_at_least(amount: Decimal) -> int:
 
 def _whole(text: str | int, unit: int, what: str, most: int) -> int:
     try:
-        said = Decimal(str(text))
-        above = said > most
+        amount = Decimal(str(text))
+        above = amount > most
     except InvalidOperation as flaw:
         raise ValueError(f"{text!r} is not {what}") from flaw
     if above:
         raise ValueError(f"{text!r} is not {what}: it must be at most {most:,}")
-    value = said * unit
+    value = amount * unit
     if not value.is_finite() or value < 0 or value != value.to_integral_value():
         raise ValueError(f"{text!r} is not {what}: it must be finite, not negative, and no finer than 1e-12 USD")
     return int(value)

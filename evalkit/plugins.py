@@ -65,12 +65,12 @@ class Plugin:
 
 def installed(group: str) -> tuple[Plugin, ...]:
     """All entries of a group, by name and package; nothing is imported. Takes 0.1 CPU s, once in a process."""
-    return tuple(one for one in _scanned(tuple(sys.path)) if one.group == group)
+    return tuple(plugin for plugin in _scanned(tuple(sys.path)) if plugin.group == group)
 
 
 def strangers() -> tuple[Plugin, ...]:
     """Entries of groups that begin as evalkit's do, and that this evalkit does not know."""
-    return tuple(one for one in _scanned(tuple(sys.path)) if one.group not in GROUPS)
+    return tuple(plugin for plugin in _scanned(tuple(sys.path)) if plugin.group not in GROUPS)
 
 
 @lru_cache(maxsize=8)
@@ -79,25 +79,28 @@ def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     del path
     from importlib.metadata import distributions  # heavier than all of this module, and most calls need none of it
 
-    found: dict[str, list[Plugin]] = {}
+    by_package: dict[str, list[Plugin]] = {}
     for package in distributions():
         # Looked at as text first: what others' packages declare, and whether it is well formed, is no matter of ours.
         if f"[{PREFIX}" not in (package.read_text("entry_points.txt") or ""):
             continue
         mine = [
             Plugin(
-                group=one.group.removeprefix(PREFIX),
-                name=one.name,
-                value=one.value,
+                group=entry_point.group.removeprefix(PREFIX),
+                name=entry_point.name,
+                value=entry_point.value,
                 package=package.name,
                 version=package.version,
             )
-            for one in package.entry_points
-            if one.group.startswith(PREFIX)
+            for entry_point in package.entry_points
+            if entry_point.group.startswith(PREFIX)
         ]
-        found.setdefault(plain_name(package.name), mine)  # as imports do, the first on the path wins
+        by_package.setdefault(plain_name(package.name), mine)  # as imports do, the first on the path wins
     return tuple(
-        sorted({one for mine in found.values() for one in mine}, key=lambda one: (one.group, one.name, one.package))
+        sorted(
+            {plugin for mine in by_package.values() for plugin in mine},
+            key=lambda plugin: (plugin.group, plugin.name, plugin.package),
+        )
     )
 
 
@@ -108,14 +111,14 @@ def find(group: str, name: str) -> Plugin | None:
     """
     package, _, bare = name.rpartition(":")
     claims = [
-        one
-        for one in installed(group)
-        if one.name == bare and (not package or plain_name(one.package) == plain_name(package))
+        claim
+        for claim in installed(group)
+        if claim.name == bare and (not package or plain_name(claim.package) == plain_name(package))
     ]
     if len(claims) < 2:
         return next(iter(claims), None)
-    sources = ", ".join(one.source for one in claims)
-    ways = " or ".join(repr(f"{one.package}:{bare}") for one in claims)
+    sources = ", ".join(claim.source for claim in claims)
+    ways = " or ".join(repr(f"{claim.package}:{bare}") for claim in claims)
     raise UsageError(
         f"The {GROUPS[group]} {bare!r} is claimed by {len(claims)} packages: {sources}. Write {ways}, or uninstall all "
         "but one."
@@ -184,9 +187,9 @@ class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
 
 def names(group: str, taken: Iterable[str] = ()) -> list[str]:
     """The names by which a group's entries can be asked for, without those that are `taken`."""
-    held = set(taken)
-    claims = [one for one in installed(group) if one.name not in held]
+    used = set(taken)
+    claims = [plugin for plugin in installed(group) if plugin.name not in used]
     count: dict[str, int] = {}
-    for one in claims:
-        count[one.name] = count.get(one.name, 0) + 1
-    return [one.name if count[one.name] == 1 else f"{one.package}:{one.name}" for one in claims]
+    for claim in claims:
+        count[claim.name] = count.get(claim.name, 0) + 1
+    return [claim.name if count[claim.name] == 1 else f"{claim.package}:{claim.name}" for claim in claims]

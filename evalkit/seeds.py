@@ -100,8 +100,8 @@ class Permutation:
         count = _MANY_ROUNDS if n <= _FEW else _ROUNDS
         words = b"".join(hashlib.sha256(name + b"/%d" % i).digest() for i in range(count // 4))
         self._rounds = tuple(
-            (int.from_bytes(words[at : at + 8], "big"), int.from_bytes(words[at + 8 : at + 16], "big"))
-            for at in range(0, len(words), 16)
+            (int.from_bytes(words[offset : offset + 8], "big"), int.from_bytes(words[offset + 8 : offset + 16], "big"))
+            for offset in range(0, len(words), 16)
         )
 
     def at(self, i: int) -> int:
@@ -109,9 +109,9 @@ class Permutation:
         rows, columns = self._rows, self._columns
         while True:
             row, column = divmod(i, columns)
-            for one, other in self._rounds:
-                row = (row + (_mixed(column + one) * rows >> 64)) % rows
-                column = (column + (_mixed(row + other) * columns >> 64)) % columns
+            for row_key, column_key in self._rounds:
+                row = (row + (_mixed(column + row_key) * rows >> 64)) % rows
+                column = (column + (_mixed(row + column_key) * columns >> 64)) % columns
             i = row * columns + column
             if i < self._n:
                 return i

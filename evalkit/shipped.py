@@ -35,12 +35,12 @@ def find(kind: str, name: str) -> Path:
 
 
 def _existing(kind: str, package: Path) -> list[Path]:
-    places = [Path.cwd() / kind, package / "_shipped" / kind]
+    candidates = [Path.cwd() / kind, package / "_shipped" / kind]
     # Beside an installed package lies everybody's site-packages: only a checkout's folders are ours.
     if (package.parent / "pyproject.toml").is_file():
-        places.append(package.parent / kind)
-    found: dict[Path, Path] = {}
-    for place in places:
-        if place.is_dir():
-            found.setdefault(place.resolve(), place)
-    return list(found.values())
+        candidates.append(package.parent / kind)
+    folders: dict[Path, Path] = {}
+    for folder in candidates:
+        if folder.is_dir():
+            folders.setdefault(folder.resolve(), folder)
+    return list(folders.values())

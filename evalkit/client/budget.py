@@ -64,12 +64,12 @@ class _Reservation:
     @property
     def fits(self) -> bool:
         """Whether its lane's and its agent's ceilings have room."""
-        return all(one.fits(self.amount) for one in self.ceilings.values())
+        return all(ceiling.fits(self.amount) for ceiling in self.ceilings.values())
 
     @property
     def hopeless(self) -> str:
         """The ceiling that will not have room any more: `lane` or `agent`; empty if none."""
-        return next((scope for scope, one in self.ceilings.items() if one.hopeless(self.amount)), "")
+        return next((scope for scope, ceiling in self.ceilings.items() if ceiling.hopeless(self.amount)), "")
 
 
 _Waiter = Waiter[_Reservation, None]
@@ -128,14 +128,14 @@ class _SharedBudget:
 
     def next(self) -> tuple[_LaneQueue, _Waiter] | None:
         """Whose turn it is: of the lane with the least in flight; of several such, who came first."""
-        found: tuple[_LaneQueue, _Waiter] | None = None
+        first: tuple[_LaneQueue, _Waiter] | None = None
         for line in self.lines.values():
             head = line.head() if line.queue else None
             if head is not None and (
-                found is None or (line.reserved, head.item.number) < (found[0].reserved, found[1].item.number)
+                first is None or (line.reserved, head.item.number) < (first[0].reserved, first[1].item.number)
             ):
-                found = line, head
-        return found
+                first = line, head
+        return first
 
     def serve(self) -> None:
         """Grant what fits, in turn, and have the first that does not fit look for itself."""
@@ -165,8 +165,8 @@ class _SharedBudget:
         """A reservation has come back at its true cost."""
         self.state.settle(reserved, cost)
         line.reserved -= reserved
-        for one in ceilings.values():
-            one.settle(reserved, cost)
+        for ceiling in ceilings.values():
+            ceiling.settle(reserved, cost)
 
     def write(self, kind: str, amount: int, **about: Any) -> None:
         """Enter a row of this session."""
@@ -179,8 +179,8 @@ def book(line: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -> None
     """What was taken from the budget is in flight."""
     line.reserved += amount
     line.largest = max(line.largest, amount)
-    for one in ceilings.values():
-        one.reserved += amount
+    for ceiling in ceilings.values():
+        ceiling.reserved += amount
 
 
 class Budget:
@@ -221,7 +221,7 @@ class Budget:
         shared, ceilings = self._shared, self._ceilings
         if shared.waiting or shared.end is not None:
             return False
-        if ceilings and not all(one.fits(amount) for one in ceilings.values()):
+        if ceilings and not all(ceiling.fits(amount) for ceiling in ceilings.values()):
             return False
         if not shared.state.take(amount):
             return False
@@ -360,10 +360,10 @@ class Budget:
 
     def _ceiling_reached(self, waiter: _Reservation) -> EvalkitError:
         scope = waiter.hopeless
-        one, name = waiter.ceilings[scope], self._lane if scope == "lane" else self._agent
+        ceiling, name = waiter.ceilings[scope], self._lane if scope == "lane" else self._agent
         words = (
-            f"The budget of {scope} {name} ({show_usd(one.budget)}) is reached: "
-            f"{show_usd(max(0, one.budget - one.before - one.spent))} are left, and the next request may cost up to "
-            f"{show_usd(waiter.amount)}. Raise it in the sweep and run again to go on."
+            f"The budget of {scope} {name} ({show_usd(ceiling.budget)}) is reached: "
+            f"{show_usd(max(0, ceiling.budget - ceiling.before - ceiling.spent))} are left, and the next request may "
+            f"cost up to {show_usd(waiter.amount)}. Raise it in the sweep and run again to go on."
         )
         return LaneClosed(words) if scope == "lane" else EpisodeUnavailable(words)

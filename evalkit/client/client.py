@@ -223,8 +223,8 @@ class ModelAsker:
         if verdict.action == "end_lane":
             self._close(self._why_closed(verdict))
         if verdict.wait_s is not None and too_long(verdict.wait_s, self._lane.deadline - self._clock()):
-            said = verdict.message or verdict.kind
-            self._close(why_ended(self._lane.name, verdict.wait_s, time.time(), said))
+            words = verdict.message or verdict.kind
+            self._close(why_ended(self._lane.name, verdict.wait_s, time.time(), words))
         if verdict.kind in UNREADABLE:
             self._weigh(asking, verdict)
         return verdict

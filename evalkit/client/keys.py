@@ -21,14 +21,14 @@ def read_key(provider: Provider) -> str:
     """The provider's key; empty where none is needed. Raises UsageError where it is missing, or fits no header."""
     if not provider.key_env:
         return ""
-    key, place = _look(provider.key_env)
-    if place == "not set":
+    key, source = _look(provider.key_env)
+    if source == "not set":
         raise UsageError(
             f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}, or, with "
             f"`pip install 'evalkit[keyring]'`, put it into the keyring: `keyring set {SERVICE} {provider.key_env}`."
         )
     if not key.isascii() or not key.isprintable():
-        raise UsageError(f"The key in {provider.key_env} ({place}) holds characters that no header can carry.")
+        raise UsageError(f"The key in {provider.key_env} ({source}) holds characters that no header can carry.")
     return key
 
 

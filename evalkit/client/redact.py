@@ -63,10 +63,10 @@ class _Secret:
         if self.size >= LEAST_ENCODED:
             wrapped = _in_base64(raw)
             self._plain += [raw.hex().encode(), raw.hex().upper().encode(), *wrapped]
-            self._plain += [one.translate(_URLSAFE) for one in wrapped if one.translate(_URLSAFE) != one]
+            self._plain += [text.translate(_URLSAFE) for text in wrapped if text.translate(_URLSAFE) != text]
         self._pattern = _pattern(raw, wrapped)
         self._longest = _LONGEST * max(map(len, self._plain))
-        marks = {bytes([char]) for one in self._plain for char in one if not bytes([char]).isalnum()}
+        marks = {bytes([char]) for text in self._plain for char in text if not bytes([char]).isalnum()}
         self._escape = re.compile(rb"\\(?:%b)" % b"|".join([b"u00", b"x", *map(re.escape, sorted(marks))]))
 
     def taken_out_of(self, body: bytes) -> bytes:
@@ -82,16 +82,16 @@ class _Secret:
     def _searched(self, body: bytes) -> bytes:
         """The body without what fits the pattern, searched window by window."""
         kept: list[bytes] = []
-        at = 0
-        while at < len(body):
-            stop = at + _WINDOW
-            found = self._pattern.search(body, at, stop + self._longest)
-            if found is None or found.start() >= stop:
-                kept.append(body[at:stop])
-                at = stop
+        offset = 0
+        while offset < len(body):
+            stop = offset + _WINDOW
+            match = self._pattern.search(body, offset, stop + self._longest)
+            if match is None or match.start() >= stop:
+                kept.append(body[offset:stop])
+                offset = stop
             else:
-                kept += body[at : found.start()], _STANDS_IN
-                at = found.end()
+                kept += body[offset : match.start()], _STANDS_IN
+                offset = match.end()
         return b"".join(kept)
 
 
@@ -113,7 +113,9 @@ def _pattern(raw: bytes, wrapped: Iterable[bytes]) -> re.Pattern[bytes]:
     It begins with one set of characters, which a search skips to twenty times as fast as to alternatives.
     """
     forms = [([bytes([raw[0]])], b"".join(map(_spellings, raw[1:])))]
-    forms += [(_alphabets(one[0]), b"".join(map(_base64_spellings, one[1:]))) for one in wrapped if not one.isalnum()]
+    forms += [
+        (_alphabets(text[0]), b"".join(map(_base64_spellings, text[1:]))) for text in wrapped if not text.isalnum()
+    ]
     begins = re.escape(b"".join(char for first, _ in forms for char in first))
     rest = b"|".join(b"(?:%b)%b" % (b"|".join(map(_begun, first)), then) for first, then in forms)
     return re.compile(rb"[%%\\%b](?:%b)" % (begins, rest))
@@ -139,7 +141,7 @@ def _behind_backslash(char: bytes) -> bytes:
 
 def _digits(char: bytes) -> bytes:
     """A pattern for the character's two hexadecimal digits."""
-    return b"".join(b"[%c%c]" % (one, one - 32) if one >= ord("a") else b"%c" % one for one in char.hex().encode())
+    return b"".join(b"[%c%c]" % (code, code - 32) if code >= ord("a") else b"%c" % code for code in char.hex().encode())
 
 
 def _spellings(code: int) -> bytes:
@@ -151,7 +153,7 @@ def _spellings(code: int) -> bytes:
 def _base64_spellings(code: int) -> bytes:
     """A pattern for one character of a text in Base64: only what is no letter or digit is ever escaped there."""
     char = bytes([code])
-    return char if char.isalnum() else b"(?:%b)" % b"|".join(_spellings(one[0]) for one in _alphabets(code))
+    return char if char.isalnum() else b"(?:%b)" % b"|".join(_spellings(spelling[0]) for spelling in _alphabets(code))
 
 
 def _alphabets(code: int) -> list[bytes]:

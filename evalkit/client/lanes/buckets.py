@@ -110,14 +110,14 @@ def wait_s(buckets: Buckets, need: Need, now: float) -> float:
 def told_wait_s(buckets: Buckets, need: Need, now: float) -> tuple[float, str]:
     """(seconds until what providers' headers told of has what the request needs, the limit that takes longest)."""
     told = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items() if bucket.adopted}
-    name = max(told, key=lambda one: told[one], default="")
+    name = max(told, key=lambda limit: told[limit], default="")
     return told.get(name, 0.0), name
 
 
 def scarcest(buckets: Buckets, need: Need, now: float) -> str:
     """The limit that a request waits for, in words; empty: for none."""
     waits = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()}
-    name = max(waits, key=lambda one: waits[one], default="")
+    name = max(waits, key=lambda limit: waits[limit], default="")
     return WORDS[name] if name and waits[name] > 0 else ""
 
 
@@ -143,7 +143,7 @@ def correct(buckets: Buckets, booked: Need, used: Need) -> None:
                 bucket.level = min(bucket.level, max(bucket.per_s * BURST_S, bucket.awaited))
 
 
-def heed(buckets: Buckets, name: str, said: Allowance, now: float) -> None:
+def heed(buckets: Buckets, name: str, allowance: Allowance, now: float) -> None:
     """Take over what a provider says is left of its limit on `name` (`requests`, or `tokens` in and out together).
 
     A configured bucket is only ever lowered by it: the configured rate is the user's word. A limit nobody configured is
@@ -154,14 +154,14 @@ def heed(buckets: Buckets, name: str, said: Allowance, now: float) -> None:
     """
     bucket = buckets.get(name)
     if bucket is not None and not bucket.adopted:
-        bucket.lower(said.remaining, now)
-    elif said.remaining < _LOW * said.limit:
-        level = said.remaining if bucket is None else min(bucket.level_at(now, 0.0), said.remaining)
-        if said.reset_s >= LONGEST_S:
+        bucket.lower(allowance.remaining, now)
+    elif allowance.remaining < _LOW * allowance.limit:
+        level = allowance.remaining if bucket is None else min(bucket.level_at(now, 0.0), allowance.remaining)
+        if allowance.reset_s >= LONGEST_S:
             per_s = 1.0 / LONGEST_S
         else:
-            per_s = (said.limit - said.remaining) / max(said.reset_s, 1e-3)
+            per_s = (allowance.limit - allowance.remaining) / max(allowance.reset_s, 1e-3)
             level = min(level, per_s * BURST_S)
         buckets[name] = Bucket(per_s=per_s, at_s=now, level=level, adopted=True)
-    elif bucket is not None and said.remaining > _HIGH * said.limit:
+    elif bucket is not None and allowance.remaining > _HIGH * allowance.limit:
         del buckets[name]

@@ -187,9 +187,9 @@ class Lane:
     def heed(self, requests: Allowance | None, tokens: Allowance | None) -> None:
         """What the provider's headers say is left."""
         now = self._loop.time()
-        for name, said in (("requests", requests), ("tokens", tokens)):
-            if said is not None and not self._heeded(name, said, now):
-                heed(self._buckets, name, said, now)
+        for name, allowance in (("requests", requests), ("tokens", tokens)):
+            if allowance is not None and not self._heeded(name, allowance, now):
+                heed(self._buckets, name, allowance, now)
 
     def pause(self, until: float) -> None:
         """Admit nobody before `until` (loop time). A later moment holds against an earlier one."""
@@ -245,9 +245,9 @@ class Lane:
             failures=failures,
         )
 
-    def _heeded(self, name: str, said: Allowance, now: float) -> bool:
+    def _heeded(self, name: str, allowance: Allowance, now: float) -> bool:
         """Whether a header speaks of limits that are shared; all of those are told."""
-        return sum(pool.heed(name, said, now) for pool in self._pools) > 0
+        return sum(pool.heed(name, allowance, now) for pool in self._pools) > 0
 
     def _waits_for(self, now: float) -> str:
         """What keeps it from having more in flight, in words."""
@@ -263,8 +263,8 @@ class Lane:
         if self._in_flight + 1 > self._window.size:
             return "requests in flight" if self._window.size >= self._window.most else "window"
         need = self._estimate.need(head.item.body_bytes, head.item.max_tokens)
-        said = scarcest(self._buckets, need, now)
-        return said or next(filter(None, (pool.waits_for(need, now) for pool in self._pools)), "")
+        scarce = scarcest(self._buckets, need, now)
+        return scarce or next(filter(None, (pool.waits_for(need, now) for pool in self._pools)), "")
 
     def _admit(self, need: Need, now: float, body_bytes: int) -> Ticket:
         book(self._buckets, need, now)
@@ -321,9 +321,9 @@ class Lane:
 
     def _have_room(self, need: Need, now: float) -> bool:
         """Whether the shared limits let the head go; where one does not, the lane stands there and in none behind."""
-        for place, pool in enumerate(self._pools):
+        for index, pool in enumerate(self._pools):
             if not pool.admits(self, need, now):
-                for later in self._pools[place + 1 :]:
+                for later in self._pools[index + 1 :]:
                     later.withdraw(self)
                 return False
         return True

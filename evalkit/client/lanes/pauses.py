@@ -18,13 +18,13 @@ def too_long(wait_s: float, left_s: float) -> bool:
     return wait_s > min(MOST_PAUSE_S, left_s)
 
 
-def why_ended(lane: str, wait_s: float, now: float, said: str) -> str:
-    """Why a lane ends instead of waiting, and when to run again. `now` in Unix seconds; `said`: the failure."""
-    at = datetime.fromtimestamp(now + wait_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def why_ended(lane: str, wait_s: float, now: float, message: str) -> str:
+    """Why a lane ends instead of waiting, and when to run again. `now` in Unix seconds; `message`: the failure."""
+    resumes_at = datetime.fromtimestamp(now + wait_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     why = "longer than one provider is waited for" if wait_s > MOST_PAUSE_S else "later than the run's deadline"
     return (
-        f"{lane}: its provider asks to come back in {_length(wait_s)}, {why} ({said.rstrip('.')}). "
-        f"Its episodes are owed: run again at about {at}."
+        f"{lane}: its provider asks to come back in {_length(wait_s)}, {why} ({message.rstrip('.')}). "
+        f"Its episodes are owed: run again at about {resumes_at}."
     )
 
 

@@ -58,9 +58,9 @@ class Pool:
             if wait == 0:
                 return True
         if lane not in self._standing:
-            place = next(self._arrivals)
-            self._standing[lane] = place
-            heappush(self._heap, (self._served.get(lane, 0), place, lane))
+            arrival = next(self._arrivals)
+            self._standing[lane] = arrival
+            heappush(self._heap, (self._served.get(lane, 0), arrival, lane))
         if self._next() is not lane:
             return False
         wait = self._wait_s(need, now)
@@ -105,12 +105,12 @@ class Pool:
         for bucket in self._buckets.values():
             bucket.lower(0.0, now)
 
-    def heed(self, name: str, said: Allowance, now: float) -> bool:
+    def heed(self, name: str, allowance: Allowance, now: float) -> bool:
         """Believe a header if it speaks of a limit of these; returns whether it does."""
         limit = self._limits.requests_per_minute if name == "requests" else None
-        if limit is None or abs(said.limit - limit) > _SAME * limit:
+        if limit is None or abs(allowance.limit - limit) > _SAME * limit:
             return False
-        heed(self._buckets, name, said, now)
+        heed(self._buckets, name, allowance, now)
         return True
 
     def waits_for(self, need: Need, now: float) -> str:
@@ -132,8 +132,8 @@ class Pool:
     def _next(self) -> Member | None:
         """The lane whose turn it is."""
         while self._heap:
-            _, place, lane = self._heap[0]
-            if self._standing.get(lane) == place:
+            _, arrival, lane = self._heap[0]
+            if self._standing.get(lane) == arrival:
                 return lane
             heappop(self._heap)
         return None

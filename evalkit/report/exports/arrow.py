@@ -36,8 +36,8 @@ def _arrays(column: Column, values: list[Any]) -> "list[tuple[str, pa.Array]]":
     if column.kind == "interval":
         ends = [(None, None) if value is None else tuple(value) for value in values]
         return [
-            (f"{column.key}_{name}", pa.array([end[place] for end in ends], pa.float64()))
-            for place, name in enumerate(("low", "high"))
+            (f"{column.key}_{name}", pa.array([end[index] for end in ends], pa.float64()))
+            for index, name in enumerate(("low", "high"))
         ]
     if column.kind == "counts":
         pairs = [None if value is None else list(value.items()) for value in values]

@@ -182,15 +182,19 @@ def estimates(
     spanned, none = base.transform_filter(INTERVAL), base.transform_filter(NO_INTERVAL)
     colour = look["color"]
 
-    def at(field: str) -> dict[str, Any]:
+    def end_channel(field: str) -> dict[str, Any]:
         return {side: alt.X(f"{field}:Q", title=None) if across else alt.Y(f"{field}:Q", title=None)}
 
     return [
-        spanned.mark_rule(strokeWidth=2, opacity=0.6).encode(**at("low"), **{f"{side}2": "high:Q"}, color=colour),
+        spanned.mark_rule(strokeWidth=2, opacity=0.6).encode(
+            **end_channel("low"), **{f"{side}2": "high:Q"}, color=colour
+        ),
         spanned.mark_point(filled=True, size=size, opacity=1).encode(**{side: value}, **dotted(look)),
         none.mark_point(filled=False, size=size, strokeWidth=1.8, opacity=1).encode(**{side: value}, **dotted(look)),
         *(
-            spanned.mark_tick(orient=upright, size=CAP, thickness=1.5, opacity=0.9).encode(**at(end), color=colour)
+            spanned.mark_tick(orient=upright, size=CAP, thickness=1.5, opacity=0.9).encode(
+                **end_channel(end), color=colour
+            )
             for end in ("low", "high")
         ),
     ]
