@@ -102,7 +102,7 @@ def import_reference(repo: Path, wording: str = "") -> str:
     `wording`: one of those that the reference compares with its plain one. Nothing of the copy is executed. Raises
     UsageError where a file or a text that must be there is not, or there is no such wording.
     """
-    from evalkit.spec.imported import write_pack
+    from evalkit.spec.importing.pack import write_pack
 
     return write_pack(repo, wording)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from evalkit.report.errands import first_texts, judged_paths
 from evalkit.spec.packs import read_pack
+from evalkit.tasks.answers import first_texts, judged_paths
 from tests.cli.calling import Call, tree
-from tests.spec.test_queries import row, written
+from tests.tasks.test_queries import row, written
 
 KINDS = ("coffee_shop", "restaurant", "street_food_vendor", "bakery")
 PLAN = "One way:\\nDecide -> Search -> Select\\nAnother: all at once."

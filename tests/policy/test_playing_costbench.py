@@ -19,7 +19,7 @@ from evalkit.envs.costbench.planning.solve import optimum
 from evalkit.envs.costbench.step import State
 from evalkit.envs.environment import Facts
 from evalkit.seeds import derive
-from evalkit.spec.queries import read_queries, suite_lines
+from evalkit.tasks.costbench.queries import read_queries, suite_lines
 from tests.play import Episode, kit, play, policy
 
 LENGTHS = range(3, 9)

@@ -20,7 +20,7 @@ from evalkit.serve.dialects.gemini import SERVED_GEMINI
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival
 from evalkit.serve.provider import handle, open_simulator
-from evalkit.spec.errands import coverage_line
+from evalkit.tasks.errands import coverage_line
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.gemini import GEMINI
 from tests.play import Agent, play, policy

@@ -15,9 +15,9 @@ from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.instances.costs import show_cost
 from evalkit.envs.environment import Kit
 from evalkit.errors import UsageError
-from evalkit.spec import interpret
-from evalkit.spec.imported import write_pack
-from evalkit.spec.interpreted import Unreadable
+from evalkit.spec.importing import interpret
+from evalkit.spec.importing.interpreted import Unreadable
+from evalkit.spec.importing.pack import write_pack
 from evalkit.spec.packs import read_pack
 from evalkit.wire.table import DIALECTS
 from tests.acting import Episode, make_instance

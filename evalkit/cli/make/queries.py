@@ -12,7 +12,7 @@ from evalkit.cli.files import new_file, write_new
 from evalkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from evalkit.spec.errands import Applied
+    from evalkit.tasks.errands import Applied
 
 MOST_RAW = 99_999
 """Raw queries at most: their ids have five digits."""
@@ -24,8 +24,8 @@ SHOWN = 10
 def import_queries(args: argparse.Namespace) -> int:
     """Write the suite; its lines carry where they come from."""
     from evalkit.envs.table import ENVIRONMENTS
-    from evalkit.spec.errands import suite_text
-    from evalkit.spec.queries import ALTERNATIVES, LENGTH, MOST_ALTERNATIVES, SEED, read_queries, suite_lines
+    from evalkit.tasks.costbench.queries import ALTERNATIVES, LENGTH, MOST_ALTERNATIVES, SEED, read_queries, suite_lines
+    from evalkit.tasks.errands import suite_text
 
     out = new_file(args.out, ".jsonl", "a suite's file")
     alternatives = ALTERNATIVES if args.alternatives is None else args.alternatives
@@ -56,7 +56,7 @@ def raw(args: argparse.Namespace) -> int:
 
     from evalkit.envs.costbench.domain.catalogue_files import shipped
     from evalkit.envs.costbench.domain.queries import reference_queries
-    from evalkit.spec.queries import CATALOGUE, RAW_TOTALS
+    from evalkit.tasks.costbench.queries import CATALOGUE, RAW_TOTALS
 
     out = new_file(args.out, ".json", "a file of raw queries")
     total = RAW_TOTALS[args.split] if args.total is None else args.total
@@ -70,8 +70,8 @@ def raw(args: argparse.Namespace) -> int:
 
 def ask(args: argparse.Namespace) -> int:
     """Write the errand suite and the sweep that plays it."""
-    from evalkit.spec.errands import ASKED, distinct, query_lines
     from evalkit.spec.suites import find_suite, read_lines
+    from evalkit.tasks.errands import ASKED, distinct, query_lines
 
     if args.what not in ASKED:
         raise UsageError(f"--for: must be {' or '.join(ASKED)}, not {args.what!r}.")
@@ -102,8 +102,8 @@ def write_errands(
     about: str,
 ) -> Path:
     """Write a suite of errands and its sweep, which is returned; both or, where one cannot be made, none."""
-    from evalkit.spec.errands import suite_text, sweep_text
     from evalkit.spec.sweep import checked_name, parse_budget
+    from evalkit.tasks.errands import suite_text, sweep_text
 
     checked_name(name, "--name", "/:")
     parse_budget(budget, "--budget")
@@ -135,9 +135,9 @@ def apply(args: argparse.Namespace) -> int:
     from evalkit.envs.errand import errand
     from evalkit.envs.lines import load_varied
     from evalkit.envs.table import ENVIRONMENTS
-    from evalkit.report.errands import read_answers
-    from evalkit.spec.errands import apply_texts, apply_verdicts, suite_text
     from evalkit.spec.suites import find_suite, read_lines
+    from evalkit.tasks.answers import read_answers
+    from evalkit.tasks.errands import apply_texts, apply_verdicts, suite_text
 
     out = new_file(args.out, ".jsonl", "a suite's file")
     run = run_directory(args.run)

@@ -10,8 +10,8 @@ from evalkit.errors import RunError
 def judge(args: argparse.Namespace) -> int:
     """Write the errand suite and the sweep that plays it."""
     from evalkit.envs.errand import errand
-    from evalkit.report.errands import first_texts
-    from evalkit.spec.errands import coverage_line, distinct
+    from evalkit.tasks.answers import first_texts
+    from evalkit.tasks.errands import coverage_line, distinct
 
     run = run_directory(args.run)
     texts = first_texts(run)

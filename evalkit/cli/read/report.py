@@ -106,7 +106,7 @@ def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str,
     """
     counts: dict[str, dict[str, int]] = {}
     for name in names or ():
-        from evalkit.report.errands import judged_paths
+        from evalkit.tasks.answers import judged_paths
 
         kind, found, unread = judged_paths(directory, run_directory(name))
         if kind in counts:

@@ -23,7 +23,7 @@ from evalkit.envs.costbench.planning.solve import greedy_path
 from evalkit.envs.costbench.score import score, units, walked
 from evalkit.envs.costbench.step import TEXTS
 from evalkit.envs.environment import Facts, Kit, Pack
-from evalkit.spec.queries import read_queries, suite_lines
+from evalkit.tasks.costbench.queries import read_queries, suite_lines
 from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 
 QUERIES = Path("costbench", "test", "queries.json")

@@ -9,8 +9,8 @@ import pytest
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.score import score
 from evalkit.report.published.papers import published_papers
-from evalkit.spec.queries import read_queries, suite_lines
 from evalkit.spec.sweep import find_sweep, read_sweep
+from evalkit.tasks.costbench.queries import read_queries, suite_lines
 from tests.acting import Episode, make_instance
 from tests.conform.compare.costbench_metrics import MALFORMED, metrics, played
 from tests.conform.compare.documented import DOCUMENTED

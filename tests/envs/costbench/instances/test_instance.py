@@ -16,7 +16,7 @@ from evalkit.envs.costbench.instances.suite import check_optimum, describe, load
 from evalkit.envs.costbench.planning.solve import optimum
 from evalkit.envs.lines import instance_digest
 from evalkit.errors import UsageError
-from evalkit.spec.queries import read_queries, suite_lines
+from evalkit.tasks.costbench.queries import read_queries, suite_lines
 from tests.envs.costbench.lines import (
     CHANGED,
     DINING,

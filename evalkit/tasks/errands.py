@@ -2,7 +2,7 @@
 becomes of a suite once they are answered.
 
 An errand is known by what it asks, not by its id: texts and wishes that are equal are asked about once, and an answer
-is found again by the digest of the errand. Reading answers from a run is left to `report/errands.py`.
+is found again by the digest of the errand. Reading answers from a run is left to `tasks/answers.py`.
 """
 
 import json
@@ -19,7 +19,7 @@ from evalkit.envs.errand import errand
 from evalkit.envs.lines import canonical, instance_digest
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider
-from evalkit.spec.queries import alternative_places, without_message
+from evalkit.tasks.costbench.queries import alternative_places, without_message
 
 ASKED = (errand.CONFLICT, errand.REQUIREMENT)
 """What a suite's queries can be asked about."""

@@ -1,6 +1,6 @@
 """What a run gives to ask about, and what an errand run answered: both read from logs.
 
-Making the errands, and what becomes of a suite once they are answered, is left to `spec/errands.py`.
+Making the errands, and what becomes of a suite once they are answered, is left to `tasks/errands.py`.
 """
 
 from pathlib import Path
@@ -11,10 +11,13 @@ import orjson
 from evalkit.envs.errand import errand
 from evalkit.envs.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.replies import decode_reply
 from evalkit.report.costbench.planning_cells import ENVIRONMENT, is_blocked_line
-from evalkit.spec.errands import Answer, coverage_line, errand_digest
+from evalkit.results.endings import ended_rows
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
+from evalkit.store.reading.reader import replay_rows
+from evalkit.tasks.errands import Answer, coverage_line, errand_digest
 
 _KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
 
@@ -25,9 +28,6 @@ def first_texts(run: Path) -> dict[str, str]:
     Episodes without any text, or of a single reply, are left out: no coverage is told of them. Raises RunError for what
     is no run, CorruptLogError for a damaged log.
     """
-    from evalkit.replies import decode_reply
-    from evalkit.store.reading.reader import replay_rows
-
     manifest = read_manifest(run)
     static = {
         (suite.name, instance.id)
@@ -35,7 +35,7 @@ def first_texts(run: Path) -> dict[str, str]:
         for instance in suite.instances
         if suite.environment == ENVIRONMENT and not is_blocked_line(instance.line)
     }
-    ended = [row["episode"] for row in _endings(run) if (row["suite"], row["instance"]) in static]
+    ended = [row["episode"] for row in ended_rows(run, _KEYS) if (row["suite"], row["instance"]) in static]
     rows = replay_rows(run, ended)
     by_episode: dict[str, str] = {}
     for episode in ended:
@@ -47,28 +47,14 @@ def first_texts(run: Path) -> dict[str, str]:
     return by_episode
 
 
-def _endings(run: Path) -> list[dict[str, Any]]:
-    """The last row of each episode that has ended, in the order of their ids."""
-    from pyarrow import compute
-
-    from evalkit.store.reading.reader import scan
-
-    log = scan(run, _KEYS)
-    rows: list[dict[str, Any]] = log.filter(compute.not_equal(log.column("ending"), "")).to_pylist()
-    return rows
-
-
 def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
     """(kind of errand, answers by the errand's digest) of a finished errand run.
 
     Raises RunError where the run holds no errands, or several kinds, or several answers to one, or is not finished.
     """
-    from evalkit.replies import decode_reply
-    from evalkit.store.reading.reader import replay_rows
-
     manifest = read_manifest(run)
     kind, digests = _kind(run, manifest), _digests(manifest)
-    ended = [row for row in _endings(run) if (row["suite"], row["instance"]) in digests]
+    ended = [row for row in ended_rows(run, _KEYS) if (row["suite"], row["instance"]) in digests]
     owed = len(digests) - len({(row["suite"], row["instance"]) for row in ended})
     if owed:
         raise RunError(f"{run}: {owed:,} of {len(digests):,} errands have no answer yet. Finish it with `evalkit run`.")

@@ -6,7 +6,9 @@ import pytest
 
 from evalkit.envs.errand.errand import ERRAND
 from evalkit.errors import UsageError
-from evalkit.spec.errands import (
+from evalkit.spec.sweep import read_sweep
+from evalkit.tasks.costbench.queries import read_queries, suite_lines
+from evalkit.tasks.errands import (
     Answer,
     Answers,
     apply_texts,
@@ -17,9 +19,7 @@ from evalkit.spec.errands import (
     query_lines,
     sweep_text,
 )
-from evalkit.spec.queries import read_queries, suite_lines
-from evalkit.spec.sweep import read_sweep
-from tests.spec.test_queries import row, written
+from tests.tasks.test_queries import row, written
 
 WISHES = ("coffee_shop", "restaurant", "street_food_vendor", "bakery")
 SOUND, CONFLICT = Answer(outcome="ok", value=False), Answer(outcome="ok", value=True)

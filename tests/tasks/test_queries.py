@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.spec.queries import cut_off, read_queries, suite_lines
+from evalkit.tasks.costbench.queries import cut_off, read_queries, suite_lines
 
 Row = dict[str, Any]
 

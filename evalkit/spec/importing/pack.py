@@ -1,7 +1,7 @@
 """A prompt pack from a user's copy of the reference repository, read as source text and never executed.
 
 Texts are constants there: strings, stripped or joined, and lists of tool descriptions. What a result looks like is
-found in the code that renders it (`imported_results.py`), where it is written as we know it; what is not found stays in
+found in the code that renders it (`results.py`), where it is written as we know it; what is not found stays in
 our own wording, and the pack says so.
 """
 
@@ -19,9 +19,9 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.spec.identity import REASONING
-from evalkit.spec.imported_costbench import DESCRIPTIONS, UNUSED, Copy, costbench_texts, is_copy
-from evalkit.spec.imported_costbench_results import results_texts
-from evalkit.spec.imported_results import Read, Texts, pricing_results, procurement_results, scheduling_results
+from evalkit.spec.importing.costbench.results import results_texts
+from evalkit.spec.importing.costbench.texts import DESCRIPTIONS, UNUSED, Copy, costbench_texts, is_copy
+from evalkit.spec.importing.results import Read, Texts, pricing_results, procurement_results, scheduling_results
 
 ROOT = "econ_evals/experiments"
 

@@ -1,7 +1,7 @@
 """CostBench's texts from a user's copy of its reference repository: instructions, example, tools, events.
 
 Some are constants there, others are made by functions, which are interpreted (`interpret.py`) and never executed. What
-tools answer is read in `imported_costbench_results.py`. Descriptions of tools and arguments go into the pack one by one
+tools answer is read in `results.py`. Descriptions of tools and arguments go into the pack one by one
 (`tools.of`, `arguments.of`), and so does the worked example of each length (`example.of`), so that a request under the
 pack is the reference's, text and schema, byte for byte.
 """
@@ -19,8 +19,8 @@ from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
 from evalkit.errors import UsageError
-from evalkit.spec.interpret import Reader, class_methods
-from evalkit.spec.interpreted import Thing, Unreadable
+from evalkit.spec.importing.interpret import Reader, class_methods
+from evalkit.spec.importing.interpreted import Thing, Unreadable
 
 Texts = dict[str, str]
 

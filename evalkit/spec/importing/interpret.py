@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalkit.spec.interpreted import (
+from evalkit.spec.importing.interpreted import (
     BUILTINS,
     OPERATORS,
     Thing,
