@@ -13,21 +13,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 TABLE = "envs/table.py"
 
-FAMILIES: Mapping[str, str] = {
-    "report/markets/": "the tables of a paper on three environments, named by their extras",
+FAMILIES: Mapping[str, frozenset[str]] = {
+    "report/markets/": frozenset({"scheduling", "pricing", "procurement"}),
+    "tasks/": frozenset({"errand"}),
 }
-"""Folders that belong to several environments -> whose they are."""
-
-STILL: Mapping[str, str] = {
-    "spec/importing/pack.py": "reads prompts out of a copy of the reference: belongs to the environments it is for",
-    "spec/importing/results.py": "as pack.py",
-    "tasks/errands.py": "queries of costbench: go with the work that models do on suites",
-    "spec/suites.py": "says how a suite that is not shipped is made: goes with importers of suites",
-    "tasks/answers.py": "as tasks/costbench/queries.py",
-    "cli/make/queries.py": "as tasks/costbench/queries.py",
-    "cli/read/judge.py": "as tasks/costbench/queries.py",
-}
-"""Modules that name one and should not, each with the reason. The list may only shrink."""
+"""Folders that are environments' own but bear no name of theirs -> whose they are: the tables of a paper on three, and
+the room of model tasks, which are played as errands."""
 
 
 def named(text: str) -> Iterator[str]:
@@ -59,9 +50,14 @@ def is_own(path: str) -> bool:
 
 def offenders(sources: Mapping[str, str]) -> dict[str, set[str]]:
     """By module that is no environment's own: the environments that it names."""
-    others = (path for path in sources if not (is_own(path) or path == TABLE or path.startswith(tuple(FAMILIES))))
-    found = {path: set(named(sources[path])) for path in others}
+    others = (path for path in sources if not (is_own(path) or path == TABLE))
+    found = {path: set(named(sources[path])) - own_of(path) for path in others}
     return {path: names for path, names in found.items() if names}
+
+
+def own_of(path: str) -> frozenset[str]:
+    """The environments whose room a module lies in."""
+    return next((names for folder, names in FAMILIES.items() if path.startswith(folder)), frozenset())
 
 
 def package() -> dict[str, str]:
@@ -70,19 +66,20 @@ def package() -> dict[str, str]:
 
 
 def test_no_module_names_an_environment_that_is_not_its_own() -> None:
-    found = offenders(package())
-    assert {path: names for path, names in found.items() if path not in STILL} == {}
+    assert offenders(package()) == {}
 
 
-def test_what_is_listed_still_names_one() -> None:
-    found = offenders(package())
-    assert [path for path in STILL if path not in found] == []
-    assert [folder for folder in FAMILIES if not any(path.startswith(folder) for path in package())] == []
+def test_the_rooms_of_several_are_there_and_name_them() -> None:
+    sources = package()
+    for folder, names in FAMILIES.items():
+        within = [named(text) for path, text in sources.items() if path.startswith(folder) and not is_own(path)]
+        assert names <= {name for found in within for name in found}, folder
 
 
-def test_engine_client_store_and_pages_name_none() -> None:
-    rooms = ("engine/", "client/", "store/", "view/", "wire/", "serve/", "nightly/")
-    assert not [path for path in STILL if path.startswith(rooms)]
+def test_a_module_that_names_one_is_found_wherever_it_lies() -> None:
+    text = 'if env == "pricing":\n    pass'
+    paths = ("engine/episode.py", "spec/suites.py", "tasks/errands.py", "envs/table.py", "policy/pricing/playing.py")
+    assert list(offenders(dict.fromkeys(paths, text))) == ["engine/episode.py", "spec/suites.py", "tasks/errands.py"]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ LAYERS = {
             "dialogue",
             "digests",
             "errors",
+            "files",
             "money",
             "plugins",
             "replies",

@@ -220,6 +220,11 @@ class Environment(Generic[InstanceT, StateT]):
     prompts: str = ""
     """Where its standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
     in evalkit's own `standard` pack."""
+    prompt_import: str = ""
+    """What reads its texts out of a copy of the reference that it follows, as `module:name` of a record of
+    `evalkit/spec/importing/record.py`."""
+    made_suites: Mapping[str, str] = field(default_factory=dict)
+    """Suites that are not shipped, by name, each with how a user makes it."""
     score_range: tuple[float, float] = (-math.inf, 1.0)
     """Between what a score can be. Intervals of scores with two bounds are narrower, and hold for a partial run."""
     zero_means: str = ""
@@ -237,6 +242,8 @@ class Environment(Generic[InstanceT, StateT]):
     `evalkit/report/extras/record.py`. A name, since an environment lies below reports; read where one needs it."""
     policies: str = ""
     """The policies that play it alone, as `module:name` of a table by name of `evalkit/policy/record.py`'s records."""
+    tasks: str = ""
+    """What models are asked about its suites and runs, as `module:name` of a record of `evalkit/tasks/record.py`."""
     stand_in: str = "random"
     """The policy that plays for a model when a run's requests and cost are forecast."""
 

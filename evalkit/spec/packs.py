@@ -96,17 +96,6 @@ def keys_of(name_or_path: str, environment: str) -> Mapping[str, frozenset[str]]
     return {which: frozenset(texts) for which, texts in found.items()}
 
 
-def import_reference(repo: Path, wording: str = "") -> str:
-    """A pack's TOML text, built from a user's copy of the reference repository by reading its sources.
-
-    `wording`: one of those that the reference compares with its plain one. Nothing of the copy is executed. Raises
-    UsageError where a file or a text that must be there is not, or there is no such wording.
-    """
-    from evalkit.spec.importing.pack import write_pack
-
-    return write_pack(repo, wording)
-
-
 def _find(name: str, environment: str) -> tuple[str, Path]:
     """(a pack's name, its file)."""
     if is_file(name):

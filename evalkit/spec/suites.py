@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from evalkit.envs.environment import Environment
+from evalkit.envs.known import known as known_environment
 from evalkit.envs.lines import reach
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
@@ -26,13 +27,6 @@ SUMS = "SHA256SUMS"
 LOOKED_INTO = 10_000
 """Lines of a suite up to which each is loaded when a run begins."""
 
-IMPORTED = {
-    "costbench/reference": "The suite 'costbench/reference' is not there yet. It is made from a copy of the "
-    "reference's query file: evalkit queries import path/to/test/queries.json --out "
-    "instances/costbench/reference.jsonl"
-}
-"""Suites that sweeps name and that are not ours to ship, with how they come about."""
-
 
 def find_suite(name: str) -> Path:
     """The file of a suite: by name, or by path where the name ends in `.jsonl`. Raises UsageError."""
@@ -46,11 +40,18 @@ def find_suite(name: str) -> Path:
     except UsageError as flaw:
         brought = brought_suite(name)
         if brought is None:
-            raise UsageError(IMPORTED.get(name) or str(flaw)) from None
+            raise UsageError(_made_by_hand(name) or str(flaw)) from None
         _check_sum(brought.parents[name.count("/") - 1], brought)
         return brought
     _check_sum(path.parents[name.count("/")], path)
     return path
+
+
+def _made_by_hand(name: str) -> str:
+    """What to do for a suite that sweeps name and that is not ours to ship; empty where nobody says."""
+    env = known_environment(name.partition("/")[0])
+    how = env.made_suites.get(name) if env else None
+    return f"The suite {name!r} is not there yet. {how}" if how else ""
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -1,6 +1,6 @@
 """What a run gives to ask about, and what an errand run answered: both read from logs.
 
-Making the errands, and what becomes of a suite once they are answered, is left to `tasks/errands.py`.
+Making the errands, and what becomes of a suite once they are answered, is an environment's own (`tasks/record.py`).
 """
 
 from pathlib import Path
@@ -12,18 +12,18 @@ from evalkit.envs.errand import errand
 from evalkit.envs.errand.parse import written
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.replies import decode_reply
-from evalkit.report.costbench.planning_cells import ENVIRONMENT, is_blocked_line
 from evalkit.results.endings import ended_rows
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import replay_rows
 from evalkit.tasks.errands import Answer, coverage_line, errand_digest
+from evalkit.tasks.record import tasks_of
 
 _KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
 
 
 def first_texts(run: Path) -> dict[str, str]:
-    """By episode: the first text that the agent wrote in it, of every static costbench episode that has ended.
+    """By episode: the first text that the agent wrote in it, of every episode that can be judged and has ended.
 
     Episodes without any text, or of a single reply, are left out: no coverage is told of them. Raises RunError for what
     is no run, CorruptLogError for a damaged log.
@@ -33,7 +33,7 @@ def first_texts(run: Path) -> dict[str, str]:
         (suite.name, instance.id)
         for suite in manifest.suites.values()
         for instance in suite.instances
-        if suite.environment == ENVIRONMENT and not is_blocked_line(instance.line)
+        if (judged := tasks_of(suite.environment).judged) is not None and judged(instance.line)
     }
     ended = [row["episode"] for row in ended_rows(run, _KEYS) if (row["suite"], row["instance"]) in static]
     rows = replay_rows(run, ended)

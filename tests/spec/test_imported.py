@@ -11,7 +11,8 @@ from evalkit.envs.pricing.pricing import PRICING
 from evalkit.envs.procurement.menu import menu_text
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
-from evalkit.spec.packs import import_reference, read_pack
+from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.packs import read_pack
 from tests.periods import replying
 
 NOTES = """

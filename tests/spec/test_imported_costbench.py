@@ -17,7 +17,7 @@ from evalkit.envs.environment import Kit
 from evalkit.errors import UsageError
 from evalkit.spec.importing import interpret
 from evalkit.spec.importing.interpreted import Unreadable
-from evalkit.spec.importing.pack import write_pack
+from evalkit.spec.importing.pack import import_reference
 from evalkit.spec.packs import read_pack
 from evalkit.wire.table import DIALECTS
 from tests.acting import Episode, make_instance
@@ -35,7 +35,7 @@ def copy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kit(copy: Path, tmp_path: Path) -> Kit:
-    (tmp_path / "reference.toml").write_text(write_pack(copy), encoding="utf-8")
+    (tmp_path / "reference.toml").write_text(import_reference(copy), encoding="utf-8")
     return Kit(pack=read_pack(str(tmp_path / "reference.toml"), "costbench"))
 
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_read_is_named(copy: Path, name: str, old: str, new: str,
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(UsageError) as flaw:
-        write_pack(copy)
+        import_reference(copy)
     assert words in str(flaw.value)
     assert name in str(flaw.value)
 
@@ -246,7 +246,7 @@ def test_a_missing_file_is_named_and_results_that_are_not_understood_stay_ours(c
     (copy / "env/domains/travel/composite_tools.py").write_text(
         COMPOSITE.replace("process_summary =", "process_summary = 7 ** 7 ** 7;"), encoding="utf-8"
     )
-    text = write_pack(copy)
+    text = import_reference(copy)
     assert "# Not understood: results of composite tools (" in text
     assert "results.process, results.process_joint" in text
     (tmp_path / "p.toml").write_text(text, encoding="utf-8")
@@ -254,7 +254,7 @@ def test_a_missing_file_is_named_and_results_that_are_not_understood_stay_ours(c
     assert read_pack(str(tmp_path / "p.toml"), "costbench").texts["results.process"] == standard["results.process"]
     (copy / "env/config/travel_config.yaml").unlink()
     with pytest.raises(UsageError, match=r"travel_config\.yaml cannot be read"):
-        write_pack(copy)
+        import_reference(copy)
 
 
 def doubled(step: str, first: str, last: str = "y") -> str:

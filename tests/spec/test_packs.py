@@ -7,7 +7,8 @@ import pytest
 from evalkit.envs.environment import Kit, Pack
 from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.errors import UsageError
-from evalkit.spec.packs import import_reference, pack_names, read_pack
+from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.packs import pack_names, read_pack
 from tests.submitting import SMALL, Play, matched
 
 

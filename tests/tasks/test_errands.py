@@ -7,18 +7,10 @@ import pytest
 from evalkit.envs.errand.errand import ERRAND
 from evalkit.errors import UsageError
 from evalkit.spec.sweep import read_sweep
+from evalkit.tasks.costbench.asking import apply_texts, apply_verdicts, query_lines
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
-from evalkit.tasks.errands import (
-    Answer,
-    Answers,
-    apply_texts,
-    apply_verdicts,
-    coverage_line,
-    distinct,
-    errand_digest,
-    query_lines,
-    sweep_text,
-)
+from evalkit.tasks.errands import Answer, Answers, coverage_line, distinct, errand_digest
+from evalkit.tasks.sweeps import sweep_text
 from tests.tasks.test_queries import row, written
 
 WISHES = ("coffee_shop", "restaurant", "street_food_vendor", "bakery")

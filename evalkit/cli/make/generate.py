@@ -11,10 +11,10 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
-from evalkit.cli.files import new_file
 from evalkit.envs.environment import Parameter
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
+from evalkit.files import new_file
 
 SHOW_EVERY_S = 5.0
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from evalkit.cli.files import new_file, write_new
-from evalkit.spec.packs import import_reference, pack_names
+from evalkit.files import new_file, write_new
+from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.packs import pack_names
 
 
 def list_packs(_: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 
 from evalkit.cli.choosing import program
-from evalkit.cli.files import new_file, write_new
+from evalkit.files import new_file, write_new
 
 TEMPLATE = """\
 # A sweep: agents x suites x replicates. It describes a desired state: `evalkit run` asks only for what is missing, so

@@ -3,33 +3,26 @@
 import argparse
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.make.queries import tell_next, write_errands
-from evalkit.errors import RunError
+from evalkit.cli.make.queries import tell_next
+from evalkit.tasks.suites import judged_texts
+from evalkit.tasks.sweeps import write_errands
 
 
 def judge(args: argparse.Namespace) -> int:
     """Write the errand suite and the sweep that plays it."""
-    from evalkit.envs.errand import errand
-    from evalkit.tasks.answers import first_texts
-    from evalkit.tasks.errands import coverage_line, distinct
-
     run = run_directory(args.run)
-    texts = first_texts(run)
-    if not texts:
-        raise RunError(
-            f"{run} has nothing to judge: no costbench episode without events has ended and holds a text of the agent."
-        )
+    kind, lines, texts = judged_texts(run, listed=args.listed)
     of = run.resolve().name
     name = args.name or f"{of}-judge"
-    kind = errand.ENUMERATION if args.listed else errand.COVERAGE
-    sweep = write_errands(
+    suite, sweep = write_errands(
         kind,
-        distinct(coverage_line(episode, text, kind) for episode, text in texts.items()),
+        lines,
         name=name,
         suite=f"instances/judge/{args.name or of}.jsonl",
         model=args.model,
         budget=args.budget,
-        about=f"Counts the paths in the first texts of {len(texts):,} episodes of {of}; equal texts once.",
+        about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts once.",
     )
-    tell_next(sweep, ["report", str(run), "--judged", f"runs/{name}"], "coverage as the judge counts it")
+    after = ["report", str(run), "--judged", f"runs/{name}"]
+    tell_next(f"{len(lines):,} {kind} errands to {suite}", sweep, after, "coverage as the judge counts it")
     return 0

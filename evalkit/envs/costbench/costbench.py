@@ -57,6 +57,12 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     text_choices=TEXT_CHOICES,
     kernels="evalkit.envs.costbench.planning.kernels",
     report="evalkit.report.extras.costbench:EXTRAS",
+    made_suites={
+        "costbench/reference": "It is made from a copy of the reference's query file: evalkit queries import "
+        "path/to/test/queries.json --out instances/costbench/reference.jsonl"
+    },
+    prompt_import="evalkit.spec.importing.costbench.record:IMPORT",
+    tasks="evalkit.tasks.costbench.record:TASKS",
     policies="evalkit.policy.costbench.policies:POLICIES",
     stand_in="replanner",
 )

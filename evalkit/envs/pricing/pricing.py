@@ -87,6 +87,7 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
     report="evalkit.report.extras.pricing:EXTRAS",
+    prompt_import="evalkit.spec.importing.pricing:IMPORT",
     policies="evalkit.policy.pricing.policies:POLICIES",
     stand_in="learner",
 )

@@ -111,6 +111,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     text_choices=TEXT_CHOICES,
     compiled_ahead="evalkit.envs.procurement.warmup:search",
     report="evalkit.report.extras.procurement:EXTRAS",
+    prompt_import="evalkit.spec.importing.procurement:IMPORT",
     policies="evalkit.policy.procurement.policies:POLICIES",
     stand_in="climber",
 )

@@ -103,6 +103,7 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     text_choices=TEXT_CHOICES,
     kernels="evalkit.envs.scheduling.kernels",
     report="evalkit.report.extras.scheduling:EXTRAS",
+    prompt_import="evalkit.spec.importing.scheduling:IMPORT",
     policies="evalkit.policy.scheduling.policies:POLICIES",
     stand_in="knuth",
 )

@@ -17,6 +17,7 @@ import msgspec
 from evalkit.envs.costbench.domain.catalogue import SPLITS, Catalogue, title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import preference_number, split_values
+from evalkit.envs.costbench.domain.queries import reference_queries
 from evalkit.envs.costbench.domain.world import context_type
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.mersenne import Mersenne
@@ -28,6 +29,8 @@ RAW_TOTALS = {"test": 1000, "train": 6000}
 
 LENGTH, SEED, ALTERNATIVES = 5, 42, 3
 MOST_ALTERNATIVES = 100
+MOST_RAW = 99_999
+"""Raw queries at most: their ids have five digits."""
 BLOCK_SEED_STEP = 100
 """Between the seeds of one query's blocks, and so of its alternatives."""
 
@@ -100,6 +103,31 @@ def read_queries(path: Path) -> QueryFile:
         tasks=tuple(row.task for row in rows),
         queries=queries,
     )
+
+
+def import_queries(
+    files: Sequence[Path], *, length: int | None = None, seed: int | None = None, alternatives: int | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """(the files' queries as lines of a suite, how many of their texts break off). Raises UsageError."""
+    count = ALTERNATIVES if alternatives is None else alternatives
+    if not 0 <= count <= MOST_ALTERNATIVES:
+        raise UsageError(f"--alternatives: must be 0 to {MOST_ALTERNATIVES}, not {count}.")
+    found = [read_queries(path) for path in files]
+    lines = suite_lines(
+        found, length=LENGTH if length is None else length, seed=SEED if seed is None else seed, alternatives=count
+    )
+    return lines, sum(query["truncated"] for file in found for query in file.queries)
+
+
+def raw_queries(split: str, total: int | None = None) -> list[dict[str, object]]:
+    """The reference's raw queries, in its form: what a validator and a writer would then be asked about.
+
+    Raises UsageError for a number that cannot be.
+    """
+    wanted = RAW_TOTALS[split] if total is None else total
+    if not 1 <= wanted <= MOST_RAW:
+        raise UsageError(f"--total: must be 1 to {MOST_RAW:,}, not {wanted:,}.")
+    return list(reference_queries(shipped(CATALOGUE), split, wanted))
 
 
 def _split_of(catalogue: Catalogue, row: _Row, where: str) -> str:

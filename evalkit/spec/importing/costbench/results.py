@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from evalkit.errors import UsageError
-from evalkit.spec.importing.costbench.texts import COMPOSITE, RUN, TYPES, Copy, Texts, function
+from evalkit.spec.importing.costbench.texts import COMPOSITE, RUN, TYPES, Copy, function
 from evalkit.spec.importing.interpret import Reader, class_methods
 from evalkit.spec.importing.interpreted import Thing, Unreadable
+from evalkit.spec.importing.record import Texts
 
 DIGITS = "98765"
 TASK, KIND = "qqtaskqq", "Qqtypeqq"

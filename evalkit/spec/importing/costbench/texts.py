@@ -21,8 +21,7 @@ from evalkit.envs.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
 from evalkit.errors import UsageError
 from evalkit.spec.importing.interpret import Reader, class_methods
 from evalkit.spec.importing.interpreted import Thing, Unreadable
-
-Texts = dict[str, str]
+from evalkit.spec.importing.record import Texts
 
 RUN, TYPES, EXAMPLE = "env/run.py", "env/core/base_types.py", "env/utils/example_generator.py"
 ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS = (

@@ -1,0 +1,25 @@
+"""Files that are made for the user: never over one that is there."""
+
+from pathlib import Path
+
+from evalkit.errors import UsageError
+
+
+def new_file(name: str, ending: str, what: str) -> Path:
+    """Where `what` is to be written. Raises UsageError for another ending, and where something is there already."""
+    path = Path(name)
+    if path.suffix != ending:
+        raise UsageError(f"{path}: {what} ends in {ending}.")
+    if path.exists():
+        raise UsageError(f"{path} exists already; nothing was written. Choose another name.")
+    return path
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a text to a file that is not there yet, with the folders above it. Raises UsageError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as flaw:
+        raise UsageError(f"{path} cannot be written: {flaw.strerror or flaw}.") from flaw

@@ -1,0 +1,102 @@
+"""Texts that lie in a copy of the reference as constants, one module of prompts an environment, and lists of tools.
+
+What a result looks like is found in the code that renders it, where it is written as we know it; what is not found
+stays in our own wording, and the pack says so. The source is read as text and never executed.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import UsageError
+from evalkit.spec.identity import REASONING
+from evalkit.spec.importing.constants import constants, parse
+from evalkit.spec.importing.record import PromptImport, Texts, absent_text, table_text
+from evalkit.spec.importing.results import Read
+
+ROOT = "econ_evals/experiments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where one environment's texts lie in the reference."""
+
+    folder: str
+    """Below `ROOT`."""
+    texts: Mapping[str, str]
+    """Our keys -> constants of `prompts.py` that must be there."""
+    tools: str
+    """The constant that lists the tools."""
+    variant_texts: Mapping[str, str]
+    """For reasoning models; what is not there is left out."""
+    variant_tools: str
+    results: Callable[[Read], Texts]
+    """The result texts that can be found in the code beside it."""
+    fit: Callable[[Texts], Texts] = dict
+    """The constants as our texts: where fields have other names, or one constant is two texts of ours."""
+    wordings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Other wordings that the reference compares: our keys -> the constants that stand in for those above."""
+
+
+def importing(environment: str, source: Source) -> PromptImport:
+    """The import of an environment whose texts lie so."""
+    return PromptImport(
+        source=f"{ROOT}/{source.folder}/prompts.py",
+        tables=lambda repo, wording: _tables(repo / ROOT / source.folder, environment, source, wording),
+        wordings=tuple(source.wordings),
+    )
+
+
+def _tables(folder: Path, environment: str, source: Source, wording: str) -> Iterator[str]:
+    if not (folder / "prompts.py").is_file():
+        return
+    plain, variant = _prompts(folder / "prompts.py", environment, source, wording)
+    env = ENVIRONMENTS[environment]
+    plain |= {key: text for key, text in source.results(partial(_read_code, folder)).items() if key in env.texts}
+    yield absent_text(env.texts.keys() - env.later_texts.keys() - plain.keys())
+    yield table_text(environment, plain)
+    if variant:
+        yield table_text(f"{environment}.{REASONING}", variant)
+
+
+def _prompts(path: Path, environment: str, source: Source, wording: str) -> tuple[Texts, Texts]:
+    found = constants(parse(path))
+    instead = source.wordings.get(wording, {})
+    plain: Texts = {}
+    for key, name in {**source.texts, **instead}.items():
+        if not isinstance(found.get(name), str):
+            raise UsageError(f"{path}: the text {name} is not there, or is not written as a constant.")
+        plain[key] = found[name]
+    plain = source.fit(plain)
+    plain |= _tool_texts(found.get(source.tools), environment)
+    # What makes the wording is in no text for reasoning models, so its own texts hold for them too.
+    variant = {
+        key: found[name]
+        for key, name in source.variant_texts.items()
+        if isinstance(found.get(name), str) and key not in instead
+    }
+    variant |= _tool_texts(found.get(source.variant_tools), environment)
+    return plain, {key: text for key, text in variant.items() if plain.get(key) != text}
+
+
+def _tool_texts(tools: object, environment: str) -> Texts:
+    """The descriptions in a list of tools, of tools and arguments that our environment has."""
+    found: dict[str, Any] = {}
+    for tool in tools if isinstance(tools, list) else []:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue
+        found[f"tools.{tool['name']}.description"] = tool.get("description")
+        schema = tool.get("input_schema")
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        for argument, said in (properties if isinstance(properties, dict) else {}).items():
+            found[f"tools.{tool['name']}.{argument}"] = said.get("description") if isinstance(said, dict) else None
+    known = ENVIRONMENTS[environment].texts
+    return {key: text for key, text in found.items() if key in known and isinstance(text, str)}
+
+
+def _read_code(folder: Path, name: str) -> ast.Module | None:
+    return parse(folder / name) if (folder / name).is_file() else None

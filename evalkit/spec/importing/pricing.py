@@ -1,0 +1,91 @@
+"""Pricing's texts from a copy of the reference."""
+
+import ast
+
+from evalkit.envs.pricing.prices import BARE_NUMBER
+from evalkit.errors import UsageError
+from evalkit.spec.importing.econ import Source, importing
+from evalkit.spec.importing.record import Texts
+from evalkit.spec.importing.results import SAME, Read, nested_history, notices
+
+# Expressions of the reference -> fields of ours.
+_PRICES = {
+    "i": "{attempt}",
+    "product_ids[j]": "{product}",
+    "prices_list[i][product_ids[j]]": "{price_signed}",
+    "quantities_list[i][product_ids[j]]": "{quantity_signed}",
+    "profits_list[i][product_ids[j]]": "{profit_signed}",
+    "costs[product_ids[j]]": "{cost}",
+}
+_REASONS = {
+    "unpriced_products": "results.missing_products",
+    "extra_products": "results.unknown_products",
+}
+"""What holds the offending ids there; they are shown as a set."""
+
+BOUND = "{upper_bound_price}"
+"""What pricing's opening there has in place of the price that it advises not to exceed."""
+GAP = "\n\n"
+
+
+def results_of(read: Read) -> Texts:
+    """Pricing's: history, notices, and why prices are refused."""
+    found = dict(SAME)
+    run = read("run_pricing_experiment.py")
+    if run is not None:
+        found |= nested_history(run, _PRICES, "product", "{products}")
+        found |= notices(run)
+        found |= _price_refusals(run)
+    return found
+
+
+def _price_refusals(code: ast.Module) -> Texts:
+    """Why prices are refused: a text for a bare number, and formatted strings that end in the offending ids, which are
+    shown as a set."""
+    found: Texts = {}
+    for node in ast.walk(code):
+        match node:
+            case ast.If(
+                test=test,
+                body=[ast.Return(value=ast.Tuple(elts=[ast.Constant(), ast.Constant(value=str(text))]))],
+            ) if "isinstance" in ast.unparse(test):
+                found.setdefault(f"results.{BARE_NUMBER}", text)
+            case ast.JoinedStr(values=[ast.Constant(value=str(text)), ast.FormattedValue(value=ast.Name(id=name))]) if (
+                name in _REASONS
+            ):
+                found[_REASONS[name]] = text + "{{ids}}"
+    return found
+
+
+def _part_hint(texts: Texts) -> Texts:
+    """Pricing's: the paragraph of the opening that names a price is a text of its own, since it can be left out.
+
+    Raises UsageError where it is no paragraph of its own.
+    """
+    paragraphs = texts["opening"].split(GAP)
+    naming = [place for place, paragraph in enumerate(paragraphs) if BOUND in paragraph]
+    if not naming:
+        return texts
+    if len(naming) > 1 or naming[0] == 0:
+        raise UsageError(f"pricing's opening has {BOUND} elsewhere than in one paragraph behind the first.")
+    place = naming[0]
+    said = (GAP + paragraphs[place]).replace(BOUND, "{price_short}")
+    return {
+        **texts,
+        "opening": GAP.join(paragraphs[:place]) + GAP.join(["{hint}", *paragraphs[place + 1 :]]),
+        "hint": said,
+    }
+
+
+IMPORT = importing(
+    "pricing",
+    Source(
+        folder="pricing",
+        texts={"system": "SYSTEM_PROMPT_V1", "opening": "INITIAL_PROMPT_V1", "reply": "PROMPT_V1"},
+        tools="TOOLS_V1",
+        variant_texts={"system": "SYSTEM_PROMPT_V1_REASONING"},
+        variant_tools="TOOLS_V1_REASONING",
+        results=results_of,
+        fit=_part_hint,
+    ),
+)
