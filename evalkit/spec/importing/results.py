@@ -41,11 +41,13 @@ def nested_history(code: ast.Module, fields: Mapping[str, str], part: str, place
 
 
 def attempts_loop(code: ast.Module) -> ast.For | None:
+    """The loop over attempts of the function that renders them."""
     render = function_named(code, _RENDERER)
     return next((node for node in ast.walk(render) if isinstance(node, ast.For)), None) if render else None
 
 
 def added(body: Iterable[ast.stmt], fields: Mapping[str, str]) -> list[str | None]:
+    """What statements add to a text, as templates."""
     return [template(node.value, fields) for node in body if isinstance(node, ast.AugAssign)]
 
 
@@ -110,9 +112,11 @@ def _branches(code: ast.Module) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def function_named(code: ast.AST, name: str) -> ast.FunctionDef | None:
+    """The function of that name, wherever it stands."""
     return next((node for node in ast.walk(code) if isinstance(node, ast.FunctionDef) and node.name == name), None)
 
 
 def method_named(code: ast.Module, owner: str, name: str) -> ast.FunctionDef | None:
+    """The method of that name of a class."""
     classes = (node for node in ast.walk(code) if isinstance(node, ast.ClassDef) and node.name == owner)
     return next((found for one in classes if (found := function_named(one, name)) is not None), None)
