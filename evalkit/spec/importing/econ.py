@@ -42,12 +42,13 @@ class Source:
     """Other wordings that the reference compares: our keys -> the constants that stand in for those above."""
 
 
-def importing(environment: str, source: Source) -> PromptImport:
+def importing(environment: str, source: Source, place: int) -> PromptImport:
     """The import of an environment whose texts lie so."""
     return PromptImport(
         source=f"{ROOT}/{source.folder}/prompts.py",
         tables=lambda repo, wording: _tables(repo / ROOT / source.folder, environment, source, wording),
         wordings=tuple(source.wordings),
+        place=place,
     )
 
 

@@ -88,4 +88,5 @@ IMPORT = importing(
         results=results_of,
         fit=_part_hint,
     ),
+    30,
 )

@@ -191,4 +191,5 @@ IMPORT = importing(
             "known_horizon_goal": {"system": "SYSTEM_PROMPT_V1_GRADED_BEST"},
         },
     ),
+    20,
 )

@@ -13,12 +13,14 @@ class PromptImport:
     """How the texts of one environment are found."""
 
     source: str
-    """The file by which a copy of its reference is known."""
+    """The file by which a copy of its reference is known, as a message says it."""
     tables: Callable[[Path, str], Iterator[str]]
     """(a copy, a wording or nothing) -> its tables of a pack's TOML text; none where it is a copy of something else.
     Raises UsageError for what must be there and is not."""
     wordings: tuple[str, ...] = ()
     """Other wordings that the reference compares with its plain one."""
+    place: int = 100
+    """Where its tables stand in the pack: lower ones first."""
 
 
 def table_text(name: str, texts: Mapping[str, str]) -> str:

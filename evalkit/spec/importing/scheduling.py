@@ -83,4 +83,5 @@ IMPORT = importing(
         variant_tools="TOOLS_V1_REASONING",
         results=results_of,
     ),
+    10,
 )

@@ -22,4 +22,4 @@ def _tables(repo: Path, wording: str) -> Iterator[str]:
     yield table_text(COSTBENCH.name, texts)
 
 
-IMPORT = PromptImport(source=DESCRIPTIONS, tables=_tables)
+IMPORT = PromptImport(source=f"{DESCRIPTIONS} of CostBench", tables=_tables, place=40)
