@@ -103,7 +103,7 @@ class _SharedBudget:
         self.state = state
         self.ledger = ledger
         self.session = session
-        self.lines: dict[str, _LaneQueue] = {}
+        self.lane_queues: dict[str, _LaneQueue] = {}
         self.ceilings: dict[tuple[str, str], Ceiling] = {}
         """By scope (`lane`, `agent`) and name."""
         self.waiting = 0
@@ -115,26 +115,26 @@ class _SharedBudget:
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
 
-    def line(self, lane: str) -> _LaneQueue:
+    def lane_queue(self, lane: str) -> _LaneQueue:
         """A lane's queue."""
-        if lane not in self.lines:
-            self.lines[lane] = _LaneQueue(self)
-        return self.lines[lane]
+        if lane not in self.lane_queues:
+            self.lane_queues[lane] = _LaneQueue(self)
+        return self.lane_queues[lane]
 
     def waiters(self) -> Iterator[_Waiter]:
         """All who wait, lane by lane."""
-        for line in self.lines.values():
-            yield from line.queue
+        for lane_queue in self.lane_queues.values():
+            yield from lane_queue.queue
 
     def next(self) -> tuple[_LaneQueue, _Waiter] | None:
         """Whose turn it is: of the lane with the least in flight; of several such, who came first."""
         first: tuple[_LaneQueue, _Waiter] | None = None
-        for line in self.lines.values():
-            head = line.head() if line.queue else None
+        for lane_queue in self.lane_queues.values():
+            head = lane_queue.head() if lane_queue.queue else None
             if head is not None and (
-                first is None or (line.reserved, head.item.number) < (first[0].reserved, first[1].item.number)
+                first is None or (lane_queue.reserved, head.item.number) < (first[0].reserved, first[1].item.number)
             ):
-                first = line, head
+                first = lane_queue, head
         return first
 
     def serve(self) -> None:
@@ -143,12 +143,12 @@ class _SharedBudget:
             turn = self.next()
             if turn is None:
                 return
-            line, head = turn
+            lane_queue, head = turn
             head.nudge()
             if self.end is not None or not self.state.take(head.item.amount):
                 return
-            book(line, head.item.ceilings, head.item.amount)
-            line.queue.grant(head, None)
+            book(lane_queue, head.item.ceilings, head.item.amount)
+            lane_queue.queue.grant(head, None)
             self.waiting -= 1
 
     def left(self, _: _Reservation) -> None:
@@ -156,15 +156,15 @@ class _SharedBudget:
         self.waiting -= 1
         self.serve()
 
-    def take_back(self, line: _LaneQueue, reservation: _Reservation, _: None) -> None:
+    def take_back(self, lane_queue: _LaneQueue, reservation: _Reservation, _: None) -> None:
         """A request was served and cancelled in the same breath."""
-        self.give_back(line, reservation.ceilings, reservation.amount, 0)
+        self.give_back(lane_queue, reservation.ceilings, reservation.amount, 0)
         self.serve()
 
-    def give_back(self, line: _LaneQueue, ceilings: Mapping[str, Ceiling], reserved: int, cost: int) -> None:
+    def give_back(self, lane_queue: _LaneQueue, ceilings: Mapping[str, Ceiling], reserved: int, cost: int) -> None:
         """A reservation has come back at its true cost."""
         self.state.settle(reserved, cost)
-        line.reserved -= reserved
+        lane_queue.reserved -= reserved
         for ceiling in ceilings.values():
             ceiling.settle(reserved, cost)
 
@@ -175,10 +175,10 @@ class _SharedBudget:
         )
 
 
-def book(line: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -> None:
+def book(lane_queue: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -> None:
     """What was taken from the budget is in flight."""
-    line.reserved += amount
-    line.largest = max(line.largest, amount)
+    lane_queue.reserved += amount
+    lane_queue.largest = max(lane_queue.largest, amount)
     for ceiling in ceilings.values():
         ceiling.reserved += amount
 
@@ -202,18 +202,16 @@ class Budget:
         self._shared = _SharedBudget(BudgetState(budget=budget, before=spent), ledger, session)
         self._shared.ceilings = dict(ceilings or {})
         self._lane = self._agent = ""
-        self._line = self._shared.line("")
+        self._lane_queue = self._shared.lane_queue("")
         self._ceilings: dict[str, Ceiling] = {}
 
     def of(self, lane: str, agent: str) -> "Budget":
         """The same money, as one agent in one lane draws upon it."""
         mine = copy.copy(self)
         mine._lane, mine._agent = lane, agent
-        mine._line = self._shared.line(lane)
-        places = (("lane", lane), ("agent", agent))
-        mine._ceilings = {
-            waiter[0]: self._shared.ceilings[waiter] for waiter in places if waiter in self._shared.ceilings
-        }
+        mine._lane_queue = self._shared.lane_queue(lane)
+        keys = (("lane", lane), ("agent", agent))
+        mine._ceilings = {key[0]: self._shared.ceilings[key] for key in keys if key in self._shared.ceilings}
         return mine
 
     def take(self, amount: int) -> bool:
@@ -225,7 +223,7 @@ class Budget:
             return False
         if not shared.state.take(amount):
             return False
-        book(self._line, ceilings, amount)
+        book(self._lane_queue, ceilings, amount)
         return True
 
     async def reserve(self, amount: int) -> None:
@@ -239,7 +237,7 @@ class Budget:
         shared = self._shared
         shared.came += 1
         shared.waiting += 1
-        with self._line.queue.hold(_Reservation(amount, self._ceilings, shared.came)) as waiter:
+        with self._lane_queue.queue.hold(_Reservation(amount, self._ceilings, shared.came)) as waiter:
             while not waiter.granted:
                 if shared.end is not None:
                     raise copy.copy(shared.end)  # one for each: a shared one would gather everybody's traceback
@@ -283,7 +281,7 @@ class Budget:
 
     def settle(self, reserved: int, cost: int) -> bool:
         """A request came back. Returns whether its cost kept within what was reserved for it."""
-        self._shared.give_back(self._line, self._ceilings, reserved, cost)
+        self._shared.give_back(self._lane_queue, self._ceilings, reserved, cost)
         if self._shared.waiting:
             self._shared.serve()
         return cost <= reserved
@@ -312,8 +310,8 @@ class Budget:
     def end(self, error: EvalkitError) -> None:
         """No reservation is made any more; all that wait raise `error`. What is in flight still settles."""
         self._shared.end = error
-        for line in self._shared.lines.values():
-            line.queue.nudge_all()
+        for lane_queue in self._shared.lane_queues.values():
+            lane_queue.queue.nudge_all()
 
     def close(self) -> None:
         """Give back what was leased and not spent, at a clean end: nothing may be in flight any more.
@@ -346,8 +344,8 @@ class Budget:
 
     def largest(self, lane: str) -> int:
         """The most that a single request of a lane was bounded by so far."""
-        line = self._shared.lines.get(lane)
-        return 0 if line is None else line.largest
+        lane_queue = self._shared.lane_queues.get(lane)
+        return 0 if lane_queue is None else lane_queue.largest
 
     def _why(self, amount: int) -> str:
         state = self._shared.state

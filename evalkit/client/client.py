@@ -170,8 +170,8 @@ class ModelAsker:
             reply, cost, outcome = self._without_usage(asking, reply)
             usage = reply.usage
         # What the provider did not count is taken by the reply's length: its limits hold all the same.
-        told = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
-        latency_s = self._lane.succeeded(ticket, told)
+        known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
+        latency_s = self._lane.succeeded(ticket, known_usage)
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
             self._lane.heed(requests, tokens)

@@ -60,7 +60,7 @@ class Lane:
         self._meter = RateMeter()
         self._in_flight = 0
         self._probes = 0
-        self._line = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
+        self._queue = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
         self._ramp = EpisodeRamp(self._window, canary=canary)
         self._resting = WaitQueue[None, None]()
         self._timer: asyncio.TimerHandle | None = None
@@ -96,7 +96,7 @@ class Lane:
 
     def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
         """A ticket if one is to be had at once and nobody waits."""
-        if self._line or self._shut or self._in_flight + 1 > self._window.size:
+        if self._queue or self._shut or self._in_flight + 1 > self._window.size:
             return None
         now = self._loop.time()
         need = _FREE
@@ -110,8 +110,8 @@ class Lane:
         """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
         if self._end is not None:
             raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
-        with self._line.hold(QueuedRequest(body_bytes, max_tokens)) as waiter:
-            if self._line.head() is waiter:
+        with self._queue.hold(QueuedRequest(body_bytes, max_tokens)) as waiter:
+            if self._queue.head() is waiter:
                 self.serve()
             return await waiter.turn()
 
@@ -133,7 +133,7 @@ class Lane:
             self._recover(now)
         # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
         full = self._in_flight >= int(self._window.size) or (
-            bool(self._ramp) and not self._line and not self._ramp.canary
+            bool(self._ramp) and not self._queue and not self._ramp.canary
         )
         self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
         if self._ramp:
@@ -230,7 +230,7 @@ class Lane:
             lane=self.name,
             in_flight=self._in_flight,
             window=int(self._window.size),
-            waiting=len(self._line),
+            waiting=len(self._queue),
             waits_for=self._waits_for(now),
             paused_s=max(0.0, self._paused_until - now),
             down=self._health.down,
@@ -251,13 +251,13 @@ class Lane:
 
     def _waits_for(self, now: float) -> str:
         """What keeps it from having more in flight, in words."""
-        if self._end is not None or not (self._line or self._ramp):
+        if self._end is not None or not (self._queue or self._ramp):
             return ""
         if now < self._paused_until:
             return "pause that its provider asked for"
         if self._health.down:
             return "provider that does not answer"
-        head = self._line.head()
+        head = self._queue.head()
         if head is None:
             return "first valid action" if self._ramp.canary else "window"
         if self._in_flight + 1 > self._window.size:
@@ -283,7 +283,7 @@ class Lane:
             self._timer = None
         now = self._loop.time()
         self._reopen(now)
-        while (head := self._line.head()) is not None:
+        while (head := self._queue.head()) is not None:
             request = head.item
             metered = self._buckets or self._pools
             need = self._estimate.need(request.body_bytes, request.max_tokens) if metered else _FREE
@@ -296,7 +296,7 @@ class Lane:
                 break
             if not self._have_room(need, now):
                 return
-            self._line.grant(head, self._admit(need, now, request.body_bytes))
+            self._queue.grant(head, self._admit(need, now, request.body_bytes))
         for pool in self._pools:
             pool.withdraw(self)
 
@@ -337,7 +337,7 @@ class Lane:
             self._probes -= 1
         for pool in self._pools:
             pool.leave()
-        if self._line:
+        if self._queue:
             self.serve()
         elif self._shut:
             self._reopen(self._loop.time())
@@ -362,7 +362,7 @@ class Lane:
         self._send_away(EpisodeUnavailable(why))
 
     def _send_away(self, error: EvalkitError) -> None:
-        self._line.dismiss_all(error)
+        self._queue.dismiss_all(error)
         self._resting.nudge_all()
         self._ramp.open = self._end is not None
         self._ramp.usher()
