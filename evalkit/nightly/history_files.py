@@ -64,13 +64,13 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
 
     Raises as `derive`.
     """
-    there = nights(folder)
+    night_names = nights(folder)
     try:
         known = read_history(folder)
     except CorruptLogError:
         known = []  # what is damaged is made anew; nights without a log were in it alone
-    kept = [record.night for record in known if record.night not in there]
-    return derive(folder, known, there, rule), kept
+    kept = [record.night for record in known if record.night not in night_names]
+    return derive(folder, known, night_names, rule), kept
 
 
 def spent_in(run: Path) -> int:

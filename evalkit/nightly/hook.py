@@ -55,10 +55,10 @@ def compare_words(run: Path, cell: CellNight) -> list[str]:
     return ["evalkit", "compare", f"{run.parent / before[-1]}:{cell.agent}", f"{run}:{cell.agent}"]
 
 
-def message(told: Mapping[str, Any]) -> list[str]:
+def message(payload: Mapping[str, Any]) -> list[str]:
     """The alarms in lines for people."""
     lines = []
-    for alarm in told["alarms"]:
+    for alarm in payload["alarms"]:
         since = "" if alarm["new"] else f" (since {alarm['since']})"
         lines.append(f"REGRESSION{since}: {visible(alarm['agent'])} on {visible(alarm['suite'])}")
         lines.append(f"  {alarm['words']} (alarm at {alarm['threshold']:.2g})")
@@ -81,23 +81,23 @@ def split_command(command: str) -> list[str]:
     return words
 
 
-def call_hook(words: Sequence[str], told: Mapping[str, Any]) -> None:
+def call_hook(words: Sequence[str], payload: Mapping[str, Any]) -> None:
     """Run the command with the facts as JSON on its standard input and in its environment; no shell.
 
     Raises EvalkitError where it cannot be run, fails, or takes longer than `HOOK_WITHIN_S`.
     """
-    new = [alarm for alarm in told["alarms"] if alarm["new"]]
+    new = [alarm for alarm in payload["alarms"] if alarm["new"]]
     more = {
-        "EVALKIT_SWEEP": told["sweep"],
-        "EVALKIT_NIGHT": told["night"],
-        "EVALKIT_RUN": told["run"],
+        "EVALKIT_SWEEP": payload["sweep"],
+        "EVALKIT_NIGHT": payload["night"],
+        "EVALKIT_RUN": payload["run"],
         "EVALKIT_ALARMS": str(len(new)),
         "EVALKIT_SUMMARY": "; ".join(f"{alarm['agent']} on {alarm['suite']}: {alarm['words']}" for alarm in new),
     }
     name = words[0]
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command, split and without a shell
-            list(words), input=orjson.dumps(told), env={**os.environ, **more}, timeout=HOOK_WITHIN_S, check=False
+            list(words), input=orjson.dumps(payload), env={**os.environ, **more}, timeout=HOOK_WITHIN_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise EvalkitError(f"--on-alarm: {name} took longer than {HOOK_WITHIN_S:g} s and was ended.") from None

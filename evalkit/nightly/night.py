@@ -71,22 +71,24 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     Raises UsageError for a night before the last one, and what `run_sweep` raises.
     """
     folder, now = options.folder, time.time()
-    there, entries, known = nights(folder), read_journal(folder), read_history(folder)
-    cut_short = bool(there) and _cut_short(last_end(entries, there[-1]))
+    night_names, entries, known = nights(folder), read_journal(folder), read_history(folder)
+    cut_short = bool(night_names) and _cut_short(last_end(entries, night_names[-1]))
     night = tonight(
-        sorted({*there, *(record.night for record in known)}),
+        sorted({*night_names, *(record.night for record in known)}),
         now,
-        cut_short_at=read_manifest(folder / there[-1]).created_at if cut_short else None,
+        cut_short_at=read_manifest(folder / night_names[-1]).created_at if cut_short else None,
         asked=options.date,
         folder=str(folder),
     )
     run = folder / night
     # What was cut short may hold more than the history knows; what is to be repaired cannot be read before.
-    again = [last for last in there[-1:] if (cut_short or last == night) and not (last == night and options.repair)]
+    again = [
+        last for last in night_names[-1:] if (cut_short or last == night) and not (last == night and options.repair)
+    ]
     history = derive(folder, known, again, options.rule, options.announce)
     before = [record for record in history if record.night < night]
     resolved = replace(resolved, manifest=rotated(resolved.manifest, before))
-    old = read_manifest(run) if night in there else None
+    old = read_manifest(run) if night in night_names else None
     if old is not None and not options.repair:
         idle = _idle(resolved, old, run, history[-1], last_end(entries, night), now)
         if idle:

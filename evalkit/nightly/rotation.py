@@ -23,21 +23,21 @@ Seen = Mapping[tuple[str, str, str, int], int]
 
 def rotated(manifest: Manifest, history: Sequence[NightRecord]) -> Manifest:
     """The manifest with each suite's instances listed in tonight's order. `history`: nights before, oldest first."""
-    seen = _last_seen(manifest, history)
+    last_seen = _last_seen(manifest, history)
     suites = {
-        name: msgspec.structs.replace(suite, instances=tuple(_ordered(manifest, suite, seen)))
+        name: msgspec.structs.replace(suite, instances=tuple(_ordered(manifest, suite, last_seen)))
         for name, suite in manifest.suites.items()
     }
     return msgspec.structs.replace(manifest, suites=suites, order=ManifestOrder())
 
 
-def _ordered(manifest: Manifest, suite: ManifestSuite, seen: Seen) -> list[ManifestInstance]:
+def _ordered(manifest: Manifest, suite: ManifestSuite, last_seen: Seen) -> list[ManifestInstance]:
     agents = [agent.name for agent in manifest.agents.values() if suite.environment in agent.packs]
 
     def age(digest: str) -> list[int]:
         """When its episodes were last measured, the oldest first: lists compare by their oldest."""
         return sorted(
-            seen.get((agent, suite.name, digest, replicate), NEVER)
+            last_seen.get((agent, suite.name, digest, replicate), NEVER)
             for agent in agents
             for replicate in range(manifest.replicates)
         )

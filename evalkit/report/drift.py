@@ -60,7 +60,7 @@ def versions(steps: "pa.Table") -> list[Version]:
         .group_by(keys)
         .aggregate([("started_at", "min"), ("started_at", "max"), ("started_at", "count"), ("episode", "distinct")])
     )
-    made = [
+    served = [
         Version(
             agent=row["agent"],
             served_model=row["served_model"],
@@ -73,7 +73,7 @@ def versions(steps: "pa.Table") -> list[Version]:
         for row in grouped.to_pylist()
     ]
     return sorted(
-        made, key=lambda version: (version.agent, version.first_at, version.served_model, version.fingerprint)
+        served, key=lambda version: (version.agent, version.first_at, version.served_model, version.fingerprint)
     )
 
 
@@ -166,7 +166,7 @@ def _rows(versions: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> li
     shared = set.intersection(*(set(mine) for mine in scores))
     rows = []
     for version, mine in zip(versions, scores, strict=True):
-        both = {name: mine[name] for name in shared}
+        on_shared = {name: mine[name] for name in shared}
         rows.append(
             {
                 "agent": version.agent,
@@ -179,7 +179,7 @@ def _rows(versions: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> li
                 "alone": sum(map(len, mine.values())),
                 "score": 100 * mean_of_instances(mine) if mine else None,
                 "shared": len(shared),
-                "shared_score": 100 * mean_of_instances(both) if both else None,
+                "shared_score": 100 * mean_of_instances(on_shared) if on_shared else None,
             }
         )
     return rows

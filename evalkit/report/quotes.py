@@ -159,8 +159,8 @@ def _quoted(move: Move, index: int | None) -> tuple[str, str]:
         said = reply.text or (
             "(an empty reply)" if not reply.calls else _call(reply.calls[-1].name, reply.calls[-1].arguments)
         )
-        told = "\n".join(message.text for message in move.messages if message.role != "tool")
-        return said, told or _facts(move.facts)
+        feedback = "\n".join(message.text for message in move.messages if message.role != "tool")
+        return said, feedback or _facts(move.facts)
     call = reply.calls[index]
     heard = [message for message in move.messages if message.role == "tool"]
     answer = heard[index].text if index < len(heard) else ""
@@ -174,11 +174,11 @@ def _call(name: str, arguments: str) -> str:
 
 def _facts(facts: Mapping[str, Any]) -> str:
     """What was recorded where the agent was told nothing: without its place; of an action that failed, the reasons."""
-    told = {key: value for key, value in facts.items() if key not in {"period", "turn", "calls"}}
-    action = told.get("action")
+    rest = {key: value for key, value in facts.items() if key not in {"period", "turn", "calls"}}
+    action = rest.get("action")
     if isinstance(action, Mapping) and action.get("reasons"):
-        told["action"] = {"reasons": action["reasons"]}
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
+        rest["action"] = {"reasons": action["reasons"]}
+    return orjson.dumps(rest, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _refused(environment: str, outcome: str) -> ErrorKind:

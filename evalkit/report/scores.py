@@ -260,16 +260,16 @@ def _interval_note(cell: Cell) -> str:
     if kind not in ANYTIME_KINDS:
         return f"; interval: {kind}, of a length fixed beforehand; the mean leans towards short episodes"
     unknown = sum(episode is None for _, episode in cell.begun)
-    bring = f", whatever the {unknown:,} begun and not ended will bring" if unknown else ""
-    return f"; interval: {kind}, holds whenever a run is stopped{bring}; the mean leans towards short episodes"
+    unknown_words = f", whatever the {unknown:,} begun and not ended will bring" if unknown else ""
+    return f"; interval: {kind}, holds whenever a run is stopped{unknown_words}; the mean leans towards short episodes"
 
 
 def behaviour_table(cells: Sequence[Cell]) -> Table:
     """Suite by agent: how the agent went about it."""
-    given = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
+    metric_names = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
     shares = shares_of(cell.suite.environment for cell in cells)
     titles = {**METRICS, **{name: share.title for name, share in shares.items()}}
-    metrics = [name for name in titles if name in given]
+    metrics = [name for name in titles if name in metric_names]
     divided = [
         Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
         Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),

@@ -142,13 +142,13 @@ class Replayer:
         done = advance(env, position, reply, data)
         differing += [
             name
-            for name, made, logged in (
+            for name, replayed, logged in (
                 ("facts", done.facts_bytes, facts),
                 ("observation", done.observation_digest, row["observation_digest"]),
                 ("ending", done.ending, row["ending"]),
                 ("finish reason", reply.finish, row["finish"]),
             )
-            if made != logged
+            if replayed != logged
         ]
         return _words(whole, differing, self._manifest.file)
 

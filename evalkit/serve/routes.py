@@ -67,9 +67,9 @@ def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Ser
         except RefusedRequest as refusal:
             return failed(refusal, lister)
     served = SERVED_DIALECTS.values()
-    asked = [served_dialect.base_path + served_dialect.dialect.path for served_dialect in served]
+    paths = [served_dialect.base_path + served_dialect.dialect.path for served_dialect in served]
     known = ", ".join(
-        (*asked, *sorted({f"{served_dialect.base_path}/models" for served_dialect in served}), STATS_PATH)
+        (*paths, *sorted({f"{served_dialect.base_path}/models" for served_dialect in served}), STATS_PATH)
     )
     message = f"Unknown: {arrival.method} {arrival.path}. Known: {known}."
     return failed(RefusedRequest(status=404, code="unknown_url", message=message), lister)

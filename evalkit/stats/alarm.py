@@ -201,16 +201,16 @@ def _dealt(before: "Doubles", now: "Doubles", stream: Stream, draws: int) -> flo
     return _chance(float(fall(now.sum())), draw, float(np.abs(pool).max()), draws)
 
 
-def _chance(seen: float, draw: "Callable[[int], Doubles]", size: float, draws: int) -> float:
+def _chance(observed: float, draw: "Callable[[int], Doubles]", size: float, draws: int) -> float:
     """The share of draws that are at least what was seen, which counts as one of them."""
-    hits = made = 0
+    hits = drawn = 0
     # Sums that are equal but for the order of adding must count as equal.
-    least = seen - 1e-9 * size
-    while made < draws and hits < _NOTHING_IN_SIGHT:
-        count = min(_AT_ONCE, draws - made)
+    least = observed - 1e-9 * size
+    while drawn < draws and hits < _NOTHING_IN_SIGHT:
+        count = min(_AT_ONCE, draws - drawn)
         hits += int(np.count_nonzero(draw(count) >= least))
-        made += count
-    return (1 + hits) / (1 + made)
+        drawn += count
+    return (1 + hits) / (1 + drawn)
 
 
 def _words(look: _Look, raised: bool, before: int) -> str:

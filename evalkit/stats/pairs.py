@@ -200,8 +200,8 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Hypothe
     if all(float(np.ptp(pool, axis=1).max()) <= _SAME for pool in pools.values()):
         return HypothesisTest(why=NO_DIFFERENCE)
     draws = max(LEAST_DRAWS, DRAWS_A_TEST * tests - 1)
-    seen = abs(math.fsum(pairs.differences.values()))
-    least = seen - 1e-9 * sum(float(np.abs(pool).sum()) for pool in pools.values())
+    observed = abs(math.fsum(pairs.differences.values()))
+    least = observed - 1e-9 * sum(float(np.abs(pool).sum()) for pool in pools.values())
     stream, hits = Stream(_SEED, "report", "labels", *place), 0
     rows = max(1, _SIGNS_AT_ONCE // sum(pool.size for pool in pools.values()))
     for done in range(0, draws, rows):

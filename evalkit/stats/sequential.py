@@ -82,8 +82,8 @@ def capital(values: "Doubles", guess: float, *, up: bool) -> "Doubles":
     total: Doubles = np.full(values.shape, -np.inf)
     for bet in _BETS:
         total = np.logaddexp(total, np.cumsum(np.log1p(bet * gains), axis=-1))
-    made: Doubles = np.maximum.accumulate(total - math.log(len(_BETS)), axis=-1)
-    return made
+    best: Doubles = np.maximum.accumulate(total - math.log(len(_BETS)), axis=-1)
+    return best
 
 
 def sequential_p(low: "Doubles", high: "Doubles", guess: float) -> float:

@@ -87,13 +87,13 @@ def periods_of(
         )
 
 
-def _line(came: str, played: Sequence[Move]) -> str:
+def _line(line: str, played: Sequence[Move]) -> str:
     """What came of a period, in a line."""
     last = played[-1]
-    if came or last.reply is None:
-        return came or "refused by the provider"
-    how = str(last.facts.get("period_end") or last.ending or "goes on").replace("_", " ")
-    return {"restart": "restarted", "no action": "no action was accepted"}.get(how, how)
+    if line or last.reply is None:
+        return line or "refused by the provider"
+    ending = str(last.facts.get("period_end") or last.ending or "goes on").replace("_", " ")
+    return {"restart": "restarted", "no action": "no action was accepted"}.get(ending, ending)
 
 
 def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnView]]:

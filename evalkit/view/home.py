@@ -79,10 +79,10 @@ def home(cache: RunCache) -> Home:
         notes=(f"scores: 100 = optimum; mean of an agent's suites, of each the mean over instances; the best {BEST}",),
         query=QUERY,
     )
-    made = grid(table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "")
+    runs_grid = grid(table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "")
     nights = [_sweep_row(name, folder) for name, folder in cache.sweeps().items()]
     waiting = waiting or any(row["state"] == "running" for row in nights)
-    return Home(grid=made, nights=_nights_grid(nights) if nights else None, waiting=waiting)
+    return Home(grid=runs_grid, nights=_nights_grid(nights) if nights else None, waiting=waiting)
 
 
 def _nights_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:

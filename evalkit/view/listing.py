@@ -130,10 +130,10 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
         return f"{prefix}/episode/{quote(str(row['id']), safe='')}" if key == "episode" else ""
 
     def address(number: int) -> str:
-        asked = {
+        parameters = {
             name: getattr(wanted, name) for name in ("agent", "suite", "ending", "instance", "least", "most", "order")
         }
-        kept = {name: value for name, value in asked.items() if value not in ("", None)}
+        kept = {name: value for name, value in parameters.items() if value not in ("", None)}
         return f"{prefix}/episodes?{urlencode({**kept, 'page': number})}"
 
     return Listing(

@@ -41,11 +41,11 @@ def nights_overview(
     run = str(folder / last.night)
     figure = trend_figure(history)
     costs = nights_table(history)
-    there = [] if offline else nights(folder)
-    tables = [grid(trend_table(history), run, href=_to_last(name, last.night, there))]
+    night_names = [] if offline else nights(folder)
+    tables = [grid(trend_table(history), run, href=_to_last(name, last.night, night_names))]
     if any(record.raised for record in history):
-        tables.append(grid(alarms_table(history), run, href=_to_compared(name, there)))
-    tables.append(grid(costs, run, href=_to_night(name, there)))
+        tables.append(grid(alarms_table(history), run, href=_to_compared(name, night_names)))
+    tables.append(grid(costs, run, href=_to_night(name, night_names)))
     return Overview(
         name=f"{name}: nights",
         word="running" if running else "partial" if last.owed else "complete",
@@ -63,32 +63,32 @@ def _run(name: str, night: str) -> str:
     return f"/run/{quote(night_name(name, night), safe='')}"
 
 
-def _to_night(name: str, there: Sequence[str]) -> Href:
+def _to_night(name: str, night_names: Sequence[str]) -> Href:
     """From a night's row to its run, while that is there."""
-    return lambda row, key: f"{_run(name, row['night'])}/" if key == "night" and row["night"] in there else ""
+    return lambda row, key: f"{_run(name, row['night'])}/" if key == "night" and row["night"] in night_names else ""
 
 
-def _to_last(name: str, night: str, there: Sequence[str]) -> Href:
+def _to_last(name: str, night: str, night_names: Sequence[str]) -> Href:
     """From a cell's row to its episodes in the last night."""
 
     def href(row: Mapping[str, Any], key: str) -> str:
-        if key != "score" or night not in there:
+        if key != "score" or night not in night_names:
             return ""
         return f"{_run(name, night)}/episodes?{urlencode({'agent': row['agent'], 'suite': row['suite']})}"
 
     return href
 
 
-def _to_compared(name: str, there: Sequence[str]) -> Href:
+def _to_compared(name: str, night_names: Sequence[str]) -> Href:
     """From an alarm to the comparison of its night with the last one before the fall."""
 
     def href(row: Mapping[str, Any], key: str) -> str:
-        before = [night for night in there if night < row["since"]]
-        if key != "agent" or not before or row["night"] not in there:
+        before = [night for night in night_names if night < row["since"]]
+        if key != "agent" or not before or row["night"] not in night_names:
             return ""
         first, second = night_name(name, before[-1]), night_name(name, row["night"])
-        asked = {"first": first, "second": second, "first_agent": row["agent"], "second_agent": row["agent"]}
-        return f"/compare?{urlencode(asked)}"
+        parameters = {"first": first, "second": second, "first_agent": row["agent"], "second_agent": row["agent"]}
+        return f"/compare?{urlencode(parameters)}"
 
     return href
 

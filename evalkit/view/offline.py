@@ -89,8 +89,8 @@ def offline_page(directory: Path) -> tuple[str, int]:
     frame = overview_frame(page, name, offline=True)
     frame = frame.with_sections(PageLink(title="Trajectories", href="#trajectories"))
     table = _table(kept, known)
-    made = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
-    return render("offline.html", frame, page=page, inside=inside, chosen=made), len(kept)
+    chosen_grid = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
+    return render("offline.html", frame, page=page, inside=inside, chosen=chosen_grid), len(kept)
 
 
 def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[SavedTrajectory]:

@@ -100,12 +100,12 @@ class Glance:
 def read_run(directory: Path) -> Reading:
     """All but figures and quotes. Raises RunError if there is no run, CorruptLogError if its log is damaged."""
     began, state = time.time(), log_state(directory)
-    made = report(directory)
+    run_report = report(directory)
     started, ended = _last_session(directory)
     budget = started.get("budget_pico_usd")
     return Reading(
         directory=directory,
-        report=made,
+        report=run_report,
         figures=(),
         quotes=(),
         whole=False,
@@ -122,21 +122,21 @@ def read_run(directory: Path) -> Reading:
 
 def completed(reading: Reading) -> Reading:
     """The same with figures and quotes. Raises CorruptLogError if the log is damaged."""
-    began, directory, made = time.time(), reading.directory, reading.report
+    began, directory, run_report = time.time(), reading.directory, reading.report
     flaw, quotes = "", tuple[Quote, ...]()
     try:
-        quotes = run_quotes(directory, made.manifest, made.cells)
+        quotes = run_quotes(directory, run_report.manifest, run_report.cells)
     except EvalkitError as error:
         # A run of another evalkit may be one that this one cannot replay; its numbers stand all the same.
         flaw = f"No trajectory is quoted, since replay fails: {error}"
-    drawn = run_figures(directory, made)
-    took = reading.took_s + time.time() - began
-    return replace(reading, figures=drawn, quotes=quotes, whole=True, flaw=flaw, took_s=took)
+    drawn = run_figures(directory, run_report)
+    took_s = reading.took_s + time.time() - began
+    return replace(reading, figures=drawn, quotes=quotes, whole=True, flaw=flaw, took_s=took_s)
 
 
-def _scores(made: Report) -> str:
+def _scores(run_report: Report) -> str:
     means: dict[str, list[float]] = {}
-    for row in made.table("scores").rows:
+    for row in run_report.table("scores").rows:
         if row["score"] is not None:
             means.setdefault(row["agent"], []).append(row["score"])
     best = sorted(

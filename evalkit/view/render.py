@@ -68,7 +68,7 @@ def environment() -> "jinja2.Environment":
     """The templates of this package, with autoescape everywhere."""
     import jinja2
 
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("evalkit.view"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -76,9 +76,9 @@ def environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["json"] = json_inside
-    made.globals.update(inline=_inline, policy=offline_policy, theme=[config(), config(dark=True)])
-    return made
+    environment.filters["json"] = json_inside
+    environment.globals.update(inline=_inline, policy=offline_policy, theme=[config(), config(dark=True)])
+    return environment
 
 
 def _shown(value: Any) -> Any:

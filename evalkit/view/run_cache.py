@@ -150,13 +150,13 @@ class RunCache:
         slot.flaw = coming.exception()
         if slot.flaw is not None:
             return
-        came, before = coming.result(), slot.done
-        if isinstance(came, Glance):
-            slot.glance = came
+        computed, before = coming.result(), slot.done
+        if isinstance(computed, Glance):
+            slot.glance = computed
             return
-        if not came.whole and before is not None:
-            came = replace(came, figures=before.figures, quotes=before.quotes)
-        slot.done, slot.glance = came, came.glance
+        if not computed.whole and before is not None:
+            computed = replace(computed, figures=before.figures, quotes=before.quotes)
+        slot.done, slot.glance = computed, computed.glance
         self._let_go(slot)
 
     def _let_go(self, kept: _Slot) -> None:

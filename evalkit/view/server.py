@@ -269,8 +269,8 @@ async def _compare(request: web.Request) -> web.Response:
     return _page("compare.html", frame, page=page)
 
 
-def _shelf_links(here: str) -> list[PageLink]:
-    return [replace(link, active=link.href == here) for link in ALL_RUNS_LINKS]
+def _shelf_links(active: str) -> list[PageLink]:
+    return [replace(link, active=link.href == active) for link in ALL_RUNS_LINKS]
 
 
 ALL_RUNS_LINKS = (PageLink(title="Runs", href="/"), PageLink(title="Compare", href="/compare"))

@@ -54,6 +54,6 @@ def instant_of(text: str | None) -> datetime | None:
     return moment if moment is None or moment.tzinfo else None
 
 
-def until_s(then: datetime | None, now: datetime | None) -> float | None:
+def until_s(moment: datetime | None, now: datetime | None) -> float | None:
     """Seconds from one moment to another, 0 where it is past; None where one of them is not known."""
-    return None if then is None or now is None else bounded_s((then - now).total_seconds())
+    return None if moment is None or now is None else bounded_s((moment - now).total_seconds())

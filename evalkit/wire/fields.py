@@ -27,16 +27,16 @@ def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def call_ids(given: Sequence[str]) -> list[str]:
+def call_ids(given_ids: Sequence[str]) -> list[str]:
     """An id for each call of a reply, no two alike: the one it came with, or one made from its place where there is
     none or an earlier call has the same. Results are sent back under these, so providers refuse what is not unique."""
     ids: dict[str, None] = {}
-    came = set(given)
-    for index, own in enumerate(given):
+    given_set = set(given_ids)
+    for index, own in enumerate(given_ids):
         name = own
         if not own or own in ids:
             name = f"call_{index}"
-            while name in came or name in ids:
+            while name in given_set or name in ids:
                 name += "_"
         ids[name] = None
     return list(ids)

@@ -101,8 +101,8 @@ def _items(message: Message) -> list[dict[str, Any]]:
         items.append({"type": "message", "role": message.role, "content": message.text})
     for call in message.calls:
         # Several servers parse the history's arguments and refuse an empty text.
-        given = {"call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}
-        items.append({"type": "function_call", **given})
+        fields = {"call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}
+        items.append({"type": "function_call", **fields})
     return items
 
 

@@ -128,9 +128,9 @@ def _truth(target: PlanningProblem, path: Sequence[str]) -> tuple[tuple[str, ...
         return course.path, course.costs
     world, terms = world_of(target), terms_after(target, 0)
     names = [tool.name for tool in world.tools]
-    ways = optimal_paths(world, terms, world.start)
-    way = min(ways, key=lambda candidate: normalised(path, [names[index] for index in candidate]), default=())
-    return tuple(names[index] for index in way), tuple(terms.costs[index] for index in way)
+    orders = optimal_paths(world, terms, world.start)
+    nearest = min(orders, key=lambda candidate: normalised(path, [names[index] for index in candidate]), default=())
+    return tuple(names[index] for index in nearest), tuple(terms.costs[index] for index in nearest)
 
 
 def costbench_figures(target: PlanningProblem, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:

@@ -39,8 +39,8 @@ def figure(
     """A figure with the table of its numbers. Its first note says what it shows, and stands below the title too."""
     table = Table(name=f"{name}_numbers", title=title, columns=tuple(columns), rows=tuple(rows), packs=(), query=query)
     words = {"text": title, "subtitle": wrap(notes[0], LINE)}
-    made = {"$schema": SCHEMA, "description": f"{title}. {notes[0]}", "title": words, **spec}
-    return Figure(name=name, title=title, spec=made, table=table, query=query, notes=tuple(notes))
+    full_spec = {"$schema": SCHEMA, "description": f"{title}. {notes[0]}", "title": words, **spec}
+    return Figure(name=name, title=title, spec=full_spec, table=table, query=query, notes=tuple(notes))
 
 
 def steps_query(episode: str, selected: Iterable[str], condition: str, *methods: str) -> str:

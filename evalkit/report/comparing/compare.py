@@ -211,7 +211,7 @@ def _main_table(
     notes: Sequence[str],
 ) -> Table:
     tests = sum(p is not None for _, p, _ in judged)
-    sure = sum(p is not None and p <= SURE for _, p, _ in judged)
+    significant = sum(p is not None and p <= SURE for _, p, _ in judged)
     interval = Column(key="interval", title="95 % interval", kind="interval", unit="points")
     rows = [
         {**_place(match), "measure": match.measure.title, **_figures(match, change), "p_holm": p, "verdict": verdict}
@@ -235,14 +235,14 @@ def _main_table(
             Column(key="verdict", title="Verdict"),
         ),
         rows=tuple(rows),
-        packs=packs_of(cell for both in cell_pairs for cell in both),
+        packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
-            f"{sure:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over the scores and, "
-            "apart, over the other measures",
+            f"{significant:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over the scores "
+            "and, apart, over the other measures",
             "over instances that both sides have, replicates averaged; p: two-sided permutation test, of whether A and "
             "B are alike; interval of the difference, not corrected",
             *notes,
-            *kind_notes(rows, [cell for both in cell_pairs for cell in both]),
+            *kind_notes(rows, [cell for pair in cell_pairs for cell in pair]),
         ),
         query=QUERY,
     )
@@ -287,7 +287,7 @@ def _details_table(
             {**_place(match), "measure": match.measure.title, **_details(match, change, wanted)}
             for match, change in zip(matches, changes, strict=True)
         ),
-        packs=packs_of(cell for both in cell_pairs for cell in both),
+        packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
             "least p: the smallest that so many pairs that differ can have, not corrected",
             "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by "
@@ -328,11 +328,11 @@ def _replicate_notes(matches: Sequence[_Match]) -> list[str]:
     ]
 
 
-def _partial_notes(places: Sequence[tuple[Cell, Cell]]) -> list[str]:
+def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
     partial = dict.fromkeys(
         f"partial: {cell.agent} on {cell.suite.name}: {len(cell.prefix):,} of {cell.planned:,} episodes"
-        for both in places
-        for cell in both
+        for pair in cell_pairs
+        for cell in pair
         if not cell.complete
     )
     if not partial:

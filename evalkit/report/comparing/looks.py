@@ -32,7 +32,7 @@ def at_every_look(change: Change, first: Cell, second: Cell, value: MeasuredValu
     most = width if math.isfinite(width) else 1.0
     low, high = ([_difference(*pair, most, unknown) for pair in pairs] for unknown in (-1.0, 1.0))
     # From -most..most to 0..1.
-    ends = [filled([(each / most + 1) / 2 for each in side], 0.0) for side in (low, high)]
+    ends = [filled([(gap / most + 1) / 2 for gap in side], 0.0) for side in (low, high)]
     if len(pairs) < LEAST_INSTANCES:
         return replace(
             change,

@@ -28,11 +28,11 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
     if own is not None:
         return [*always, *own]
     titles = {**METRICS, **{name: share.title for name, share in shares_of([environment]).items()}}
-    given = [{name for episode in cell.prefix for name in episode.metrics} for cell in (first, second)]
+    metric_names = [{name for episode in cell.prefix for name in episode.metrics} for cell in (first, second)]
     return always + [
         Measure(key=name, title=title, value=metric(name), better=HIGHER if name == "best_so_far_rate" else "")
         for name, title in titles.items()
-        if all(name in names for names in given)
+        if all(name in names for names in metric_names)
     ]
 
 

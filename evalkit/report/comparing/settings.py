@@ -33,7 +33,7 @@ def settings_table(first: Manifest, second: Manifest, cell_pairs: Sequence[tuple
             Column(key="second", title="B"),
         ),
         rows=tuple(rows.values()),
-        packs=packs_of(cell for both in cell_pairs for cell in both),
+        packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(f"A and B differ also in: {', '.join(names)}",) if names else (),
     )
 

@@ -112,13 +112,14 @@ def _figure(
             if column.key not in keys:
                 continue
             means = _means(tables[name], column.key, mine)
-            both = [agent for agent in scores if agent in means]
-            if len(both) < LEAST_AGENTS or len({means[agent] for agent in both}) < 2:
+            compared = [agent for agent in scores if agent in means]
+            if len(compared) < LEAST_AGENTS or len({means[agent] for agent in compared}) < 2:
                 continue
-            ranks = spearman([means[agent] for agent in both], [scores[agent] for agent in both])
-            panels[column.key] = (f"{column.bare} ({column.unit})", said(ranks, len(both)))
+            ranks = spearman([means[agent] for agent in compared], [scores[agent] for agent in compared])
+            panels[column.key] = (f"{column.bare} ({column.unit})", said(ranks, len(compared)))
             rows += [
-                {"agent": agent, "measure": column.key, "value": means[agent], "score": scores[agent]} for agent in both
+                {"agent": agent, "measure": column.key, "value": means[agent], "score": scores[agent]}
+                for agent in compared
             ]
     if not rows:
         return None

@@ -60,15 +60,15 @@ def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tu
     mine = [cell for cell in cells if cell.prefix and extras_of(cell.suite.environment).curves]
     if not mine:
         return ()
-    each = max(1, MOST_EPISODES // len(mine))
-    actions = _actions(run, (episode.id for cell in mine for episode in cell.prefix[:each]))
+    per_cell = max(1, MOST_EPISODES // len(mine))
+    actions = _actions(run, (episode.id for cell in mine for episode in cell.prefix[:per_cell]))
     figures = []
     for curve in (curve for extras in all_extras(mine) for curve in extras.curves):
         group = [cell for cell in mine if cell.suite.environment == curve.environment]
-        rows = [row for cell in group for row in _rows(curve, cell, actions, each)]
+        rows = [row for cell in group for row in _rows(curve, cell, actions, per_cell)]
         # Without a number there is nothing to draw: prices of agents that never set one.
         if rows:
-            figures.append(_figure(agents, curve, group, rows, each))
+            figures.append(_figure(agents, curve, group, rows, per_cell))
     return tuple(figures)
 
 
@@ -79,7 +79,7 @@ def _actions(run: Path, episodes: Iterable[str]) -> dict[str, list[Action]]:
 
 
 def _figure(
-    agents: Sequence[str], curve: Curve, cells: Sequence[Cell], rows: Sequence[dict[str, Any]], each: int
+    agents: Sequence[str], curve: Curve, cells: Sequence[Cell], rows: Sequence[dict[str, Any]], per_cell: int
 ) -> Figure:
     table = Table(
         name=curve.name,
@@ -96,12 +96,12 @@ def _figure(
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        query=_QUERY.format(environment=curve.environment, function=curve.about, each=each),
+        query=_QUERY.format(environment=curve.environment, function=curve.about, each=per_cell),
     )
     drawn, notes = _thinned(rows)
-    cut = [cell for cell in cells if len(cell.prefix) > each]
+    cut = [cell for cell in cells if len(cell.prefix) > per_cell]
     if cut:
-        notes += (f"of the first {each:,} episodes of each agent and suite",)
+        notes += (f"of the first {per_cell:,} episodes of each agent and suite",)
     low, high = curve.most
     words = [curve.axis, "Line: median over episodes; band: the middle half of them; dashed: the optimum"]
     if any(not low <= row[key] <= high for row in drawn for key in _DRAWN):
@@ -111,23 +111,23 @@ def _figure(
     return Figure(name=curve.name, title=curve.title, spec=spec, table=table, query=table.query, notes=notes)
 
 
-def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], each: int) -> Iterator[dict[str, Any]]:
+def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], per_cell: int) -> Iterator[dict[str, Any]]:
     """Median, quartiles and mean by period of a cell's first episodes, up to the end of the longest."""
     from evalkit.envs.table import ENVIRONMENTS
 
     load = ENVIRONMENTS[curve.environment].load
     lines = {instance.id: instance.line for instance in cell.suite.instances}
-    played = cell.prefix[:each]
+    played = cell.prefix[:per_cell]
     loaded = {name: load(lines[name]) for name in dict.fromkeys(episode.instance for episode in played)}
     periods = max(instance.periods for instance in loaded.values())
     values = np.array(
         [curve.series(loaded[episode.instance], actions.get(episode.id, ()), periods) for episode in played]
     )
     for period in range(periods):
-        there = values[:, period]
-        there = there[np.isfinite(there)]
-        if len(there):
-            low, middle, high = np.quantile(there, (0.25, 0.5, 0.75)).tolist()
+        finite = values[:, period]
+        finite = finite[np.isfinite(finite)]
+        if len(finite):
+            low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75)).tolist()
             yield {
                 "suite": cell.suite.name,
                 "agent": cell.agent,
@@ -135,8 +135,8 @@ def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], eac
                 "value": middle,
                 "low": low,
                 "high": high,
-                "mean": float(there.mean()),
-                "episodes": len(there),
+                "mean": float(finite.mean()),
+                "episodes": len(finite),
             }
 
 

@@ -107,10 +107,10 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
     ]
     suites = list(dict.fromkeys(cell.suite.name for cell in cells))[:MOST_SUITES]
     drawn = [cell for cell in cells if cell.suite.name in suites]
-    each = max(1, MOST_MARKS // (2 * len(drawn)))
+    per_row = max(1, MOST_MARKS // (2 * len(drawn)))
     kept: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in rows:
-        if row["suite"] in suites and len(shown := kept.setdefault((row["suite"], row["agent"]), [])) < each:
+        if row["suite"] in suites and len(shown := kept.setdefault((row["suite"], row["agent"]), [])) < per_row:
             shown.append(row)
     marks = [
         {**row, "measure": measure, "value": row[measure]}
@@ -120,7 +120,7 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
         if row[measure] is not None
     ]
     fewer = sum(map(len, kept.values())) < len(rows)
-    limits = f"drawn: at most {each:,} episodes of a row, of the first {len(suites)} suites; all are in the table"
+    limits = f"drawn: at most {per_row:,} episodes of a row, of the first {len(suites)} suites; all are in the table"
     name = f"figure_runs_{environment}"
     table = Table(
         name=name,
@@ -183,5 +183,5 @@ def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environme
             title=None, labelOrient="top", labelAnchor="start", labelExpr="' '" if sides else "datum.label"
         )
         sides.append(dots.facet(row=alt.Row("short:N", sort=suites, header=head), spacing=8))
-    both: alt.HConcatChart = alt.hconcat(*sides, spacing=16)
-    return both
+    chart: alt.HConcatChart = alt.hconcat(*sides, spacing=16)
+    return chart

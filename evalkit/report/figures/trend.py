@@ -123,7 +123,7 @@ def _every(rows: Rows) -> int:
     return max(1, ((max(nights) - min(nights)).days + 13) // 14)
 
 
-def _table(rows: Rows, like: Table) -> Table:
+def _table(rows: Rows, nights: Table) -> Table:
     return Table(
         name="trend_points",
         title="Scores by night",
@@ -141,6 +141,6 @@ def _table(rows: Rows, like: Table) -> Table:
         rows=tuple(
             {**row, "interval": None if row["low"] is None else (row["low"], row["high"])} for row in reversed(rows)
         ),
-        packs=like.packs,
-        query=like.query,
+        packs=nights.packs,
+        query=nights.query,
     )

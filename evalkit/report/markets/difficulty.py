@@ -45,15 +45,15 @@ def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
     pairs = [(families[key][LEVELS[0]], families[key][LEVELS[-1]]) for key in order if families[key].keys() >= _ENDS]
     if not pairs:
         return ()
-    both = [cell for pair in pairs for cell in pair]
-    own = any(_family(cell) != cell.suite.environment for cell in both)
+    paired_cells = [cell for pair in pairs for cell in pair]
+    own = any(_family(cell) != cell.suite.environment for cell in paired_cells)
     table = Table(
         name="econ_difficulty",
         title="Basic against hard",
         columns=(
             ENVIRONMENT,
             *([Column(key="suites", title="Suites", group=True)] if own else []),
-            *axes_columns(both),
+            *axes_columns(paired_cells),
             AGENT,
             Column(key="basic", title="Basic", kind="score", unit="100 = optimum"),
             Column(key="basic_instances", title="n", kind="count", unit="instances"),
@@ -65,11 +65,11 @@ def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             Column(key="undefined", title="No test"),
         ),
         rows=tuple(_difficulty_row(easy, hard, own) for easy, hard in pairs),
-        packs=packs_of(both),
+        packs=packs_of(paired_cells),
         notes=(
             "as in section 4.1 of the paper: one-sided Welch tests of whether the mean is greater on basic instances",
             INDEPENDENT,
-            *owed_notes(both),
+            *owed_notes(paired_cells),
         ),
         query=difficulty_query(pairs, own),
     )

@@ -45,7 +45,7 @@ def difficulty_query(pairs: Sequence[tuple[Cell, Cell]], own: bool) -> str:
     level = "regexp_replace(regexp_replace(base, '^.*/', ''), '[.]jsonl$', '')"
     easy, hard = (f"filter (where {level} = {queries.text(name)})" for name in ("basic", "hard"))
     error = {name: f"(var_samp(score) {only} / count(*) {only})" for name, only in (("e", easy), ("h", hard))}
-    both = f"({error['e']} + {error['h']})"
+    total = f"({error['e']} + {error['h']})"
     free = " + ".join(f"pow({error[name]}, 2) / (count(*) {only} - 1)" for name, only in (("e", easy), ("h", hard)))
     lines = (
         "-- p: evalkit.stats.contrasts.welch, the chance of a greater t with df degrees of freedom (scipy stdtr)",
@@ -53,8 +53,8 @@ def difficulty_query(pairs: Sequence[tuple[Cell, Cell]], own: bool) -> str:
         f"select environment, {f'{family} as suites, ' if own else ''}{', '.join((*queries.axes(cells), 'agent'))},",
         f"    100 * avg(score) {easy} as basic, count(*) {easy} as basic_instances,",
         f"    100 * avg(score) {hard} as hard, count(*) {hard} as hard_instances,",
-        f"    (avg(score) {easy} - avg(score) {hard}) / nullif(sqrt({both}), 0) as t,",
-        f"    pow({both}, 2) / nullif({free}, 0) as df",
+        f"    (avg(score) {easy} - avg(score) {hard}) / nullif(sqrt({total}), 0) as t,",
+        f"    pow({total}, 2) / nullif({free}, 0) as df",
         "from (",
         "    select environment, suite, base, axes, agent, instance, avg(score) as score",
         f"    from episodes where used and {queries.suites(cells)} group by all",

@@ -158,11 +158,11 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
     for version in versions(steps):
         served.setdefault(version.agent, []).append(f"{version.served_model} {version.fingerprint}".strip())
     table = scores_table(manifest, run_cells)
-    made = [
+    night_cells = [
         _cell(manifest, cell, row, tuple(served.get(cell.agent, ())))
         for cell, row in zip(run_cells, table.rows, strict=True)
     ]
-    return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(made))
+    return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(night_cells))
 
 
 def _cell(

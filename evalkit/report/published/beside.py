@@ -41,8 +41,8 @@ def beside_tables(manifest: Manifest, cells: Sequence[Cell], tables: Sequence[Ta
     `tables`: the report's, made of the same cells.
     """
     known = {table.name: table for table in tables}
-    made: list[Table] = []
-    apart: dict[tuple[Any, ...], dict[str, dict[str, None]]] = {}
+    shown_tables: list[Table] = []
+    differences: dict[tuple[Any, ...], dict[str, dict[str, None]]] = {}
     beside: list[Cell] = []
     for paper in published_papers():
         for published in paper.tables:
@@ -51,13 +51,17 @@ def beside_tables(manifest: Manifest, cells: Sequence[Cell], tables: Sequence[Ta
             rows = [row for table in run_tables for row in sides.ours(table)]
             if not rows:
                 continue
-            made.append(_table(paper, published, run_tables, rows, sides))
+            shown_tables.append(_table(paper, published, run_tables, rows, sides))
             beside += sides.used
             for cell, settings in sides.differences():
                 for name, theirs, ours in settings:
-                    seen = apart.setdefault((paper.paper, name, theirs, ours), {"of": {}, "suites": {}, "agents": {}})
-                    seen["of"][published.number] = seen["suites"][cell.suite.name] = seen["agents"][cell.agent] = None
-    return (*made, _settings(apart, beside)) if made else ()
+                    occurrences = differences.setdefault(
+                        (paper.paper, name, theirs, ours), {"of": {}, "suites": {}, "agents": {}}
+                    )
+                    occurrences["of"][published.number] = occurrences["suites"][cell.suite.name] = occurrences[
+                        "agents"
+                    ][cell.agent] = None
+    return (*shown_tables, _settings(differences, beside)) if shown_tables else ()
 
 
 class _Sides:
@@ -321,10 +325,16 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(listed[:NAMES_SHOWN]) + more
 
 
-def _settings(apart: Mapping[tuple[Any, ...], Mapping[str, Iterable[str]]], cells: Sequence[Cell]) -> Table:
+def _settings(differences: Mapping[tuple[Any, ...], Mapping[str, Iterable[str]]], cells: Sequence[Cell]) -> Table:
     rows = [
-        {"paper": paper, "setting": name, "theirs": theirs, "ours": ours, **{key: _listed(seen[key]) for key in seen}}
-        for (paper, name, theirs, ours), seen in apart.items()
+        {
+            "paper": paper,
+            "setting": name,
+            "theirs": theirs,
+            "ours": ours,
+            **{key: _listed(occurrences[key]) for key in occurrences},
+        }
+        for (paper, name, theirs, ours), occurrences in differences.items()
     ]
     return Table(
         name="beside_settings",

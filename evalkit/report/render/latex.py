@@ -179,11 +179,11 @@ def breakable(text: str) -> str:
     )
 
 
-def _below(notes: tuple[str, ...], apart: bool) -> list[str]:
-    """The notes; `apart`: outside of the float, where a page may end within them."""
+def _below(notes: tuple[str, ...], notes_apart: bool) -> list[str]:
+    """The notes; `notes_apart`: outside of the float, where a page may end within them."""
     if not notes:
         return []
     lines = [rf"{breakable(note)}\par" for note in notes]
-    if apart:
+    if notes_apart:
         return [r"{\footnotesize\raggedright", *lines, "}"]
     return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize\raggedright", *lines, r"\end{minipage}"]

@@ -120,17 +120,17 @@ class _TabularPart:
     @property
     def width(self) -> float:
         """Of all, in points."""
-        each = [width or self.whole[column] for column, width in self.widths.items()]
-        return sum(each) + 2 * self.gap * (len(each) - 1)
+        widths = [width or self.whole[column] for column, width in self.widths.items()]
+        return sum(widths) + 2 * self.gap * (len(widths) - 1)
 
 
 def _fit(table: Table, parts: Sequence[_TabularPart], sections: Sequence[Section], size: str) -> Fit:
     notes = NOTE * (1 + sum(_lines(note, TEXT_WIDTH, "footnotesize") for note in table.lines_below))
-    apart = notes > TEXT_HEIGHT / 2
+    notes_apart = notes > TEXT_HEIGHT / 2
     floats, left = _floats(table, parts, sections, size, TEXT_HEIGHT - CAPTION)
-    if left < notes and not apart:
+    if left < notes and not notes_apart:
         floats, _ = _floats(table, parts, sections, size, TEXT_HEIGHT - CAPTION - notes)
-    return Fit(size=size, gap=parts[0].gap, floats=floats, notes_apart=apart)
+    return Fit(size=size, gap=parts[0].gap, floats=floats, notes_apart=notes_apart)
 
 
 def natural(table: Table, column: Column) -> float:

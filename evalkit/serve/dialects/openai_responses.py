@@ -105,9 +105,9 @@ def _messages(value: Mapping[str, Any]) -> tuple[Message, ...]:
     messages: list[Message] = []
     if value.get("instructions"):
         messages.append(Message(role="system", text=_content(value["instructions"], "instructions")))
-    given = value.get("input")
-    if isinstance(given, str) and given:
-        return (*messages, Message(role="user", text=given))
+    text = value.get("input")
+    if isinstance(text, str) and text:
+        return (*messages, Message(role="user", text=text))
     items = _list(value, "input")
     if not items:
         raise ValueError("input: must not be empty")
@@ -245,8 +245,8 @@ def _output(reply: Reply, status: str) -> list[dict[str, Any]]:
             part = {"type": "refusal", "refusal": reply.text}
         items.append({"type": "message", "id": f"msg_{reply.response_id}", "role": "assistant", "content": [part]})
     for call in reply.calls:
-        given = {"id": f"fc_{call.id}", "call_id": call.id, "name": call.name, "arguments": call.arguments}
-        items.append({"type": "function_call", **given})
+        fields = {"id": f"fc_{call.id}", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        items.append({"type": "function_call", **fields})
     for index, item in enumerate(items):
         item["status"] = status if index == len(items) - 1 else "completed"
     return items
