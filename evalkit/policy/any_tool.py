@@ -42,11 +42,11 @@ def _value(schema: object, draws: Stream, depth: int) -> object:
             return chosen if key == "enum" else _value(chosen, draws, depth + 1)
     kind = schema.get("type", "object" if "properties" in schema else "")
     if isinstance(kind, Sequence) and not isinstance(kind, str):
-        kind = next((one for one in kind if one != "null"), "null")
+        kind = next((option for option in kind if option != "null"), "null")
     if kind == "object":
         properties = schema.get("properties")
         named = list(properties.items())[:MOST] if isinstance(properties, Mapping) else []
-        return {str(name): _value(one, draws, depth + 1) for name, one in named}
+        return {str(name): _value(subschema, draws, depth + 1) for name, subschema in named}
     if kind == "array":
         least = min(MOST, max(0, _number(schema.get("minItems"), 1)))
         most = min(MOST, max(least, _number(schema.get("maxItems"), least + 2)))

@@ -29,14 +29,14 @@ def results(request: Request) -> dict[str, list[str]]:
     agent that sees its own mistake asks again.
     """
     names: dict[str, str] = {}
-    found: dict[str, list[str]] = {}
+    answers: dict[str, list[str]] = {}
     for message in request.messages:
         for call in message.calls:
             if _is_object(call.arguments):
                 names[call.id] = call.name
         if message.role == "tool" and message.call_id in names:
-            found.setdefault(names[message.call_id], []).append(message.text)
-    return found
+            answers.setdefault(names[message.call_id], []).append(message.text)
+    return answers
 
 
 def _is_object(arguments: str) -> bool:

@@ -27,19 +27,19 @@ def unwrapped(text: str) -> str:
     """The text with its escapes undone where it is the repr of a mapping; otherwise as it is."""
     if not text.lstrip().startswith("{") or "\\" not in text:
         return text
-    return _ESCAPES.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+    return _ESCAPES.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 
 def whole(text: str) -> int | None:
     """The first whole number in a text, such as a period's."""
-    found = _WHOLE.search(text)
-    return int(found[0]) if found else None
+    match = _WHOLE.search(text)
+    return int(match[0]) if match else None
 
 
 def hint(text: str) -> float | None:
     """The last number with decimals in a text, such as the highest sensible price in an opening; None without one."""
-    found = _DECIMAL.findall(text)
-    return abs(float(found[-1])) if found else None
+    numbers = _DECIMAL.findall(text)
+    return abs(float(numbers[-1])) if numbers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def read_menu(text: str) -> tuple[ReadDeal, ...]:
     Of the amounts with a dollar sign before the contents the last is the price of a unit, another one is upfront; a
     number without one is the least quantity. Lines without a price or contents are no deals.
     """
-    found = []
+    deals = []
     for name, rest in _DEAL.findall(unwrapped(text)):
         contents = list(_CONTENT.finditer(rest))
         if not contents:
@@ -82,22 +82,22 @@ def read_menu(text: str) -> tuple[ReadDeal, ...]:
         amounts = [int(units) * 100 + int(cents.ljust(2, "0") or 0) for units, cents in _MONEY.findall(head)]
         bare = _ANY_NUMBER.findall(_MONEY.sub("", head))
         if amounts:
-            found.append(
+            deals.append(
                 ReadDeal(
                     id=name,
                     price=amounts[-1],
                     fixed=sum(amounts[:-1]),
                     least=int(float(bare[0])) if bare else 1,
-                    contents=tuple((one[2] + one[3], int(one[1])) for one in contents),
+                    contents=tuple((content[2] + content[3], int(content[1])) for content in contents),
                 )
             )
-    return tuple(found)
+    return tuple(deals)
 
 
 def read_budget(text: str) -> int | None:
     """A budget in cents: the last number of the text."""
-    found = _ANY_NUMBER.findall(text)
-    return round(float(found[-1]) * 100) if found else None
+    numbers = _ANY_NUMBER.findall(text)
+    return round(float(numbers[-1]) * 100) if numbers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bo
     fails are left out.
     """
     by_id = {deal.id: deal for deal in deals}
-    found = []
+    purchases = []
     text = unwrapped(text)
     # The repr's own brace opens no plan: what follows it holds none of the deals' quantities before the next brace.
     for part in text.split("{")[1:]:
@@ -127,22 +127,22 @@ def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bo
         cost = _feasible_cost(quantities, by_id, budget) if quantities else None
         workers = _workers(tail, cost / 100) if cost is not None else None
         if quantities and workers is not None:
-            found.append(Bought(quantities=quantities, workers=workers))
-    return found
+            purchases.append(Bought(quantities=quantities, workers=workers))
+    return purchases
 
 
 def _quantities(inside: str, by_id: Mapping[str, ReadDeal]) -> dict[str, int] | None:
     """A plan's quantities other than zero; None where one is no natural number or belongs to no deal."""
-    found = {}
-    for name, said in _ENTRY.findall(inside):
+    quantities = {}
+    for name, value in _ENTRY.findall(inside):
         try:
-            quantity = float(said)
+            quantity = float(value)
         except ValueError:
             return None
         if name not in by_id or not quantity.is_integer() or quantity < 0:
             return None
-        found[name] = int(quantity)
-    return found
+        quantities[name] = int(quantity)
+    return quantities
 
 
 def _feasible_cost(quantities: Mapping[str, int], by_id: Mapping[str, ReadDeal], budget: int) -> int | None:
@@ -153,12 +153,12 @@ def _feasible_cost(quantities: Mapping[str, int], by_id: Mapping[str, ReadDeal],
 
 
 def _workers(tail: str, cost: float) -> float | None:
-    numbers = [float(one) for one in _DECIMAL.findall(tail)[:4]]
-    at = [i for i, number in enumerate(numbers) if abs(number - cost) < 0.006]
-    if not at or len(numbers) < 2:
+    numbers = [float(digits) for digits in _DECIMAL.findall(tail)[:4]]
+    indices = [i for i, number in enumerate(numbers) if abs(number - cost) < 0.006]
+    if not indices or len(numbers) < 2:
         return None
     # Where the workers happen to equal the cost, either of the two will do.
-    return numbers[at[-1] - 1] if at[-1] else numbers[1]
+    return numbers[indices[-1] - 1] if indices[-1] else numbers[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,14 +183,14 @@ def read_sales(text: str, products: Sequence[str]) -> dict[int, dict[str, Sold]]
     names = "|".join(map(re.escape, sorted(products, key=len, reverse=True)))
     gap = rf"([^\d]*?)({_NUMBER})"
     block = re.compile(rf"(?<![\w-])({names})(?![\w-])" + gap * 4)
-    found: dict[int, dict[str, Sold]] = {}
+    sales: dict[int, dict[str, Sold]] = {}
     period, end = -1, 0
-    for one in block.finditer(text):
-        period = _period(text[end : one.start()], one[1], found.get(period), period)
-        end = one.end()
-        sold = _sold(one.groups()[1::2], [float(number) for number in one.groups()[2::2]])
-        found.setdefault(period, {})[one[1]] = sold
-    return found
+    for match in block.finditer(text):
+        period = _period(text[end : match.start()], match[1], sales.get(period), period)
+        end = match.end()
+        sold = _sold(match.groups()[1::2], [float(number) for number in match.groups()[2::2]])
+        sales.setdefault(period, {})[match[1]] = sold
+    return sales
 
 
 def _period(between: str, product: str, so_far: Mapping[str, Sold] | None, last: int) -> int:
@@ -202,12 +202,12 @@ def _period(between: str, product: str, so_far: Mapping[str, Sold] | None, last:
 
 def _sold(labels: Sequence[str], numbers: Sequence[float]) -> Sold:
     """Four numbers in the order price, quantity, profit, cost, if their labels name no other."""
-    found: list[float] = []
+    ordered: list[float] = []
     for words in _LABELS:
         named = [i for i, label in enumerate(labels) if any(word in label.lower() for word in words)]
         if len(named) != 1:
-            found = list(numbers)
+            ordered = list(numbers)
             break
-        found.append(numbers[named[0]])
-    price, quantity, profit, cost = found
+        ordered.append(numbers[named[0]])
+    price, quantity, profit, cost = ordered
     return Sold(price=price, quantity=quantity, profit=profit, cost=cost)

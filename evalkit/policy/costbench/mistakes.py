@@ -28,72 +28,76 @@ from evalkit.policy.noisy.mistakes import (
 )
 
 
-def _text_only(at: Moment) -> Reply:
-    return calling(at.request, [], "I should first add up what all the ways cost. Let me do that.")
+def _text_only(moment: Moment) -> Reply:
+    return calling(moment.request, [], "I should first add up what all the ways cost. Let me do that.")
 
 
-def _missing(at: Moment) -> Reply:
+def _missing(moment: Moment) -> Reply:
     """The good call without one of its arguments."""
-    return _damaged(at, None)
+    return _damaged(moment, None)
 
 
-def _bad_value(at: Moment) -> Reply:
+def _bad_value(moment: Moment) -> Reply:
     """A value that is not among those listed."""
-    return _damaged(at, lambda _: "whatever_is_nice", listed=True)
+    return _damaged(moment, lambda _: "whatever_is_nice", listed=True)
 
 
-def _bad_id(at: Moment) -> Reply:
+def _bad_id(moment: Moment) -> Reply:
     """An id that is none, or has too few or too many digits."""
-    wrong = ["<Something>", "12", "00012 or 00013", "", "<TimeInfo0000000000012>"][at.draws.below(5)]
-    return _damaged(at, lambda _: wrong, listed=False)
+    wrong = ["<Something>", "12", "00012 or 00013", "", "<TimeInfo0000000000012>"][moment.draws.below(5)]
+    return _damaged(moment, lambda _: wrong, listed=False)
 
 
-def _other_number(at: Moment) -> Reply:
+def _other_number(moment: Moment) -> Reply:
     """An id as it should be, with a number that nobody gave."""
-    return _damaged(at, lambda good: "".join("9" if one.isdigit() else one for one in good), listed=False)
+    return _damaged(
+        moment, lambda good: "".join("9" if character.isdigit() else character for character in good), listed=False
+    )
 
 
-def _more_arguments(at: Moment) -> Reply:
+def _more_arguments(moment: Moment) -> Reply:
     """Arguments that nobody asked for, beside the good ones."""
-    return with_last(at.good, lambda made: json.dumps({"reason": "cheap", **arguments_of(made), "options": [1, {}]}))
+    return with_last(
+        moment.good, lambda made: json.dumps({"reason": "cheap", **arguments_of(made), "options": [1, {}]})
+    )
 
 
-def _inaccessible(at: Moment) -> Reply:
+def _inaccessible(moment: Moment) -> Reply:
     """A tool whose inputs are not all held."""
-    return _instead(at, lambda chat: [tool for tool in chat.offers.tools if not tool.need <= chat.held])
+    return _instead(moment, lambda chat: [tool for tool in chat.offers.tools if not tool.need <= chat.held])
 
 
-def _repeated(at: Moment) -> Reply:
+def _repeated(moment: Moment) -> Reply:
     """A tool that has succeeded already."""
-    return _instead(at, lambda chat: [tool for tool in chat.open() if tool.name in chat.gained])
+    return _instead(moment, lambda chat: [tool for tool in chat.open() if tool.name in chat.gained])
 
 
-def _extra_call(at: Moment) -> Reply:
+def _extra_call(moment: Moment) -> Reply:
     """Any tool, although the goal is reached."""
-    return _instead(at, lambda chat: chat.open() if chat.done else [])
+    return _instead(moment, lambda chat: chat.open() if chat.done else [])
 
 
-def _early_answer(at: Moment) -> Reply:
+def _early_answer(moment: Moment) -> Reply:
     """The answer before the goal, with a number that happens to be at hand."""
-    return calling(at.request, [], _guess(at))
+    return calling(moment.request, [], _guess(moment))
 
 
-def _answer_without_number(at: Moment) -> Reply:
-    return calling(at.request, [], "<answer> There is nothing that I could recommend. </answer>")
+def _answer_without_number(moment: Moment) -> Reply:
+    return calling(moment.request, [], "<answer> There is nothing that I could recommend. </answer>")
 
 
-def _answer_beside_call(at: Moment) -> Reply:
+def _answer_beside_call(moment: Moment) -> Reply:
     """The good call, and an answer in the same reply."""
-    return replace(at.good, text=_guess(at))
+    return replace(moment.good, text=_guess(moment))
 
 
-def _non_ascii(at: Moment) -> Reply:
+def _non_ascii(moment: Moment) -> Reply:
     """The good reply with a text that is hard to print."""
-    return replace(at.good, text=f"{NON_ASCII}\n{at.good.text}")
+    return replace(moment.good, text=f"{NON_ASCII}\n{moment.good.text}")
 
 
-def _bomb(at: Moment) -> Reply:
-    return bomb(at, "{}")
+def _bomb(moment: Moment) -> Reply:
+    return bomb(moment, "{}")
 
 
 MISTAKES: Mistakes = (
@@ -121,35 +125,35 @@ MISTAKES: Mistakes = (
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
 
-def _instead(at: Moment, among: Callable[[ChatState], list[Offer]]) -> Reply:
+def _instead(moment: Moment, among: Callable[[ChatState], list[Offer]]) -> Reply:
     """A call of one of these tools in the good reply's place; the good reply if there is none."""
-    chat = read_chat(at.request)
+    chat = read_chat(moment.request)
     tools = among(chat) if chat else []
     if chat is None or not tools:
-        return at.good
-    return call(at.request, chat, tools[at.draws.below(len(tools))])
+        return moment.good
+    return call(moment.request, chat, tools[moment.draws.below(len(tools))])
 
 
-def _damaged(at: Moment, change: Callable[[str], str] | None, *, listed: bool | None = None) -> Reply:
+def _damaged(moment: Moment, change: Callable[[str], str] | None, *, listed: bool | None = None) -> Reply:
     """The good reply with one argument of its call changed, or left out (None); unchanged if there is none to change.
 
     `listed`: only an argument whose values the schema lists, or only another one; None: any.
     """
-    chat = read_chat(at.request)
-    if chat is None or not at.good.calls:
-        return at.good
-    offer, given = chat.offers.by_name[at.good.calls[-1].name], arguments_of(at.good.calls[-1])
+    chat = read_chat(moment.request)
+    if chat is None or not moment.good.calls:
+        return moment.good
+    offer, given = chat.offers.by_name[moment.good.calls[-1].name], arguments_of(moment.good.calls[-1])
     names = [name for name in given if listed is None or (name in offer.values) == listed]
     if not names:
-        return at.good
-    name = names[at.draws.below(len(names))]
+        return moment.good
+    name = names[moment.draws.below(len(names))]
     value = given.pop(name)
     if change is not None:
         given[name] = change(str(value))
-    return with_last(at.good, lambda _: json.dumps(given))
+    return with_last(moment.good, lambda _: json.dumps(given))
 
 
-def _guess(at: Moment) -> str:
-    chat = read_chat(at.request)
+def _guess(moment: Moment) -> str:
+    chat = read_chat(moment.request)
     ids = list(chat.ids.values()) if chat else []
-    return f"<answer> {ids[at.draws.below(len(ids))]} </answer>" if ids else "<answer> 00000 </answer>"
+    return f"<answer> {ids[moment.draws.below(len(ids))]} </answer>" if ids else "<answer> 00000 </answer>"

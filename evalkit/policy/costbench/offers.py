@@ -112,17 +112,17 @@ def _read_list(same: _Same) -> Offers | None:
 @lru_cache(maxsize=256)
 def _read_sheets(sheets: _Sheets) -> Offers | None:
     names = frozenset(sheets.names)
-    found = []
-    for place, (name, text, schema) in enumerate(zip(sheets.names, sheets.texts, sheets.schemas, strict=True)):
+    offers = []
+    for index, (name, text, schema) in enumerate(zip(sheets.names, sheets.texts, sheets.schemas, strict=True)):
         output = _OUTPUT.search(text)
         if output is None:
             return None
         inputs, values = _read_schema(schema)
         components = names.intersection(_WORD.findall(text)) - {name}
-        found.append(
+        offers.append(
             Offer(
                 name=name,
-                place=place,
+                place=index,
                 inputs=inputs,
                 need=frozenset(inputs),
                 output=output[2],
@@ -131,7 +131,7 @@ def _read_sheets(sheets: _Sheets) -> Offers | None:
                 values=values,
             )
         )
-    return _listed(_sized(found))
+    return _listed(_sized(offers))
 
 
 def _find_cost(text: str) -> re.Match[str] | None:
@@ -139,12 +139,12 @@ def _find_cost(text: str) -> re.Match[str] | None:
         return _COST.search(text)
     # Three times as fast as the pattern's own search, which was half the time of an episode's first turn.
     lower = text.lower()
-    at = lower.find(_COST_BEGINS)
-    while at >= 0:
-        found = _COST.match(text, at)
-        if found:
-            return found
-        at = lower.find(_COST_BEGINS, at + 1)
+    offset = lower.find(_COST_BEGINS)
+    while offset >= 0:
+        match = _COST.match(text, offset)
+        if match:
+            return match
+        offset = lower.find(_COST_BEGINS, offset + 1)
     return None
 
 
@@ -196,12 +196,12 @@ def _finest(tools: Sequence[Offer]) -> dict[str, Offer]:
             depth[tool.output] = min(len(tools), max(depth.get(tool.output, 0), here))
         if depth == before:
             break
-    found: dict[str, Offer] = {}
+    finest: dict[str, Offer] = {}
     for tool in tools:
-        rival = found.get(tool.output)
+        rival = finest.get(tool.output)
         if rival is None or _before(tool, depth) > _before(rival, depth):
-            found[tool.output] = tool
-    return found
+            finest[tool.output] = tool
+    return finest
 
 
 def _before(tool: Offer, depth: Mapping[str, int]) -> int:

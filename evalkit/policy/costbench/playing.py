@@ -123,18 +123,18 @@ def cheapest(chat: ChatState) -> tuple[Offer, ...]:
     """
     tools = chat.offers.tools
     lacking = {tool.place: tool.need - chat.held for tool in tools if tool.output not in chat.held}
-    places = _from_type_to_type(chat, lacking)
-    if places and any(len(lacks) > 1 for lacks in lacking.values()):
-        places = _from_set_to_set(chat, lacking) or places
-    return tuple(tools[place] for place in places)
+    indices = _from_type_to_type(chat, lacking)
+    if indices and any(len(lacks) > 1 for lacks in lacking.values()):
+        indices = _from_set_to_set(chat, lacking) or indices
+    return tuple(tools[index] for index in indices)
 
 
-def _longer(chat: ChatState, key: Key, place: int) -> Key:
+def _longer(chat: ChatState, key: Key, index: int) -> Key:
     """The key of a plan with one more call."""
     refusals, cents, calls, path = key
     if chat.refusals:
-        refusals += chat.refusals.get(chat.offers.tools[place].name, 0)
-    return refusals, cents + chat.offers.cents[place], calls + 1, (*path, place)
+        refusals += chat.refusals.get(chat.offers.tools[index].name, 0)
+    return refusals, cents + chat.offers.cents[index], calls + 1, (*path, index)
 
 
 def _from_type_to_type(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
@@ -144,11 +144,11 @@ def _from_type_to_type(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -
     reached: dict[str, Key] = {}
     waiting: dict[str, list[int]] = {}
     heap: list[Key] = []
-    for place, lacks in lacking.items():
+    for index, lacks in lacking.items():
         if not lacks:
-            heap.append(_longer(chat, _NO_CALLS, place))
+            heap.append(_longer(chat, _NO_CALLS, index))
         for name in lacks:
-            waiting.setdefault(name, []).append(place)
+            waiting.setdefault(name, []).append(index)
     heapify(heap)
     while heap:
         key = heappop(heap)
@@ -158,20 +158,20 @@ def _from_type_to_type(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -
         if output == chat.goal:
             return key[3]
         reached[output] = key
-        for place in waiting.get(output, ()):
-            lacks = lacking[place]
+        for index in waiting.get(output, ()):
+            lacks = lacking[index]
             if len(lacks) == 1 or reached.keys() >= lacks:
                 before = key if len(lacks) == 1 else _joined(chat, [reached[name] for name in sorted(lacks)])
-                heappush(heap, _longer(chat, before, place))
+                heappush(heap, _longer(chat, before, index))
     return ()
 
 
 def _joined(chat: ChatState, keys: Sequence[Key]) -> Key:
     """The key of several plans' calls, each made once."""
-    found = _NO_CALLS
-    for place in dict.fromkeys(place for key in keys for place in key[3]):
-        found = _longer(chat, found, place)
-    return found
+    joined = _NO_CALLS
+    for index in dict.fromkeys(index for key in keys for index in key[3]):
+        joined = _longer(chat, joined, index)
+    return joined
 
 
 def _from_set_to_set(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
@@ -187,24 +187,24 @@ def _from_set_to_set(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> 
         if chat.goal in gained:
             return key[3]
         seen.add(gained)
-        for place in useful:
-            if tools[place].output not in gained and lacking[place] <= gained:
-                after = gained | {tools[place].output}
+        for index in useful:
+            if tools[index].output not in gained and lacking[index] <= gained:
+                after = gained | {tools[index].output}
                 if after not in seen:
-                    heappush(heap, (_longer(chat, key, place), after))
+                    heappush(heap, (_longer(chat, key, index), after))
     return ()
 
 
 def _useful(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> list[int]:
-    """Places of the tools that may have a part in reaching the goal."""
+    """Indices of the tools that may have a part in reaching the goal."""
     tools = chat.offers.tools
     wanted, left = {chat.goal}, [chat.goal]
-    found = []
+    indices = []
     while left:
         output = left.pop()
-        for place, lacks in lacking.items():
-            if tools[place].output == output:
-                found.append(place)
+        for index, lacks in lacking.items():
+            if tools[index].output == output:
+                indices.append(index)
                 left += lacks - wanted
                 wanted |= lacks
-    return sorted(found)
+    return sorted(indices)

@@ -98,8 +98,8 @@ def _begin(chat: ChatState, text: str) -> None:
     """A user's message: the first, or one that changes what is wanted."""
     ids = {name: chat.ids[name] for name in chat.offers.given if name in chat.ids}
     loose: dict[str, str] = {}
-    for found in _ID.finditer(text):
-        (ids if found[1] in chat.offers.types else loose)[found[1]] = found[0]
+    for match in _ID.finditer(text):
+        (ids if match[1] in chat.offers.types else loose)[match[1]] = match[0]
     if loose:
         _name_loose(chat.offers, ids, loose)
     chat.ids = ids
@@ -116,15 +116,17 @@ def _name_loose(offers: Offers, ids: dict[str, str], loose: Mapping[str, str]) -
             ids[max(open_types, key=lambda name: _alike(name, label))] = text
 
 
-def _alike(one: str, other: str) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def _alike(first: str, second: str) -> int:
+    return next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
 
 
 def _hear(chat: ChatState, spoken: Message, text: str) -> None:
     """The result of a reply's first call."""
     name, offer = spoken.calls[0].name, chat.offers.by_name.get(spoken.calls[0].name)
-    found = None if text.lstrip().startswith("[ERROR]") else _ID.findall(text)
-    if not found:
+    ids = None if text.lstrip().startswith("[ERROR]") else _ID.findall(text)
+    if not ids:
         chat.plan = ()
         if offer and _well_formed(chat, offer, spoken.calls[0].arguments):
             chat.refusals[name] = chat.refusals.get(name, 0) + 1
@@ -132,7 +134,7 @@ def _hear(chat: ChatState, spoken: Message, text: str) -> None:
     output = offer.output if offer else _named_output(chat.offers, spoken.text, text)
     if output:
         chat.held.add(output)
-        chat.ids[output] = "<{}{}>".format(*found[-1])
+        chat.ids[output] = "<{}{}>".format(*ids[-1])
         chat.last = output
     chat.gained.append(name)
     chat.plan = chat.plan[1:] if chat.plan[:1] == (name,) else ()
@@ -168,12 +170,12 @@ def closest(text: str, values: tuple[str, ...]) -> str:
     A value is an identifier, `quiet_and_remote`. Words that several values share say nothing, nor do those of less than
     three letters; the text has a word where one of its own begins with the same five letters.
     """
-    said = _words_said(text)
+    words = _words_said(text)
     parts = [set(value.lower().split("_")) for value in values]
     scores = []
     for mine in parts:
         own = [word for word in mine if len(word) > 2 and sum(word in other for other in parts) == 1]
-        scores.append(sum(_SEPARATOR + word[:_STEM] in said for word in own) / max(1, len(own)))
+        scores.append(sum(_SEPARATOR + word[:_STEM] in words for word in own) / max(1, len(own)))
     return values[scores.index(max(scores))]
 
 

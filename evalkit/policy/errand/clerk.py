@@ -13,6 +13,6 @@ ARROWS = ("->", "→")
 def clerk(request: Request, draws: Stream) -> Reply:
     """A reply that reads as a count, as the verdict `no conflict`, and as a short text."""
     del draws
-    said = request.messages[-1].text if request.messages else ""
-    paths = sum(any(arrow in line for arrow in ARROWS) for line in said.splitlines())
+    text = request.messages[-1].text if request.messages else ""
+    paths = sum(any(arrow in line for arrow in ARROWS) for line in text.splitlines())
     return Reply(text=f"**{paths}**\n**no conflict**\nI would like all that is listed, please.")

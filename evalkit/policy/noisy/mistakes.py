@@ -51,47 +51,49 @@ def noisy(play: PolicyFn, mistakes: Mistakes) -> PolicyFn:
     return reply
 
 
-def empty(at: Moment) -> Reply:
+def empty(moment: Moment) -> Reply:
     """Neither text nor a call."""
-    return calling(at.request, [])
+    return calling(moment.request, [])
 
 
-def unknown_tool(at: Moment) -> Reply:
+def unknown_tool(moment: Moment) -> Reply:
     """A call of a tool that does not exist."""
-    return calling(at.request, [("solve_everything", '{"quickly": true}')])
+    return calling(moment.request, [("solve_everything", '{"quickly": true}')])
 
 
-def malformed_json(at: Moment) -> Reply:
+def malformed_json(moment: Moment) -> Reply:
     """The good calls, the last one's arguments without their last character."""
-    return with_last(at.good, lambda call: call.arguments[:-1])
+    return with_last(moment.good, lambda call: call.arguments[:-1])
 
 
-def wrong_type(at: Moment) -> Reply:
+def wrong_type(moment: Moment) -> Reply:
     """Arguments that are no object, or an object whose values have the wrong type."""
     values: list[object] = [7, 2.5, None, True, [1, [2]], {"a": {"b": None}}]
-    wrong = values[at.draws.below(len(values))]
-    if at.draws.below(2):
-        return with_last(at.good, lambda _: json.dumps(wrong))
-    return with_last(at.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), wrong)))
+    wrong = values[moment.draws.below(len(values))]
+    if moment.draws.below(2):
+        return with_last(moment.good, lambda _: json.dumps(wrong))
+    return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), wrong)))
 
 
-def several(at: Moment) -> Reply:
+def several(moment: Moment) -> Reply:
     """The good calls twice, under ids of their own."""
-    return calling(at.request, [(call.name, call.arguments) for call in (*at.good.calls, *at.good.calls)])
+    return calling(moment.request, [(call.name, call.arguments) for call in (*moment.good.calls, *moment.good.calls)])
 
 
-def bomb(at: Moment, inside: str) -> Reply:
+def bomb(moment: Moment, inside: str) -> Reply:
     """Brackets nested beyond every parser's patience: as the arguments, or in `inside` at `{}` as each one's text."""
     nested = "[" * _BOMB_DEPTH + "]" * _BOMB_DEPTH
-    if at.draws.below(2):
-        return with_last(at.good, lambda _: nested)
+    if moment.draws.below(2):
+        return with_last(moment.good, lambda _: nested)
     text = inside.replace("{}", nested)
-    return with_last(at.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), text)))
+    return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), text)))
 
 
-def huge(at: Moment) -> Reply:
+def huge(moment: Moment) -> Reply:
     """The first argument alone, and far larger than any environment reads."""
-    return with_last(at.good, lambda call: json.dumps(dict.fromkeys(list(arguments_of(call))[:1], "x" * _HUGE_BYTES)))
+    return with_last(
+        moment.good, lambda call: json.dumps(dict.fromkeys(list(arguments_of(call))[:1], "x" * _HUGE_BYTES))
+    )
 
 
 def with_last(good: Reply, arguments: Callable[[ToolCall], str]) -> Reply:

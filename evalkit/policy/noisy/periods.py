@@ -13,8 +13,8 @@ from evalkit.policy.noisy.mistakes import NON_ASCII, Mistake, Moment, arguments_
 def text_only(text: str) -> Mistake:
     """Words instead of a call."""
 
-    def _text_only(at: Moment) -> Reply:
-        return calling(at.request, [], text)
+    def _text_only(moment: Moment) -> Reply:
+        return calling(moment.request, [], text)
 
     return _text_only
 
@@ -22,54 +22,57 @@ def text_only(text: str) -> Mistake:
 def unparseable(texts: Sequence[str]) -> Mistake:
     """An action whose text holds no mapping: one of these."""
 
-    def _unparseable(at: Moment) -> Reply:
+    def _unparseable(moment: Moment) -> Reply:
         return with_last(
-            at.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), texts[at.draws.below(len(texts))]))
+            moment.good,
+            lambda call: json.dumps(dict.fromkeys(arguments_of(call), texts[moment.draws.below(len(texts))])),
         )
 
     return _unparseable
 
 
-def partial(at: Moment) -> Reply:
+def partial(moment: Moment) -> Reply:
     """The action without one of its entries."""
 
     def damage(value: dict[object, object]) -> None:
-        value.pop(list(value)[at.draws.below(len(value))])
+        value.pop(list(value)[moment.draws.below(len(value))])
 
-    return damaged(at.good, damage)
+    return damaged(moment.good, damage)
 
 
-def after_action(at: Moment) -> Reply:
+def after_action(moment: Moment) -> Reply:
     """The good calls, then one more and a spoiled copy, which come too late if the first was an accepted action."""
-    calls = [(call.name, call.arguments) for call in at.good.calls]
-    return calling(at.request, [*calls, ("get_attempt_number", "{}"), *((name, "{}") for name, _ in calls)])
+    calls = [(call.name, call.arguments) for call in moment.good.calls]
+    return calling(moment.request, [*calls, ("get_attempt_number", "{}"), *((name, "{}") for name, _ in calls)])
 
 
-def future_notes(at: Moment) -> Reply:
+def future_notes(moment: Moment) -> Reply:
     """Reads the notes of an attempt that is yet to come, or of none."""
     attempts = ["1000000", '"soon"', "-5", "null", "1e400"]
-    return calling(at.request, [("read_notes", f'{{"attempt_number": {attempts[at.draws.below(len(attempts))]}}}')])
+    return calling(
+        moment.request, [("read_notes", f'{{"attempt_number": {attempts[moment.draws.below(len(attempts))]}}}')]
+    )
 
 
-def non_ascii(at: Moment) -> Reply:
+def non_ascii(moment: Moment) -> Reply:
     """The good calls with a text that is hard to print, and notes of the same kind before them."""
-    calls = [(call.name, call.arguments) for call in at.good.calls]
-    return calling(at.request, [("write_notes", json.dumps({"notes": NON_ASCII})), *calls], text=NON_ASCII)
+    calls = [(call.name, call.arguments) for call in moment.good.calls]
+    return calling(moment.request, [("write_notes", json.dumps({"notes": NON_ASCII})), *calls], text=NON_ASCII)
 
 
-def writes_notes(at: Moment) -> Reply:
+def writes_notes(moment: Moment) -> Reply:
     """Writes notes and reads the first ones: useful behaviour, but turns without progress."""
-    notes = json.dumps({"notes": f"Tried something; {at.draws.below(100)} % sure that it helped.\n"})
-    return calling(at.request, [("write_notes", notes), ("read_notes", '{"attempt_number": 0}')])
+    notes = json.dumps({"notes": f"Tried something; {moment.draws.below(100)} % sure that it helped.\n"})
+    return calling(moment.request, [("write_notes", notes), ("read_notes", '{"attempt_number": 0}')])
 
 
-def other_value(at: Moment, values: Sequence[object]) -> Reply:
+def other_value(moment: Moment, values: Sequence[object]) -> Reply:
     """The action with one of these values in the place of one of its own."""
 
     def damage(value: dict[object, object]) -> None:
-        value[list(value)[at.draws.below(len(value))]] = values[at.draws.below(len(values))]
+        value[list(value)[moment.draws.below(len(value))]] = values[moment.draws.below(len(values))]
 
-    return damaged(at.good, damage)
+    return damaged(moment.good, damage)
 
 
 def damaged(good: Reply, damage: Callable[[dict[object, object]], None]) -> Reply:
@@ -88,5 +91,5 @@ def damaged(good: Reply, damage: Callable[[dict[object, object]], None]) -> Repl
 
 def _written(value: Mapping[object, object]) -> str:
     """As a Python literal; as JSON where it holds a number without end, or none, for which literals have no word."""
-    endless = any(isinstance(one, float) and not math.isfinite(one) for one in value.values())
+    endless = any(isinstance(entry, float) and not math.isfinite(entry) for entry in value.values())
     return json.dumps(value) if endless else repr(value)

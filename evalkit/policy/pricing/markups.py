@@ -38,17 +38,17 @@ def best_markup(totals: Sequence[Total]) -> float | None:
     """The markup that earns most by all that was sold; None while that tells no demand that falls with it."""
     import numpy as np
 
-    told = [one for one in totals if one.quantity > 0]
+    told = [total for total in totals if total.quantity > 0]
     if len(told) < 2:
         return None
-    markup = np.array([one.markup for one in told])
+    markup = np.array([total.markup for total in told])
     # Unequal markups make the law an approximation, whose error grows with the square of their spread.
-    weight = np.array([(1e-3 + one.spread**2) ** -2 for one in told])
+    weight = np.array([(1e-3 + total.spread**2) ** -2 for total in told])
     weight /= weight.sum()
     mean = float(weight @ markup)
     if math.sqrt(float(weight @ (markup - mean) ** 2)) < _LEAST_APART * abs(mean):
         weight = np.full(len(told), 1.0 / len(told))
-    sold = np.array([one.quantity for one in told])
+    sold = np.array([total.quantity for total in told])
     level, slope = _law(markup, sold, weight)
     if not slope < 0:
         return None
@@ -76,10 +76,10 @@ def _law(markup: "Doubles", sold: "Doubles", weight: "Doubles") -> tuple[float, 
 
 def _lambert(level: float) -> float:
     """The y > 0 with y + log y = level (Newton from the side where it cannot overshoot)."""
-    found = max(level, 1.0) if level > 1.0 else math.exp(level) / (1.0 + math.exp(level))
+    y = max(level, 1.0) if level > 1.0 else math.exp(level) / (1.0 + math.exp(level))
     for _ in range(50):
-        step = (found + math.log(found) - level) / (1.0 + 1.0 / found)
-        found = max(found - step, found / 10)
-        if abs(step) < 1e-12 * found:
+        step = (y + math.log(y) - level) / (1.0 + 1.0 / y)
+        y = max(y - step, y / 10)
+        if abs(step) < 1e-12 * y:
             break
-    return found
+    return y

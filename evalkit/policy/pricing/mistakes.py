@@ -45,43 +45,43 @@ _unparseable = unparseable(
 )
 
 
-def _bare_number(at: Moment) -> Reply:
+def _bare_number(moment: Moment) -> Reply:
     """One price, and no word of what it is the price of."""
-    return with_last(at.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), "19.99")))
+    return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), "19.99")))
 
 
-def _unknown_ids(at: Moment) -> Reply:
+def _unknown_ids(moment: Moment) -> Reply:
     """A price for a product that does not exist."""
-    return damaged(at.good, lambda value: value.update({"Product_9999": 1.0}))
+    return damaged(moment.good, lambda value: value.update({"Product_9999": 1.0}))
 
 
-def _negative(at: Moment) -> Reply:
+def _negative(moment: Moment) -> Reply:
     """A price that is paid to whoever buys."""
-    return other_value(at, [-0.01, -0.5, -1])
+    return other_value(moment, [-0.01, -0.5, -1])
 
 
-def _sky_high(at: Moment) -> Reply:
+def _sky_high(moment: Moment) -> Reply:
     """A price at which nobody buys."""
-    return other_value(at, [1e4, 10**9, 1e300, 10**400])
+    return other_value(moment, [1e4, 10**9, 1e300, 10**400])
 
 
-def _not_finite(at: Moment) -> Reply:
+def _not_finite(moment: Moment) -> Reply:
     """A number that is none, or has no end."""
-    return other_value(at, [float("nan"), float("inf"), float("-inf")])
+    return other_value(moment, [float("nan"), float("inf"), float("-inf")])
 
 
-def _no_number(at: Moment) -> Reply:
+def _no_number(moment: Moment) -> Reply:
     """Something that is no price."""
-    return other_value(at, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
+    return other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
 
 
-def _free(at: Moment) -> Reply:
+def _free(moment: Moment) -> Reply:
     """Everything for nothing."""
-    return damaged(at.good, lambda value: value.update(dict.fromkeys(value, 0)))
+    return damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 0)))
 
 
-def _bomb(at: Moment) -> Reply:
-    return bomb(at, "{'Product_1': {}}")
+def _bomb(moment: Moment) -> Reply:
+    return bomb(moment, "{'Product_1': {}}")
 
 
 MISTAKES: Mistakes = (

@@ -21,8 +21,8 @@ def oracle(instance: PricingInstance) -> PolicyFn:
         question = asking(request, known, (ATTEMPT,))
         if question:
             return question
-        said = (whole(text) for text in known.get(ATTEMPT, ()))
-        period = next((number for number in said if number is not None), 0)
+        numbers = (whole(text) for text in known.get(ATTEMPT, ()))
+        period = next((number for number in numbers if number is not None), 0)
         market = market_of(instance)
         return submit(request, dict(zip(market.products, best_prices(market, period), strict=True)))
 

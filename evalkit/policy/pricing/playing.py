@@ -79,7 +79,7 @@ def fixed(request: Request, draws: Stream) -> Reply:
     first = next((sold for _, sold in sorted(sales.items()) if len(sold) == len(products)), None)
     if not first:
         return _submit(request, dict.fromkeys(products, _most(request) / 2))
-    factor = sum(one.price for one in first.values()) / max(1e-9, sum(one.cost for one in first.values()))
+    factor = sum(sale.price for sale in first.values()) / max(1e-9, sum(sale.cost for sale in first.values()))
     return _submit(request, {product: factor * first[product].cost for product in products})
 
 
@@ -92,8 +92,8 @@ def learner(request: Request, draws: Stream) -> Reply:
     products, sales = _products(known), _sales(known)
     if not sales or not products:
         return _submit(request, dict.fromkeys(products, _most(request) * _FIRST_SHARE))
-    said = [number for number in map(whole, known.get(ATTEMPT, ())) if number is not None]
-    now = max(max(sales) + 1, said[0] if said and said[0] < max(sales) + 10_000 else 0)
+    attempts = [number for number in map(whole, known.get(ATTEMPT, ())) if number is not None]
+    now = max(max(sales) + 1, attempts[0] if attempts and attempts[0] < max(sales) + 10_000 else 0)
     return _submit(request, _learned(products, sales, now, _most(request), draws))
 
 
@@ -120,8 +120,8 @@ def _sales(known: Mapping[str, Sequence[str]]) -> Sales:
 
 def _most(request: Request) -> float:
     """The highest sensible price by the opening's last words."""
-    said = next((message.text for message in reversed(request.messages[:2]) if message.role == "user"), "")
-    return hint(said) or _DEFAULT
+    opening = next((message.text for message in reversed(request.messages[:2]) if message.role == "user"), "")
+    return hint(opening) or _DEFAULT
 
 
 def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws: Stream) -> dict[str, float]:
@@ -131,9 +131,9 @@ def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws
     shown = np.full((4, len(products), len(times)), np.nan)
     for t, time in enumerate(times):
         for i, product in enumerate(products):
-            one = sales[time].get(product)
-            if one:
-                shown[:, i, t] = one.price, one.quantity, one.profit, one.cost
+            sale = sales[time].get(product)
+            if sale:
+                shown[:, i, t] = sale.price, sale.quantity, sale.profit, sale.cost
     price, quantity, profit, cost = shown
     telling = quantity >= _LEAST_SALE
     units = np.where(telling, quantity, 1.0)
@@ -149,13 +149,13 @@ def _learned(products: Sequence[str], sales: Sales, now: int, most: float, draws
     # A second period in a row in which nobody bought anything: what was inferred must be wrong.
     sold = np.flatnonzero(telling.any(axis=0))
     factor = 0.5 ** max(0, len(times) - 2 - (int(sold[-1]) if len(sold) else -1))
-    found = {}
+    prices = {}
     for i, product in enumerate(products):
         if np.isfinite(expected[i]) and expected[i] > 0:
-            found[product] = factor * float(expected[i] * (usual[i] + wanted))
+            prices[product] = factor * float(expected[i] * (usual[i] + wanted))
         else:
-            found[product] = _sought(price[i], telling[i], most * _FIRST_SHARE)
-    return found
+            prices[product] = _sought(price[i], telling[i], most * _FIRST_SHARE)
+    return prices
 
 
 def _sought(price: "Doubles", sold: "npt.NDArray[np.bool_]", first: float) -> float:
@@ -185,12 +185,12 @@ def _markup(
         mean = float(share @ off)
         spread = float(np.sqrt(share @ (off - mean) ** 2))
         totals.append(Total(markup=mean, spread=spread, quantity=float(np.nansum(quantity[:, t]))))
-    even = [one for one in totals if one.spread < 0.2 * cost and one.markup > 0]
+    even = [total for total in totals if total.spread < 0.2 * cost and total.markup > 0]
     if len(even) < len(_FIRST_MARKUPS):
         return cost * _FIRST_MARKUPS[len(even)]
     best = best_markup(totals)
     if best is None:
         return cost * (0.5 + 2 * draws.uniform())
     # Never far beyond what was tried.
-    best = min(best, 2.0 * max(one.markup for one in even))
+    best = min(best, 2.0 * max(total.markup for total in even))
     return best * (0.9 + 0.2 * draws.uniform()) if len(even) < _DITHERED else best

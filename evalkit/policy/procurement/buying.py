@@ -71,32 +71,32 @@ def improve(shop: Shop, start: Plan) -> Plan:
     plan = np.array(start, dtype=np.int64)
     for _ in range(_MOST_MOVES):
         now = plan @ shop.gains + shop.bare
-        held = np.flatnonzero(plan)
-        kept = _kept(shop, plan, held)
-        taking = _promising(shop, now, held)
+        bought = np.flatnonzero(plan)
+        kept = _kept(shop, plan, bought)
+        taking = _promising(shop, now, bought)
         added = _added(shop, kept, taking)
         totals = (kept @ shop.gains + shop.bare) / now
         value = (totals[None, :, None, :] + added[..., None] * (shop.gains[taking] / now)).prod(axis=-1)
-        part, row, place = np.unravel_index(int(np.argmax(value)), value.shape)
-        if value[part, row, place] <= 1 + 1e-9:
+        part, row, column = np.unravel_index(int(np.argmax(value)), value.shape)
+        if value[part, row, column] <= 1 + 1e-9:
             break
         plan = kept[row].copy()
-        plan[taking[place]] += added[part, row, place]
+        plan[taking[column]] += added[part, row, column]
     return tuple(int(quantity) for quantity in plan)
 
 
-def _kept(shop: Shop, plan: "Ints", held: "Ints") -> "Ints":
+def _kept(shop: Shop, plan: "Ints", bought: "Ints") -> "Ints":
     """What may be left of a plan, by rows: everything; without one deal, or half or one unit of it."""
     import numpy as np
 
-    kept = np.repeat(plan[None, :], 1 + 3 * len(held), axis=0)
-    for part, up in enumerate((plan[held], -(-plan[held] // 2), np.minimum(1, plan[held]))):
-        kept[1 + part * len(held) + np.arange(len(held)), held] -= up
+    kept = np.repeat(plan[None, :], 1 + 3 * len(bought), axis=0)
+    for part, up in enumerate((plan[bought], -(-plan[bought] // 2), np.minimum(1, plan[bought]))):
+        kept[1 + part * len(bought) + np.arange(len(bought)), bought] -= up
     kept[kept < shop.least] = 0
     return kept
 
 
-def _promising(shop: Shop, now: "Doubles", held: "Ints") -> "Ints":
+def _promising(shop: Shop, now: "Doubles", bought: "Ints") -> "Ints":
     """The deals that would add most for the whole budget as the totals are, and those that are held."""
     import numpy as np
 
@@ -104,7 +104,7 @@ def _promising(shop: Shop, now: "Doubles", held: "Ints") -> "Ints":
         return np.arange(len(shop.price))
     units = np.maximum(0, shop.budget - shop.fixed) / shop.price
     rate = (shop.gains / now).sum(axis=1) * units
-    return np.union1d(np.argsort(-rate, kind="stable")[:_MOST_DEALS], held)
+    return np.union1d(np.argsort(-rate, kind="stable")[:_MOST_DEALS], bought)
 
 
 def _added(shop: Shop, kept: "Ints", taking: "Ints") -> "Ints":

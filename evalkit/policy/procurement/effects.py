@@ -70,10 +70,10 @@ def learn(units: "Doubles", workers: Sequence[float], category: "Ints") -> Belie
     items = units.shape[1]
     logs, precision = np.zeros(items), np.eye(items) / _SPREAD**2
     # Nothing is learned of items that no plan held; leaving them out keeps the equations small.
-    held = np.flatnonzero(units.any(axis=0))
-    if len(held):
-        found = _fitted(units[:, held], np.asarray(workers, dtype=np.float64), category[held])
-        logs[held], precision[np.ix_(held, held)] = found
+    seen = np.flatnonzero(units.any(axis=0))
+    if len(seen):
+        fitted = _fitted(units[:, seen], np.asarray(workers, dtype=np.float64), category[seen])
+        logs[seen], precision[np.ix_(seen, seen)] = fitted
     return Belief(logs=logs, precision=precision)
 
 
@@ -87,9 +87,9 @@ def _fitted(units: "Doubles", workers: "Doubles", category: "Ints") -> "tuple[Do
     target, weight = np.log(workers), 1.0 / (_NOISE**2 + (0.003 / workers) ** 2)
     precision = prior
     for _ in range(_ROUNDS):
-        held = units * np.exp(logs)
-        totals = held @ groups
-        slope = held / (totals @ groups.T) / groups.shape[1]
+        effective = units * np.exp(logs)
+        totals = effective @ groups
+        slope = effective / (totals @ groups.T) / groups.shape[1]
         left = target - np.log(totals).mean(axis=1)
         # The scale is fitted along: deviations from weighted means leave it out.
         slope -= (weight @ slope) / weight.sum()

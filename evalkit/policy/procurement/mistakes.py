@@ -43,57 +43,57 @@ _unparseable = unparseable(
 )
 
 
-def _unknown_ids(at: Moment) -> Reply:
+def _unknown_ids(moment: Moment) -> Reply:
     """A deal that is not on the menu."""
-    return damaged(at.good, lambda value: value.update({"Offer_9999": 1}))
+    return damaged(moment.good, lambda value: value.update({"Offer_9999": 1}))
 
 
-def _negative(at: Moment) -> Reply:
+def _negative(moment: Moment) -> Reply:
     """Less than nothing of one deal, which would pay for others."""
-    return other_value(at, [-1, -250, -0.5, "-3"])
+    return other_value(moment, [-1, -250, -0.5, "-3"])
 
 
-def _fractional(at: Moment) -> Reply:
+def _fractional(moment: Moment) -> Reply:
     """A part of a unit."""
-    return other_value(at, [0.5, 2.25, "1.5", 1e-9])
+    return other_value(moment, [0.5, 2.25, "1.5", 1e-9])
 
 
-def _countless(at: Moment) -> Reply:
+def _countless(moment: Moment) -> Reply:
     """More of one deal than there are, or than numbers go."""
-    return other_value(at, [10**7, 10**30, 1e300, float("inf"), float("-inf")])
+    return other_value(moment, [10**7, 10**30, 1e300, float("inf"), float("-inf")])
 
 
-def _no_number(at: Moment) -> Reply:
+def _no_number(moment: Moment) -> Reply:
     """Something that is no quantity."""
-    return other_value(at, [float("nan"), None, "a few", True, [1], {"units": 2}])
+    return other_value(moment, [float("nan"), None, "a few", True, [1], {"units": 2}])
 
 
-def _in_other_words(at: Moment) -> Reply:
+def _in_other_words(moment: Moment) -> Reply:
     """A quantity that reads oddly, and is one."""
-    return other_value(at, ["2", 2.0, 0, -0.0])
+    return other_value(moment, ["2", 2.0, 0, -0.0])
 
 
-def _too_dear(at: Moment) -> Reply:
+def _too_dear(moment: Moment) -> Reply:
     """Ten times as much of everything: more than the budget pays."""
 
     def damage(value: dict[object, object]) -> None:
         value.update({deal: quantity * 10 for deal, quantity in value.items() if isinstance(quantity, int)})
 
-    return damaged(at.good, damage)
+    return damaged(moment.good, damage)
 
 
-def _one_of_each(at: Moment) -> Reply:
+def _one_of_each(moment: Moment) -> Reply:
     """A single unit of each deal of the plan: under the least quantity of some."""
-    return damaged(at.good, lambda value: value.update(dict.fromkeys(value, 1)))
+    return damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 1)))
 
 
-def _nothing(at: Moment) -> Reply:
+def _nothing(moment: Moment) -> Reply:
     """A plan that buys nothing."""
-    return damaged(at.good, lambda value: value.clear())
+    return damaged(moment.good, lambda value: value.clear())
 
 
-def _bomb(at: Moment) -> Reply:
-    return bomb(at, "{'Offer_1': {}}")
+def _bomb(moment: Moment) -> Reply:
+    return bomb(moment, "{'Offer_1': {}}")
 
 
 MISTAKES: Mistakes = (

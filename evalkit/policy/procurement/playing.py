@@ -45,8 +45,8 @@ def random(request: Request, draws: Stream) -> Reply:
         return question
     deals, left = _market(known)
     plan = {}
-    for place in draws.permutation(len(deals)):
-        deal = deals[place]
+    for index in draws.permutation(len(deals)):
+        deal = deals[index]
         most = deal.most(left)
         drawn = draws.below(most - deal.least + 2) if most else 0
         if drawn:
@@ -91,17 +91,17 @@ def _next_plan(deals: Sequence[ReadDeal], budget: int, bought: Sequence[Bought],
     import numpy as np
 
     units, category = _units(deals)
-    place = {deal.id: j for j, deal in enumerate(deals)}
+    index_of = {deal.id: j for j, deal in enumerate(deals)}
     # A plan without a worker says only that it lacks a category, which the menu says too.
-    telling = [one for one in bought if one.workers > 0]
-    held = np.zeros((len(telling), len(category)))
-    for i, one in enumerate(telling):
-        for name, quantity in one.quantities.items():
-            held[i] += quantity * units[place[name]]
-    belief = learn(held, [one.workers for one in telling], category)
+    telling = [purchase for purchase in bought if purchase.workers > 0]
+    item_units = np.zeros((len(telling), len(category)))
+    for i, purchase in enumerate(telling):
+        for name, quantity in purchase.quantities.items():
+            item_units[i] += quantity * units[index_of[name]]
+    belief = learn(item_units, [purchase.workers for purchase in telling], category)
     groups = (category[:, None] == np.unique(category)).astype(np.float64)
-    best = max(telling, key=lambda one: one.workers, default=None)
-    found: dict[str, int] = {}
+    best = max(telling, key=lambda purchase: purchase.workers, default=None)
+    quantities: dict[str, int] = {}
     for attempt in range(1 + _TRIES):
         effects = belief.drawn(draws) if attempt else belief.best()
         gains = (units * effects) @ groups
@@ -110,11 +110,11 @@ def _next_plan(deals: Sequence[ReadDeal], budget: int, bought: Sequence[Bought],
         starts = [first]
         if not attempt or len(deals) <= _FEW_DEALS:
             starts.append(cover(deals, gains, budget, draws))
-        plan = max((improve(shop, start) for start in starts), key=lambda found: worth(shop, found))
-        found = {deal.id: quantity for deal, quantity in zip(deals, plan, strict=True) if quantity}
-        if all(found != one.quantities for one in telling):
+        plan = max((improve(shop, start) for start in starts), key=lambda candidate: worth(shop, candidate))
+        quantities = {deal.id: quantity for deal, quantity in zip(deals, plan, strict=True) if quantity}
+        if all(quantities != purchase.quantities for purchase in telling):
             break
-    return found
+    return quantities
 
 
 def _units(deals: Sequence[ReadDeal]) -> "tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]":
@@ -123,10 +123,10 @@ def _units(deals: Sequence[ReadDeal]) -> "tuple[npt.NDArray[np.float64], npt.NDA
 
     items = sorted({item for deal in deals for item, _ in deal.contents})
     letters = [item.rstrip("0123456789") for item in items]
-    place = {item: i for i, item in enumerate(items)}
+    index_of = {item: i for i, item in enumerate(items)}
     units = np.zeros((len(deals), len(items)))
     for j, deal in enumerate(deals):
         for item, count in deal.contents:
-            units[j, place[item]] += count
+            units[j, index_of[item]] += count
     names = sorted(set(letters))
     return units, np.array([names.index(letter) for letter in letters], dtype=np.int64)

@@ -37,23 +37,23 @@ _unparseable = unparseable(
 )
 
 
-def _duplicate(at: Moment) -> Reply:
+def _duplicate(moment: Moment) -> Reply:
     """The action with one value given twice."""
 
     def damage(value: dict[object, object]) -> None:
         keys = list(value)
         value[keys[0]] = value[keys[-1]]
 
-    return damaged(at.good, damage)
+    return damaged(moment.good, damage)
 
 
-def _unknown_ids(at: Moment) -> Reply:
+def _unknown_ids(moment: Moment) -> Reply:
     """The action with one key and one value that nobody has."""
-    return damaged(at.good, lambda value: value.update({"X99": "Y99"}))
+    return damaged(moment.good, lambda value: value.update({"X99": "Y99"}))
 
 
-def _bomb(at: Moment) -> Reply:
-    return bomb(at, "{'W1': {}}")
+def _bomb(moment: Moment) -> Reply:
+    return bomb(moment, "{'W1': {}}")
 
 
 MISTAKES: Mistakes = (

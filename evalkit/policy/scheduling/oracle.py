@@ -15,14 +15,14 @@ from evalkit.seeds import Stream
 
 def oracle(instance: SchedulingInstance) -> PolicyFn:
     """Submits the worker-optimal stable matching, without a question. The matching is computed at the first request."""
-    found: Sequence[int] = ()
+    matching: Sequence[int] = ()
 
     def reply(request: Request, draws: Stream) -> Reply:
-        nonlocal found
+        nonlocal matching
         del draws
         market, _ = market_of(instance)
-        found = found or stable_matching(market)
+        matching = matching or stable_matching(market)
         tasks = market.tasks
-        return submit(request, {worker: tasks[t] for worker, t in zip(market.workers, found, strict=True)})
+        return submit(request, {worker: tasks[t] for worker, t in zip(market.workers, matching, strict=True)})
 
     return reply

@@ -71,7 +71,7 @@ def knuth(request: Request, draws: Stream) -> Reply:
 
 def repair(assignment: Mapping[str, str], worker: str, task: str) -> Assignment:
     """The assignment with `task` given to `worker`, and the worker's old task to the task's old worker."""
-    holder = next(other for other, held in assignment.items() if held == task)
+    holder = next(other for other, assigned in assignment.items() if assigned == task)
     return {**assignment, holder: assignment[worker], worker: task}
 
 
@@ -92,7 +92,7 @@ def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
         start = text.rfind("{", 0, end)
         if start < 0:
             break
-        tail = _ESCAPES.sub(lambda found: _ESCAPED.get(found[1], found[1]), text[start:])
+        tail = _ESCAPES.sub(lambda match: _ESCAPED.get(match[1], match[1]), text[start:])
         inside, closed, behind = tail.partition("}")
         assignment = dict(_ENTRY.findall(inside)) if closed else {}
         if assignment:
@@ -102,21 +102,21 @@ def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
 
 
 def _readable(text: str) -> tuple[Assignment, list[tuple[str, str]]] | None:
-    found = read_history(text)
-    return found if found[0] else None
+    history = read_history(text)
+    return history if history[0] else None
 
 
 def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
     ids = assignment.keys() | set(assignment.values())
-    found = []
+    pairs = []
     for line in text.splitlines():
         named = [word for word in _WORD.findall(line) if word in ids][:4]
         if len(named) < 4:
             continue
-        worker, held, other, task = named
-        if worker != other and assignment.get(worker) == held and assignment.get(other) == task:
-            found.append((worker, task))
-    return found
+        worker, current, other, task = named
+        if worker != other and assignment.get(worker) == current and assignment.get(other) == task:
+            pairs.append((worker, task))
+    return pairs
 
 
 def _ids(known: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
