@@ -32,7 +32,7 @@ def brought_suite(name: str) -> Path | None:
     folder = suite_folders()[first]
     path = folder / f"{rest}{SUFFIX}"
     if not rest or not path.is_file():
-        valid = [f"{first}/{one}" for one in suites_in(folder)]
+        valid = [f"{first}/{suite}" for suite in suites_in(folder)]
         raise UsageError(f"There is no suite {name!r} in {folder}.{nearest(name, valid)}")
     return path
 

@@ -75,7 +75,7 @@ class Bulk:
         with self.path.open("rb") as file:
             file.seek(self.starts[number])
             raw = file.read(self.starts[number + 1] - self.starts[number])
-        return [one for one in raw.split(b"\n") if one.strip()]
+        return [line for line in raw.split(b"\n") if line.strip()]
 
     def chosen(self) -> Iterator[bytes]:
         """All lines in order, as `parts` has them."""
@@ -83,13 +83,13 @@ class Bulk:
 
     def parts(self) -> Iterator[Sequence[bytes]]:
         """All lines in order, in one pass, many at a time. Raises UsageError where the file is not what it was."""
-        found, number = hashlib.sha256(), 0
+        digest, number = hashlib.sha256(), 0
         for chunk in chunks(self.path):
-            found.update(chunk)
-            some = [raw for raw in chunk.split(b"\n") if raw and not raw.isspace()]
-            yield some if self.lines is None else [some[row] for row in self._rows(number, len(some))]
-            number += len(some)
-        if found.hexdigest() != self.source:
+            digest.update(chunk)
+            lines = [raw for raw in chunk.split(b"\n") if raw and not raw.isspace()]
+            yield lines if self.lines is None else [lines[row] for row in self._rows(number, len(lines))]
+            number += len(lines)
+        if digest.hexdigest() != self.source:
             raise UsageError(f"{self.path} was changed while it was read. Nothing was played. Start again.")
 
     def _rows(self, first: int, count: int) -> list[int]:
@@ -110,23 +110,23 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 def bulk_digest(environment: str, source: str, axes: Mapping[str, Any], wanted: Collection[str]) -> str:
     """Hex digest of a large suite: of its file's, and of what a sweep varies and chooses of it."""
-    said = ["lines of a file", environment, source, dict(axes), sorted(wanted)]
-    return hashlib.sha256(canonical(said)).hexdigest()
+    identity = ["lines of a file", environment, source, dict(axes), sorted(wanted)]
+    return hashlib.sha256(canonical(identity)).hexdigest()
 
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for chunk in chunks(path):
-        found.update(chunk)
-    return found.hexdigest()
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def scan(name: str, path: Path, env: Environment[Any, Any], axes: Mapping[str, Any], wanted: Collection[str]) -> Bulk:
     """A suite's file in one pass; `wanted`: ids to choose, none: all. Raises UsageError naming file and line."""
-    found = _Scan(Bulk(name=name, path=path, env=env, axes=axes), frozenset(wanted))
-    found.read()
-    return found.settled()
+    scanner = _Scan(Bulk(name=name, path=path, env=env, axes=axes), frozenset(wanted))
+    scanner.read()
+    return scanner.settled()
 
 
 class _Scan:
@@ -165,14 +165,14 @@ class _Scan:
             try:
                 line = loads(raw)
                 name = line["id"].encode()
-                said = line["environment"]
+                declared = line["environment"]
             except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as flaw:
                 if not raw or raw.isspace():
                     continue
                 raise self._odd(number, raw) from flaw
-            if said != environment:
+            if declared != environment:
                 raise UsageError(
-                    f"{self._bulk.path}:{number}: environment: it is {said!r}, and that of the lines before is "
+                    f"{self._bulk.path}:{number}: environment: it is {declared!r}, and that of the lines before is "
                     f"{environment!r}; all instances of a suite must be of one."
                 )
             if not count % ROWS:
@@ -220,19 +220,19 @@ class _Scan:
 
     def _look(self, line: Mapping[str, Any], number: int) -> int:
         bulk = self._bulk
-        found = reach(bulk.env, line, bulk.axes, f"{bulk.path}:{number}: {line['id']}")
+        reached = reach(bulk.env, line, bulk.axes, f"{bulk.path}:{number}: {line['id']}")
         bulk.samples.append(
             SuiteInstance(
                 suite=bulk.name,
                 id=line["id"],
                 environment=bulk.env.name,
-                digest=found.digest,
-                instance=found.instance,
-                stratum=found.stratum,
+                digest=reached.digest,
+                instance=reached.instance,
+                stratum=reached.stratum,
                 axes=bulk.axes,
             )
         )
-        return self._strata.setdefault(found.stratum, len(self._strata))
+        return self._strata.setdefault(reached.stratum, len(self._strata))
 
     def settled(self) -> Bulk:
         """What was found, after what only all lines together tell. Raises UsageError."""
@@ -267,17 +267,17 @@ class _Scan:
 
     def _repeats(self, contents: "npt.NDArray[np.int64]", lines: "npt.NDArray[np.int32]") -> list[int]:
         """Lines that an earlier one makes superfluous: the same instance under another id."""
-        bulk, found = self._bulk, list[int]()
+        bulk, repeats = self._bulk, list[int]()
         for group in _alike(contents[lines]):
             known: set[str] = set()
-            for place in group:
-                number = int(lines[place])
+            for index in group:
+                number = int(lines[index])
                 line = self._line(number)
                 digest = reach(bulk.env, line, bulk.axes, f"{bulk.path}: {line['id']}").digest
                 if digest in known:
-                    found.append(number)
+                    repeats.append(number)
                 known.add(digest)
-        return found
+        return repeats
 
     def _line(self, number: int) -> Mapping[str, Any]:
         block, row = divmod(number, ROWS)
@@ -291,7 +291,7 @@ class _Scan:
 
 
 def _alike(values: "npt.NDArray[Any]") -> Iterator[list[int]]:
-    """The places of equal values, for each value that is there more than once; in order."""
+    """The indices of equal values, for each value that is there more than once; in order."""
     import numpy as np
 
     inorder = np.sort(values)
@@ -300,12 +300,12 @@ def _alike(values: "npt.NDArray[Any]") -> Iterator[list[int]]:
     order = np.argsort(values, kind="stable")
     same = values[order][1:] == values[order][:-1]
     group: list[int] = []
-    for place in np.flatnonzero(same).tolist():
-        if group and group[-1] == order[place]:
-            group.append(int(order[place + 1]))
+    for index in np.flatnonzero(same).tolist():
+        if group and group[-1] == order[index]:
+            group.append(int(order[index + 1]))
             continue
         if group:
             yield group
-        group = [int(order[place]), int(order[place + 1])]
+        group = [int(order[index]), int(order[index + 1])]
     if group:
         yield group

@@ -245,7 +245,7 @@ def _check_place_holders(url: str, where: str) -> None:
 
 
 def _shared(name: str, file: ProviderFile, where: str) -> tuple[SharedLimits, ...]:
-    found = []
+    shared = []
     for key, group in file.groups.items():
         for model in group.models:
             if model not in file.models and not file.any_model:
@@ -253,11 +253,11 @@ def _shared(name: str, file: ProviderFile, where: str) -> tuple[SharedLimits, ..
                     f"{where}: groups.{key}.models: the file lists no model {model!r}.{nearest(model, file.models)}"
                 )
         limits = group.checked(f"{where}: groups.{key}")
-        found.append(SharedLimits(name=f"{name}: {key}", limits=limits, models=frozenset(group.models)))
+        shared.append(SharedLimits(name=f"{name}: {key}", limits=limits, models=frozenset(group.models)))
     together = file.shared_limits.checked(f"{where}: shared_limits")
     if together != Limits():
-        found.append(SharedLimits(name=name, limits=together))
-    return tuple(found)
+        shared.append(SharedLimits(name=name, limits=together))
+    return tuple(shared)
 
 
 def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> Model:

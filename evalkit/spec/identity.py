@@ -28,7 +28,7 @@ def variant(tags: Collection[str]) -> str:
 
 def agent_identity(agent: AgentSpec) -> str:
     """Hex digest of what the spec says an agent is, environment defaults and pack texts aside."""
-    said = {
+    fields = {
         "provider": agent.provider,
         "model": agent.model,
         "policy": agent.policy,
@@ -37,7 +37,7 @@ def agent_identity(agent: AgentSpec) -> str:
         "notes": agent.notes,
         "variant": variant(agent.tags),
     }
-    return hashlib.sha256(canonical(said)).hexdigest()[:32]
+    return hashlib.sha256(canonical(fields)).hexdigest()[:32]
 
 
 def episode_key(identity: str, sampling: Mapping[str, Any], pack_digest: str, environment: str, version: int) -> str:

@@ -25,30 +25,31 @@ _SERVED = re.compile(r"simulate\.key")
 
 def refuse_keys(data: object, where: str) -> None:
     """Raises UsageError naming file and place where plain values from a file seem to hold a key."""
-    for place, name, text in _texts(data, "", ""):
-        if _LOOKS.search(text) or (_plain(name) in _NAMES and text and not _SERVED.fullmatch(place)):
+    for key_path, name, text in _texts(data, "", ""):
+        if _LOOKS.search(text) or (_plain(name) in _NAMES and text and not _SERVED.fullmatch(key_path)):
             raise UsageError(
-                f"{where}: {place} seems to hold a key. Keys stand in no file: put it into an environment variable, "
+                f"{where}: {key_path} seems to hold a key. Keys stand in no file: put it into an environment variable, "
                 "name that variable in `key_env` of the provider's file, and take the key out of use if others saw it."
             )
         if name == "key_env" and text and not _VARIABLE.fullmatch(text):
             raise UsageError(
-                f"{where}: {place} is no name of an environment variable. It names the variable that holds the key, "
+                f"{where}: {key_path} is no name of an environment variable. It names the variable that holds the key, "
                 "like OPENAI_API_KEY, and not the key itself."
             )
 
 
-def _texts(data: object, place: str, name: str) -> Iterator[tuple[str, str, str]]:
-    """(place, name of the field, text) of all texts; names are texts too, of no name, at the place that holds them."""
+def _texts(data: object, key_path: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """(path of keys, name of the field, text) of all texts; names are texts too, of no name, at the path that holds
+    them."""
     if isinstance(data, str):
-        yield place, name, data
+        yield key_path, name, data
     elif isinstance(data, dict):
         for key, item in data.items():
-            yield place or "a name in it", "", key
-            yield from _texts(item, f"{place}.{key}" if place else key, key)
+            yield key_path or "a name in it", "", key
+            yield from _texts(item, f"{key_path}.{key}" if key_path else key, key)
     elif isinstance(data, list):
         for i, item in enumerate(data):
-            yield from _texts(item, f"{place}[{i + 1}]", name)
+            yield from _texts(item, f"{key_path}[{i + 1}]", name)
 
 
 def _plain(name: str) -> str:

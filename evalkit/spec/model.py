@@ -175,4 +175,4 @@ class Sweep:
     @property
     def bounded(self) -> bool:
         """Whether anything bounds what the run may spend: its own budget, an agent's or a lane's."""
-        return self.budget is not None or bool(self.budgets) or any(one.budget is not None for one in self.agents)
+        return self.budget is not None or bool(self.budgets) or any(agent.budget is not None for agent in self.agents)

@@ -57,8 +57,8 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     standard = _standard_texts(env, variant)
     texts = standard
     if name != STANDARD:
-        found = _texts(path, environment)
-        texts = {**texts, **found[""], **found.get(variant, {})}
+        by_variant = _texts(path, environment)
+        texts = {**texts, **by_variant[""], **by_variant.get(variant, {})}
     _check_whole(env, texts, path)
     name = STANDARD if texts == standard else name
     return Pack(name=name, digest=texts_digest(environment, texts), texts=texts)
@@ -92,8 +92,8 @@ def keys_of(name_or_path: str, environment: str) -> Mapping[str, frozenset[str]]
     `read_pack`."""
     name, path = _find(name_or_path, environment)
     env: Environment[Any, Any] = ENVIRONMENTS[environment]
-    found = _variants(path, env, _own_table(env)) if name == STANDARD else _texts(path, environment)
-    return {which: frozenset(texts) for which, texts in found.items()}
+    by_variant = _variants(path, env, _own_table(env)) if name == STANDARD else _texts(path, environment)
+    return {which: frozenset(texts) for which, texts in by_variant.items()}
 
 
 def _find(name: str, environment: str) -> tuple[str, Path]:
@@ -105,13 +105,13 @@ def _find(name: str, environment: str) -> tuple[str, Path]:
         return path.stem, path
     if name == STANDARD:
         return name, _standard(ENVIRONMENTS[environment])
-    found = packs()
-    if name not in found:
+    available = packs()
+    if name not in available:
         raise UsageError(
-            f"There is no prompt pack {name!r}.{nearest(name, found)} A pack of your own is named by its path, "
+            f"There is no prompt pack {name!r}.{nearest(name, available)} A pack of your own is named by its path, "
             "which ends in .toml."
         )
-    return name, found[name]
+    return name, available[name]
 
 
 def _standard(env: Environment[Any, Any]) -> Path:
@@ -120,17 +120,17 @@ def _standard(env: Environment[Any, Any]) -> Path:
         return _FOLDER / f"{STANDARD}.toml"
     package, _, name = env.prompts.partition(":")
     try:
-        found = files(package).joinpath(name)
+        file = files(package).joinpath(name)
     except ModuleNotFoundError as flaw:
         raise UsageError(f"{env.name}: prompts: {env.prompts!r}: {flaw}.") from flaw
-    if not name or not isinstance(found, Path):
+    if not name or not isinstance(file, Path):
         raise UsageError(f"{env.name}: prompts: expected 'package:file' of an unpacked package, got {env.prompts!r}.")
-    return found
+    return file
 
 
 def _standard_texts(env: Environment[Any, Any], variant: str) -> dict[str, str]:
-    found = _variants(_standard(env), env, _own_table(env))
-    return {**found[""], **found.get(variant, {})}
+    by_variant = _variants(_standard(env), env, _own_table(env))
+    return {**by_variant[""], **by_variant.get(variant, {})}
 
 
 def _own_table(env: Environment[Any, Any]) -> Mapping[str, Any]:
@@ -147,7 +147,7 @@ def _table(path: Path, name: str, table: object) -> Mapping[str, Any]:
 
 def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
     """The texts of a file by variant (empty: plain) and key. A file that is not evalkit's is checked whole."""
-    found: dict[str, dict[str, str]] = {"": {}}
+    texts: dict[str, dict[str, str]] = {"": {}}
     for name, table in parse_toml(path).items():
         if name not in ENVIRONMENTS:
             raise UsageError(f"{path}: unknown environment {name!r}.{nearest(name, ENVIRONMENTS)}")
@@ -155,18 +155,18 @@ def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
             continue  # evalkit's own packs are checked by its tests
         by_variant = _variants(path, ENVIRONMENTS[name], _table(path, name, table))
         if name == environment:
-            found = by_variant
-    return found
+            texts = by_variant
+    return texts
 
 
 def _variants(path: Path, env: Environment[Any, Any], table: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """An environment's texts by variant (empty: plain) and key, checked."""
     plain = {key: value for key, value in table.items() if key not in VARIANTS}
-    found = {"": _checked(path, env, plain)}
+    by_variant = {"": _checked(path, env, plain)}
     for variant in VARIANTS:
         if variant in table:
-            found[variant] = _checked(path, env, {variant: table[variant]}, variant)
-    return found
+            by_variant[variant] = _checked(path, env, {variant: table[variant]}, variant)
+    return by_variant
 
 
 def _checked(path: Path, env: Environment[Any, Any], table: Mapping[str, Any], variant: str = "") -> dict[str, str]:
@@ -175,14 +175,14 @@ def _checked(path: Path, env: Environment[Any, Any], table: Mapping[str, Any], v
     texts: dict[str, str] = {}
     for dotted, value in _leaves(table, ""):
         key = dotted.removeprefix(prefix)
-        place = f"{path}: {env.name}.{dotted}"
+        location = f"{path}: {env.name}.{dotted}"
         if key not in env.texts and key.rpartition(".")[0] not in env.open_texts:
-            raise UsageError(f"{place}: there is no such text.{nearest(key, env.texts)}")
+            raise UsageError(f"{location}: there is no such text.{nearest(key, env.texts)}")
         if not isinstance(value, str):
-            raise UsageError(f"{place}: expected a text, got {value!r}.")
+            raise UsageError(f"{location}: expected a text, got {value!r}.")
         choices = env.text_choices.get(key)
         if choices and value not in choices:
-            raise UsageError(f"{place}: there is no {value!r}.{nearest(value, choices)}")
+            raise UsageError(f"{location}: there is no {value!r}.{nearest(value, choices)}")
         texts[key] = value
     return texts
 

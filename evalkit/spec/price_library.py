@@ -49,21 +49,19 @@ def published(provider: str, model: str, *, on: datetime.date | None = None) -> 
     what merely begins or ends like a name it knows.
     """
     day = on or datetime.datetime.now(datetime.UTC).date()
-    found = _find(provider, model)
-    price = _price(found, day) if found else None
-    if found is None or price is None:
+    info = _find(provider, model)
+    price = _price(info, day) if info else None
+    if info is None or price is None:
         return None
     from genai_prices import __version__
 
-    return Published(
-        price=price, context_tokens=found.context_window, source=f"genai-prices {__version__}, as of {day}"
-    )
+    return Published(price=price, context_tokens=info.context_window, source=f"genai-prices {__version__}, as of {day}")
 
 
 def published_names(provider: str) -> list[str]:
     """The names under which the library knows a price for chatting with a provider's models, sorted."""
     return sorted(
-        shown for name, shown in _names(provider).items() if (found := _find(provider, name)) and _sells_chats(found)
+        shown for name, shown in _names(provider).items() if (info := _find(provider, name)) and _sells_chats(info)
     )
 
 
@@ -71,7 +69,7 @@ def _ours(provider: str) -> "list[Provider]":
     """The provider, and those whose models it also sells at their price."""
     from genai_prices.data import providers
 
-    by_id = {one.id: one for one in providers}
+    by_id = {entry.id: entry for entry in providers}
     if provider not in by_id:
         return []
     return [by_id[provider], *(by_id[name] for name in by_id[provider].fallback_model_providers or () if name in by_id)]
@@ -81,8 +79,8 @@ def _find(provider: str, model: str) -> "ModelInfo | None":
     name = model.lower()
     if not {name, _DATED.sub("", name)} & _names(provider).keys():
         return None
-    for one in _ours(provider):
-        for info in one.models:
+    for entry in _ours(provider):
+        for info in entry.models:
             if info.is_match(name):
                 return info
     return None
@@ -93,8 +91,8 @@ def _names(provider: str) -> Mapping[str, str]:
     """All names by which models are called: in lower case -> as they are written."""
     return {
         name.lower(): name
-        for one in _ours(provider)
-        for info in one.models
+        for entry in _ours(provider)
+        for info in entry.models
         for name in (*_named(info.match), info.id)  # the id last: its spelling is the one to show
     }
 
@@ -116,15 +114,15 @@ def _sells_chats(info: "ModelInfo") -> bool:
 def _price(info: "ModelInfo", day: datetime.date) -> Price | None:
     """The highest of the prices that may hold from a day on; None where a reply's tokens have none."""
     prices = list(_from(info, day))
-    if not all("input_mtok" in vars(one) and "output_mtok" in vars(one) for one in prices):
+    if not all("input_mtok" in vars(price) and "output_mtok" in vars(price) for price in prices):
         return None
-    rates = [vars(one) for one in prices]
-    starts = [start for one in rates for kind in _KINDS.values() for key in kind for start in _steps(one.get(key))]
-    fees = (Decimal(one.get("requests_kcount") or 0) / 1000 for one in rates)
-    price = {kind: max(_rate(one, kind, above=False) for one in rates) for kind in _KINDS}
+    rates = [vars(price) for price in prices]
+    starts = [start for rate in rates for kind in _KINDS.values() for key in kind for start in _steps(rate.get(key))]
+    fees = (Decimal(rate.get("requests_kcount") or 0) / 1000 for rate in rates)
+    price = {kind: max(_rate(rate, kind, above=False) for rate in rates) for kind in _KINDS}
     price["request"] = pico_at_least(max(fees) * PICO_PER_USD)
     if starts:
-        price |= {f"over_{kind}": max(_rate(one, kind, above=True) for one in rates) for kind in _KINDS}
+        price |= {f"over_{kind}": max(_rate(rate, kind, above=True) for rate in rates) for kind in _KINDS}
         price["over"] = min(starts)
     return Price(**price)
 

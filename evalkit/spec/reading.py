@@ -43,9 +43,9 @@ def parse_toml(path: Path) -> dict[str, Any]:
     except RecursionError as flaw:
         raise UsageError(f"{path}: lists or tables are nested too deep.") from flaw
     except ValueError as flaw:  # Python converts no integer of thousands of digits
-        found = _ENDLESS.search(text)
-        where = f" (at line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
-        raise UsageError(f"{path}: an integer of thousands of digits is too long{where}.") from flaw
+        match = _ENDLESS.search(text)
+        position = f" (at line {text.count(chr(10), 0, match.start()) + 1})" if match else ""
+        raise UsageError(f"{path}: an integer of thousands of digits is too long{position}.") from flaw
     _refuse_long(data, str(path))
     return data
 
@@ -61,28 +61,28 @@ def record_of(values: Mapping[str, Any], kind: type[RecordT], where: str) -> Rec
     return check_record(data, kind, where)
 
 
-def _as_toml(value: object, where: str, place: str) -> Any:
+def _as_toml(value: object, where: str, key_path: str) -> Any:
     """A value in the types that `parse_toml` gives."""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise UsageError(f"{where}: {place or 'its keys'}: expected texts as keys, got {key!r}.")
-        return {key: _as_toml(item, where, _join(place, key)) for key, item in value.items()}
+                raise UsageError(f"{where}: {key_path or 'its keys'}: expected texts as keys, got {key!r}.")
+        return {key: _as_toml(item, where, _join(key_path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_toml(item, where, f"{place}[{i}]") for i, item in enumerate(value, 1)]
+        return [_as_toml(item, where, f"{key_path}[{i}]") for i, item in enumerate(value, 1)]
     if isinstance(value, Decimal | PurePath):
         return str(value)
     if isinstance(value, str | int | float):
         return value
-    said = "None" if value is None else type(value).__name__
-    raise UsageError(f"{where}: {place}: expected a value as TOML has it, got {said}. Leave out what is not set.")
+    got = "None" if value is None else type(value).__name__
+    raise UsageError(f"{where}: {key_path}: expected a value as TOML has it, got {got}. Leave out what is not set.")
 
 
 def _refuse_long(data: object, where: str) -> None:
-    for place, value in _integers(data, ""):
+    for key_path, value in _integers(data, ""):
         if value.bit_length() > _BITS:
             raise UsageError(
-                f"{where}: {place}: an integer of {value.bit_length()} bits is too long; {_BITS} are the most."
+                f"{where}: {key_path}: an integer of {value.bit_length()} bits is too long; {_BITS} are the most."
             )
 
 
@@ -90,15 +90,15 @@ _BITS = 63
 _ENDLESS = re.compile(r"[0-9][0-9_]{4000}")
 
 
-def _integers(value: object, place: str) -> Iterator[tuple[str, int]]:
+def _integers(value: object, key_path: str) -> Iterator[tuple[str, int]]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _integers(item, _join(place, key))
+            yield from _integers(item, _join(key_path, key))
     elif isinstance(value, list):
         for i, item in enumerate(value, 1):
-            yield from _integers(item, f"{place}[{i}]")
+            yield from _integers(item, f"{key_path}[{i}]")
     elif isinstance(value, int):
-        yield place, value
+        yield key_path, value
 
 
 def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:
@@ -107,51 +107,51 @@ def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:
     return _converted(data, kind, where, "")
 
 
-def _converted(data: object, kind: type[RecordT], where: str, place: str) -> RecordT:
+def _converted(data: object, kind: type[RecordT], where: str, key_path: str) -> RecordT:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as flaw:
-        raise UsageError(f"{where}: {_plain(str(flaw), place)}") from flaw
+        raise UsageError(f"{where}: {_plain(str(flaw), key_path)}") from flaw
 
 
-def _refuse_unknown_keys(data: object, kind: Any, where: str, place: str) -> None:
+def _refuse_unknown_keys(data: object, kind: Any, where: str, key_path: str) -> None:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         for option in get_args(kind):
             if isinstance(option, type) and issubclass(option, msgspec.Struct) and isinstance(data, dict):
-                _refuse_unknown_keys(data, option, where, place)
+                _refuse_unknown_keys(data, option, where, key_path)
     elif origin in (list, tuple) and isinstance(data, list):
         for i, item in enumerate(data):
-            _refuse_unknown_keys(item, get_args(kind)[0], where, f"{place}[{i + 1}]")
+            _refuse_unknown_keys(item, get_args(kind)[0], where, f"{key_path}[{i + 1}]")
     elif origin is dict and isinstance(data, dict):
         for key, item in data.items():
             entry = get_args(kind)[1]
-            _refuse_unknown_keys(item, entry, where, _join(place, key))
+            _refuse_unknown_keys(item, entry, where, _join(key_path, key))
             if isinstance(entry, type) and issubclass(entry, msgspec.Struct):
-                _converted(item, entry, where, _join(place, key))  # msgspec itself does not say which key it was
+                _converted(item, entry, where, _join(key_path, key))  # msgspec itself does not say which key it was
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         for key, item in data.items():
             if key not in known:
-                raise UsageError(f"{where}: unknown key {_join(place, key)!r}.{nearest(key, known)}")
-            _refuse_unknown_keys(item, known[key], where, _join(place, key))
+                raise UsageError(f"{where}: unknown key {_join(key_path, key)!r}.{nearest(key, known)}")
+            _refuse_unknown_keys(item, known[key], where, _join(key_path, key))
 
 
-def _join(place: str, key: str) -> str:
-    return f"{place}.{key}" if place else key
+def _join(key_path: str, key: str) -> str:
+    return f"{key_path}.{key}" if key_path else key
 
 
 def _plain(message: str, before: str) -> str:
     """msgspec's message with the place first: `agents[1].width: expected int, got str`."""
-    found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", message, re.DOTALL)
-    text, place = (found[1], found[2]) if found else (message, None)
+    match = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", message, re.DOTALL)
+    text, key_path = (match[1], match[2]) if match else (message, None)
     text = (text[0].lower() + text[1:]).replace("`", "")
-    place = _join(before, place) if place else before
-    if not place:
+    key_path = _join(before, key_path) if key_path else before
+    if not key_path:
         return f"{text}."
     # msgspec counts list entries from 0, people count tables from 1.
-    place = re.sub(r"\[(\d+)\]", lambda found: f"[{int(found[1]) + 1}]", place)
-    return f"{place}: {text}."
+    key_path = re.sub(r"\[(\d+)\]", lambda match: f"[{int(match[1]) + 1}]", key_path)
+    return f"{key_path}: {text}."
 
 
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)\s*")
@@ -160,13 +160,13 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 
 def parse_span(text: str) -> float:
     """A span of time as people write it (`90s`, `15m`, `1h30m`) in seconds. Raises ValueError."""
-    total, at = 0.0, 0
-    while at < len(text):
-        found = _SPAN.match(text, at)
-        if not found:
+    total, offset = 0.0, 0
+    while offset < len(text):
+        match = _SPAN.match(text, offset)
+        if not match:
             raise ValueError(f"{text!r} is no span of time: write it like 90s, 15m or 1h30m")
-        total += float(found[1]) * _SECONDS[found[2]]
-        at = found.end()
+        total += float(match[1]) * _SECONDS[match[2]]
+        offset = match.end()
     if not text.strip():
         raise ValueError("an empty text is no span of time: write it like 90s, 15m or 1h30m")
     return total

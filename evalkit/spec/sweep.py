@@ -187,13 +187,13 @@ def _tag(tag: str, where: str) -> str:
 
 
 def _overrides(file: AgentFile, where: str) -> dict[str, object]:
-    said: dict[str, object] = {}
+    overrides: dict[str, object] = {}
     for key in ("temperature", "max_tokens", "tool_choice", "parallel_calls", "top_p", "effort", "seed"):
         value = getattr(file, key)
         if value is not None:
-            said[key] = value
+            overrides[key] = value
     if file.extra is not None:
-        said["extra"] = orjson.dumps(file.extra, option=orjson.OPT_SORT_KEYS).decode()
+        overrides["extra"] = orjson.dumps(file.extra, option=orjson.OPT_SORT_KEYS).decode()
     if file.tool_choice not in (None, "auto", "required", "none"):
         raise UsageError(f"{where}.tool_choice: must be auto, required or none, not {file.tool_choice!r}.")
     if file.max_tokens is not None and file.max_tokens < 1:
@@ -206,8 +206,8 @@ def _overrides(file: AgentFile, where: str) -> dict[str, object]:
     for key, value, most in (("temperature", file.temperature, 10.0), ("top_p", file.top_p, 1.0)):
         if value is not None and not 0 <= value <= most:
             raise UsageError(f"{where}.{key}: must be 0 to {most:g}, not {value}.")
-    Sampling().with_overrides(said)
-    return said
+    Sampling().with_overrides(overrides)
+    return overrides
 
 
 def _suite(file: SuiteTable, where: str) -> SuiteUse:

@@ -56,7 +56,7 @@ def class_methods(module: ast.Module, name: str) -> dict[str, ast.FunctionDef]:
     """The methods of a class by name. Raises Unreadable where there is no such class."""
     for node in module.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
-            return {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+            return {method.name: method for method in node.body if isinstance(method, ast.FunctionDef)}
     raise Unreadable(f"there is no class {name}")
 
 
@@ -92,10 +92,10 @@ class Reader:
     def method(self, thing: Thing, name: str, *values: Any) -> tuple[Any, dict[str, Any]]:
         """(what a method returns, its local names at the end). Raises Unreadable."""
         scope = _Scope({}, self._scope)
-        found = self._guarded(
+        returned = self._guarded(
             lambda: self._enter(_Function(thing.methods[name], self._scope, thing), list(values), {}, scope)
         )
-        return found, scope.values
+        return returned, scope.values
 
     def _guarded(self, reading: Callable[[], Any]) -> Any:
         self._steps = self._depth = 0
@@ -113,11 +113,11 @@ class Reader:
             if name in scope.values:
                 return scope.values[name]
             scope = scope.outer
-        found = self._defined.get(name)
-        if isinstance(found, ast.FunctionDef):
-            return _Function(found, self._scope)
-        if found is not None:
-            self._scope.values[name] = self._eval(found, self._scope)
+        definition = self._defined.get(name)
+        if isinstance(definition, ast.FunctionDef):
+            return _Function(definition, self._scope)
+        if definition is not None:
+            self._scope.values[name] = self._eval(definition, self._scope)
             return self._scope.values[name]
         if name in BUILTINS:
             return BUILTINS[name]
@@ -146,7 +146,7 @@ class Reader:
         node, arguments = function.node, function.node.args
         if function.bound is not None:
             values = [function.bound, *values]
-        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
         later = zip(names[len(names) - len(arguments.defaults) :], arguments.defaults, strict=True)
         scope.values |= {name: self._eval(default, function.scope) for name, default in later}
         scope.values |= dict(zip(names, values, strict=False)) | named
@@ -173,15 +173,15 @@ class Reader:
             case ast.Expr(value=value):
                 self._eval(value, scope)
             case ast.Assign(targets=targets, value=value):
-                found = self._eval(value, scope)
+                result = self._eval(value, scope)
                 for target in targets:
-                    self._bind(target, found, scope)
+                    self._bind(target, result, scope)
             case ast.AnnAssign(target=target, value=value):
                 if value is not None:
                     self._bind(target, self._eval(value, scope), scope)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
-                found = joined(op, self._lookup(name, scope), self._eval(value, scope))
-                scope.values[name] = found
+                result = joined(op, self._lookup(name, scope), self._eval(value, scope))
+                scope.values[name] = result
             case ast.If(test=test, body=body, orelse=orelse):
                 self._run(body if self._eval(test, scope) else orelse, scope)
             case ast.For():
@@ -216,8 +216,8 @@ class Reader:
             case ast.Name(id=name):
                 scope.values[name] = self._given.get(name, value)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                for one, part in zip(targets, value, strict=True):
-                    self._bind(one, part, scope)
+                for element, part in zip(targets, value, strict=True):
+                    self._bind(element, part, scope)
             case ast.Subscript(value=inner, slice=key):
                 self._eval(inner, scope)[self._eval(key, scope)] = value
             case _:
@@ -235,12 +235,12 @@ class Reader:
             case ast.BinOp(left=left, op=op, right=right):
                 return joined(op, self._eval(left, scope), self._eval(right, scope))
             case ast.BoolOp(op=op, values=values):
-                found = None
-                for one in values:
-                    found = self._eval(one, scope)
-                    if bool(found) is isinstance(op, ast.Or):
+                result = None
+                for term in values:
+                    result = self._eval(term, scope)
+                    if bool(result) is isinstance(op, ast.Or):
                         break
-                return found
+                return result
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not self._eval(operand, scope)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -312,6 +312,6 @@ class Reader:
         raise Unreadable(f"nothing is known of .{name}")
 
     def _called(self, node: ast.Call, scope: _Scope) -> Any:
-        values = [self._eval(one, scope) for one in node.args]
-        named = {one.arg: self._eval(one.value, scope) for one in node.keywords if one.arg is not None}
+        values = [self._eval(argument, scope) for argument in node.args]
+        named = {keyword.arg: self._eval(keyword.value, scope) for keyword in node.keywords if keyword.arg is not None}
         return self._call(self._eval(node.func, scope), values, named)

@@ -30,8 +30,8 @@ OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
 }
 
 
@@ -109,17 +109,17 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 
 def _strung(between: str, parts: Iterable[str]) -> str:
-    held = list(parts)
-    if sum(map(len, held)) + len(between) * len(held) > MOST_TEXT:
+    texts = list(parts)
+    if sum(map(len, texts)) + len(between) * len(texts) > MOST_TEXT:
         raise Unreadable(TOO_LONG)
-    return between.join(held)
+    return between.join(texts)
 
 
 def _extended(values: list[Any], more: Iterable[Any]) -> None:
-    held = list(more)
-    if len(values) + len(held) > MOST_TEXT:
+    items = list(more)
+    if len(values) + len(items) > MOST_TEXT:
         raise Unreadable(TOO_LONG)
-    values.extend(held)
+    values.extend(items)
 
 
 _MEASURED: Mapping[tuple[type, str], Callable[..., Any]] = {
@@ -130,10 +130,10 @@ _MEASURED: Mapping[tuple[type, str], Callable[..., Any]] = {
 
 
 def _range(*ends: int) -> range:
-    found = range(*ends)
-    if len(found) > MOST_TEXT:
+    numbers = range(*ends)
+    if len(numbers) > MOST_TEXT:
         raise Unreadable(TOO_LONG)
-    return found
+    return numbers
 
 
 def _has(value: Any, name: str) -> bool:
