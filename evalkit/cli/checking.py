@@ -64,11 +64,11 @@ def check(names: Sequence[str], model: str | None) -> int:
     cases: list[_ProviderCheck] = []
     lines: list[_ProviderLine] = []
     for name in names or provider_names():
-        found = _case(name, model, named=bool(names))
-        if isinstance(found, _ProviderCheck):
-            cases.append(found)
+        outcome = _case(name, model, named=bool(names))
+        if isinstance(outcome, _ProviderCheck):
+            cases.append(outcome)
         else:
-            lines.append(found)
+            lines.append(outcome)
     if cases:
         console.print(_announcement(cases), style="dim")
         lines += asyncio.run(_ask_all(cases))
@@ -99,7 +99,7 @@ def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
     if model:
         return find_model(provider, model), False
     listed = [find_model(provider, name) for name in provider.models]
-    priced = [(cost, one) for one in listed if (cost := most(provider, one)) is not None]
+    priced = [(cost, candidate) for candidate in listed if (cost := most(provider, candidate)) is not None]
     if priced:
         return min(priced, key=lambda pair: pair[0])[1], False
     if listed:
@@ -178,6 +178,6 @@ def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
     for column in ("provider", "model", "what came of it"):
         table.add_column(column, overflow="fold")
     for line in sorted(lines, key=lambda line: line.provider):
-        said = " ".join(bounded(line.text, _MESSAGE_CHARS).split())
-        table.add_row(line.provider, Text(line.model), Text(said, style="bold red" if line.failed else ""))
+        message = " ".join(bounded(line.text, _MESSAGE_CHARS).split())
+        table.add_row(line.provider, Text(line.model), Text(message, style="bold red" if line.failed else ""))
     console.print(table)

@@ -43,7 +43,9 @@ def narrowed(resolved: Resolved, choice: Choice) -> Resolved:
     """The sweep with only the chosen agents."""
     from dataclasses import replace
 
-    agents = {name: one for name, one in resolved.manifest.agents.items() if not choice.agents or name in choice.agents}
+    agents = {
+        name: agent for name, agent in resolved.manifest.agents.items() if not choice.agents or name in choice.agents
+    }
     return replace(resolved, manifest=msgspec.structs.replace(resolved.manifest, agents=agents))
 
 

@@ -71,10 +71,10 @@ def render(view: View, width: int, height: int = 50) -> Group:
     if len(view.lanes) > 1:
         head.insert(0, Text(_progress(view), style="bold"))
     room = max(LANES_LEAST + 1, height - len(head) - 2)
-    held = list(_troubles(view.lanes))
-    lanes, rest = _fitting(view.lanes, room - min(TROUBLES_MOST, len(held) + 1))
+    troubles = list(_troubles(view.lanes))
+    lanes, rest = _fitting(view.lanes, room - min(TROUBLES_MOST, len(troubles) + 1))
     table, told = _table(lanes, width)
-    below = held if told else [*held, *_waits(view.lanes, width)]
+    below = troubles if told else [*troubles, *_waits(view.lanes, width)]
     kept = below[: max(1, room - len(lanes) - bool(rest))]
     if len(kept) < len(below):
         kept[-1] = f"and {len(below) - len(kept) + 1:,} lines more of this kind"
@@ -98,7 +98,8 @@ def _is_held_up(lane: LaneView) -> bool:
 def _of_the_rest(lanes: Sequence[LaneView]) -> str:
     done, episodes = sum(lane.done for lane in lanes), sum(lane.episodes for lane in lanes)
     return (
-        f"and {len(lanes):,} more lanes: {done:,}/{episodes:,} episodes, {sum(one.rate for one in lanes):,.0f} steps/s"
+        f"and {len(lanes):,} more lanes: {done:,}/{episodes:,} episodes, "
+        f"{sum(lane.rate for lane in lanes):,.0f} steps/s"
     )
 
 
@@ -109,7 +110,7 @@ def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
     if any(lane.waiting for lane in lanes):
         titles.append("waiting")
         rows = [[*row, f"{lane.waiting:,}"] for row, lane in zip(rows, lanes, strict=True)]
-    taken = [max(len(row[place]) for row in [titles, *rows]) for place in range(len(titles))]
+    taken = [max(len(row[column]) for row in [titles, *rows]) for column in range(len(titles))]
     room = width - sum(taken[1:]) - GAP * len(taken[1:])
     taken[0] = max(NAMES_LEAST, min(taken[0], NAMES_MOST, room))
     words = [visible(lane.waits_for) for lane in lanes]

@@ -128,18 +128,18 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
     commands = top.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="evalkit")
     made: dict[str, argparse.ArgumentParser] = {}
     for name, command in COMMANDS.items():
-        one = made[name] = commands.add_parser(
+        sub = made[name] = commands.add_parser(
             name,
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
             epilog="examples:\n" + "\n".join(f"  {example}" for example in command.examples),
             formatter_class=Help,
             allow_abbrev=False,
         )
-        one.set_defaults(module=name, call=name)
-        command.options(one)
+        sub.set_defaults(module=name, call=name)
+        command.options(sub)
     return top, made
 
 
 def _listed(group: str, title: str) -> str:
-    lines = [f"  {name:<11}{one.summary}" for name, one in COMMANDS.items() if one.group == group]
+    lines = [f"  {name:<11}{command.summary}" for name, command in COMMANDS.items() if command.group == group]
     return "\n".join([f"{title}:", *lines])

@@ -268,8 +268,8 @@ def queries(sub: argparse.ArgumentParser) -> None:
     use.add_argument("run", metavar="RUN", help="the finished run of `queries ask`")
     use.add_argument("suite", metavar="SUITE", help="the suite it was asked about")
     use.set_defaults(call="apply")
-    for one in (bring, use):
-        one.add_argument("--out", metavar="FILE", required=True, help="the new suite's file, ending in .jsonl")
+    for command in (bring, use):
+        command.add_argument("--out", metavar="FILE", required=True, help="the new suite's file, ending in .jsonl")
 
 
 def judge(sub: argparse.ArgumentParser) -> None:

@@ -23,8 +23,12 @@ def describe(args: argparse.Namespace) -> int:
     env = environment_of(lines[0], str(path))
     tables = describe_tables(args.suite, env, lines, read_pack(args.prompts, env.name))
     if args.json:
-        found = {"suite": args.suite, "environment": env.name, "tables": {one.name: one.to_json() for one in tables}}
-        print(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        document = {
+            "suite": args.suite,
+            "environment": env.name,
+            "tables": {table.name: table.to_json() for table in tables},
+        }
+        print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
         print("\n\n".join(map(markdown, tables)))
     elif args.latex:

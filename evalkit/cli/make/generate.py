@@ -94,7 +94,7 @@ def _help(parameter: Parameter) -> str:
 
 def parse_parameters(words: list[str], known: Mapping[str, Parameter], environment: str) -> dict[str, Any]:
     """`--n 30 --k 3` against an environment's parameters. Raises UsageError naming the word that is wrong."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -107,8 +107,8 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
                 raise UsageError(f"--{name}: a value is missing.")
             value = rest.pop(0)
         check = known[name].file if value.endswith(".toml") else None
-        found[name] = _own_file(value, check) if check else _value(name, value, known[name])
-    return found
+        parameters[name] = _own_file(value, check) if check else _value(name, value, known[name])
+    return parameters
 
 
 def _own_file(name: str, check: Callable[[Mapping[str, Any], str], object]) -> dict[str, Any]:

@@ -35,37 +35,37 @@ def _reconcile(args: argparse.Namespace, run: Path) -> int:
     if args.lane is None:
         if args.since or args.until:
             raise UsageError("budget reconcile: --since and --until go with --lane.")
-        found = asyncio.run(reconcile_usage(run, read_usage(Path(args.usage))))
+        outcome = asyncio.run(reconcile_usage(run, read_usage(Path(args.usage))))
     else:
         since, until = _moment(args.since, "--since", -math.inf), _moment(args.until, "--until", math.inf)
         try:
             truth = parse_usd(args.spent)
         except ValueError as flaw:
             raise UsageError(f"--spent: {flaw}.") from flaw
-        found = asyncio.run(reconcile_total(run, args.lane, truth, since=since, until=until))
+        outcome = asyncio.run(reconcile_total(run, args.lane, truth, since=since, until=until))
     if args.json:
         _print_json(
             {
                 "version": 1,
                 "run": str(run),
-                "before_pico_usd": found.before,
-                "after_pico_usd": found.after,
-                "released_pico_usd": found.released,
-                "releases": found.rows,
-                "billed_pico_usd": found.billed,
-                "flaws": list(found.flaws),
-                "foreign": found.foreign,
+                "before_pico_usd": outcome.before,
+                "after_pico_usd": outcome.after,
+                "released_pico_usd": outcome.released,
+                "releases": outcome.rows,
+                "billed_pico_usd": outcome.billed,
+                "flaws": list(outcome.flaws),
+                "foreign": outcome.foreign,
             }
         )
         return 0
     print(
-        f"{show_usd(found.released)} released in {found.rows:,} rows: {show_usd(found.before)} spent before, "
-        f"{show_usd(found.after)} now. The usage comes to {show_usd(found.billed)}."
+        f"{show_usd(outcome.released)} released in {outcome.rows:,} rows: {show_usd(outcome.before)} spent before, "
+        f"{show_usd(outcome.after)} now. The usage comes to {show_usd(outcome.billed)}."
     )
-    for line in found.flaws:
+    for line in outcome.flaws:
         print(line)
-    if found.foreign:
-        print(f"{found.foreign:,} requests of the usage are not this run's, and were passed over.")
+    if outcome.foreign:
+        print(f"{outcome.foreign:,} requests of the usage are not this run's, and were passed over.")
     return 0
 
 
@@ -91,20 +91,20 @@ def _show(run: Path, *, as_json: bool) -> None:
         if row.kind == "charge":
             reasons[row.reason] += row.amount
     leases = [row.amount for row in books.ledger if row.kind == "lease"]
-    open_sessions = sum(not one.closed for one in accounts)
+    open_sessions = sum(not account.closed for account in accounts)
     unmetered = together(read_totals(run).unmetered(), books.manifest)
     money = {
         "budget": limit,
         "spent": books.spent,
         "left": None if limit is None else max(0, limit - books.spent),
         "steps": books.by_session.total(),
-        "charges": sum(one.charged for one in accounts),
-        "crash_charges": sum(one.crashed for one in accounts),
-        "unconfirmed": sum(one.crashed - one.confirmed for one in accounts),
-        "released": sum(one.released for one in accounts),
+        "charges": sum(account.charged for account in accounts),
+        "crash_charges": sum(account.crashed for account in accounts),
+        "unconfirmed": sum(account.crashed - account.confirmed for account in accounts),
+        "released": sum(account.released for account in accounts),
         "leased": sum(leases),
         "largest_lease": max(leases, default=0),
-        "in_open_leases": sum(one.unspent for one in accounts if not one.closed),
+        "in_open_leases": sum(account.unspent for account in accounts if not account.closed),
     }
     if as_json:
         pico = {f"{name}_pico_usd": amount for name, amount in money.items()}

@@ -175,7 +175,7 @@ def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> None:
     from evalkit.nightly.hook import call_hook
 
     night = str(about["night"])
-    new = [(one["agent"], one["suite"]) for one in about["alarms"] if one["new"]]
+    new = [(alarm["agent"], alarm["suite"]) for alarm in about["alarms"] if alarm["new"]]
     if not set(new) - told(read_journal(folder), night):
         return
     try:

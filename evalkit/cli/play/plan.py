@@ -11,21 +11,21 @@ def plan(args: argparse.Namespace) -> int:
     """Print the plan; with `--budget`, also what to play for it."""
     sweep = sweep_of(args)
     amount = sweep.budget if args.budget is not None else None
-    found = planned(sweep, only=only_of(args.only), basis=args.basis, amount=amount, mark="--")
+    planned_run = planned(sweep, only=only_of(args.only), basis=args.basis, amount=amount, mark="--")
     proposal = None
     if amount is not None:
         from evalkit.engine.planning.nights import proposal_of
 
-        proposal = proposal_of(found.plan, found.resolved, found.known.basis, amount)
+        proposal = proposal_of(planned_run.plan, planned_run.resolved, planned_run.known.basis, amount)
     if args.json:
         import orjson
 
-        values = found.plan.to_json() | ({} if proposal is None else {"proposal": proposal.to_json()})
+        values = planned_run.plan.to_json() | ({} if proposal is None else {"proposal": proposal.to_json()})
         print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
         return 0
     from evalkit.cli.play.plan_words import print_plan, print_proposal
 
-    print_plan(found.plan, judge=proposal is None)
+    print_plan(planned_run.plan, judge=proposal is None)
     if proposal is not None:
         print_proposal(proposal, f"{program()} run {shlex.quote(args.sweep)}")
     else:

@@ -146,9 +146,9 @@ def _notes(plan: Plan, *, wide: bool) -> Iterator[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
-    return ", ".join(found[:NAMED]) + more
+    listed = list(names)
+    more = f" and {len(listed) - NAMED:,} more" if len(listed) > NAMED else ""
+    return ", ".join(listed[:NAMED]) + more
 
 
 def _budget_words(plan: Plan, high: float) -> str:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     with display(json_lines=args.json) as show:
         outcome = finish(lambda stop: call.play(stop, show))
     providers = [endpoint.provider for endpoint in call.resolved.endpoints.values()]
-    _tell(outcome, args, made_up=bool(providers) and all(one.simulate is not None for one in providers))
+    _tell(outcome, args, made_up=bool(providers) and all(provider.simulate is not None for provider in providers))
     return outcome.exit_code
 
 
@@ -70,22 +70,22 @@ def _summary(outcome: RunOutcome, *, made_up: bool) -> str:
 
 
 def _next(outcome: RunOutcome, args: argparse.Namespace) -> str:
-    where, evalkit = shlex.quote(str(outcome.directory)), program()
+    directory, evalkit = shlex.quote(str(outcome.directory)), program()
     if outcome.owed:
         why, more = WHY.get(outcome.reason, ("", ""))
         if outcome.owed == outcome.broken:
             why, more = "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
         owed = f"{outcome.owed:,} episode{'s are' if outcome.owed > 1 else ' is'} owed{why and f': {why}'}."
-        return f"{owed} Everything so far is on disk in {where}. Go on with:\n  {_again(args, more)}"
+        return f"{owed} Everything so far is on disk in {directory}. Go on with:\n  {_again(args, more)}"
     hints = [
-        (f"{evalkit} report {where}", "every table"),
-        (f"{evalkit} show {where} {shlex.quote(outcome.example)}", "one trajectory"),
-        (f"{evalkit} verify {where}", "replay the log"),
+        (f"{evalkit} report {directory}", "every table"),
+        (f"{evalkit} show {directory} {shlex.quote(outcome.example)}", "one trajectory"),
+        (f"{evalkit} verify {directory}", "replay the log"),
     ]
     if Path(args.sweep).stem == FIRST_SWEEP:
         hints.append((f"{evalkit} new runs/mine.toml", "your own sweep"))
     room = max(len(command) for command, _ in hints) + 2
-    return f"The run lies in {where}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
+    return f"The run lies in {directory}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
 
 
 FIRST_SWEEP = "quickstart"

@@ -20,17 +20,17 @@ NAME = 18
 
 def status(args: argparse.Namespace) -> int:
     """Print the status."""
-    found = read_status(run_directory(args.run))
+    status = read_status(run_directory(args.run))
     if args.json:
         import orjson
 
-        print(orjson.dumps(found.to_json(), option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2).decode())
     else:
-        _print(found)
+        _print(status)
     return 0
 
 
-def _print(found: Status) -> None:
+def _print(status: Status) -> None:
     from rich.table import Table
 
     from evalkit.report.render.terminal import NO_BREAK
@@ -38,26 +38,29 @@ def _print(found: Status) -> None:
 
     console = console_of()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column, names in (("suite", [one.suite for one in found.cells]), ("agent", [one.agent for one in found.cells])):
+    for column, names in (
+        ("suite", [cell.suite for cell in status.cells]),
+        ("agent", [cell.agent for cell in status.cells]),
+    ):
         # Endings break before names do.
         table.add_column(column, overflow="fold", min_width=min(NAME, max(map(len, names), default=0)))
     for column in ("planned", "ended", "begun", "steps", "spent"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("endings")
     above = ""
-    for cell in found.cells:
+    for cell in status.cells:
         endings = ", ".join(f"{name}{NO_BREAK}{count:,}" for name, count in cell.endings.items())
         counts = (cell.planned, cell.ended, cell.started, cell.steps)
         suite = cell.suite if cell.suite != above else ""
         table.add_row(suite, cell.agent, *(f"{count:,}" for count in counts), show_usd(cell.cost), endings)
         above = cell.suite
     console.print(table)
-    paid = [cell for cell in found.cells if cell.predicted is not None]
+    paid = [cell for cell in status.cells if cell.predicted is not None]
     if paid:
         console.print()
         console.print(_predictions(paid, wide=console.width >= WIDE))
     console.print()
-    for line in _words(found):
+    for line in _words(status):
         console.print(line, highlight=False)
 
 
@@ -99,31 +102,31 @@ def _range(amount: Range) -> str:
     return f"{show_usd(round(amount.low))} to {show_usd(round(amount.high))}"
 
 
-def _words(found: Status) -> list[str]:
-    planned, ended = sum(cell.planned for cell in found.cells), sum(cell.ended for cell in found.cells)
-    if found.written_by is not None:
-        state = f"being written by process {found.written_by.pid} on {found.written_by.host}"
+def _words(status: Status) -> list[str]:
+    planned, ended = sum(cell.planned for cell in status.cells), sum(cell.ended for cell in status.cells)
+    if status.written_by is not None:
+        state = f"being written by process {status.written_by.pid} on {status.written_by.host}"
     else:
         state = "complete" if ended == planned else "not running"
-    money = [f"{show_usd(found.spent)} spent: {show_usd(found.steps_cost)} for replies"]
-    if found.charges:
-        money.append(f"{show_usd(found.charges)} charged for attempts whose cost nobody knows")
-    if found.crash_charges:
-        money.append(f"{show_usd(found.crash_charges)} for what crashes may have left in flight (unconfirmed)")
-    lines = [f"{found.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
-    if found.unmetered.replies:
-        lines.append(found.unmetered.advice())
+    money = [f"{show_usd(status.spent)} spent: {show_usd(status.steps_cost)} for replies"]
+    if status.charges:
+        money.append(f"{show_usd(status.charges)} charged for attempts whose cost nobody knows")
+    if status.crash_charges:
+        money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
+    lines = [f"{status.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
+    if status.unmetered.replies:
+        lines.append(status.unmetered.advice())
     if ended < planned:
-        lines.append(_finish(found))
-    return [*lines, *found.kept]
+        lines.append(_finish(status))
+    return [*lines, *status.kept]
 
 
-def _finish(found: Status) -> str:
-    words = f"To finish: {show_usd(round(found.to_finish.expected))}"
-    if found.to_finish.expected:
-        words += f" ({_range(found.to_finish)})"
-    if found.seconds_left is not None:
-        slowest = max(found.lane_seconds, key=lambda lane: found.lane_seconds[lane])
-        words += f", about {show_span(found.seconds_left)} at the rate so far"
-        words += f" ({slowest} takes longest)" if len(found.lane_seconds) > 1 else ""
+def _finish(status: Status) -> str:
+    words = f"To finish: {show_usd(round(status.to_finish.expected))}"
+    if status.to_finish.expected:
+        words += f" ({_range(status.to_finish)})"
+    if status.seconds_left is not None:
+        slowest = max(status.lane_seconds, key=lambda lane: status.lane_seconds[lane])
+        words += f", about {show_span(status.seconds_left)} at the rate so far"
+        words += f" ({slowest} takes longest)" if len(status.lane_seconds) > 1 else ""
     return words + "."

@@ -22,23 +22,23 @@ def compare(args: argparse.Namespace) -> int:
     if not args.half_width > 0:
         raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {args.half_width:g}.")
     first, second, agents = _sides(args)
-    found = build(first, second, agents, wanted=args.half_width)
-    if not found.tables[0].rows:
+    comparison = build(first, second, agents, wanted=args.half_width)
+    if not comparison.tables[0].rows:
         raise UsageError(
             f"{first.label} and {second.label} share no instance that both have played: nothing can be compared. "
             "`evalkit report` names the suites of each."
         )
     if args.json:
-        print(orjson.dumps(found.to_json(), option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
-        print("\n\n".join(markdown(table) for table in found.tables))
+        print("\n\n".join(markdown(table) for table in comparison.tables))
     elif args.csv:
-        write_csv(Path(args.csv), found.tables)
+        write_csv(Path(args.csv), comparison.tables)
     else:
         from evalkit.report.render.terminal import console, print_table
 
         to = console()
-        for table in found.tables:
+        for table in comparison.tables:
             print_table(table, to)
     return 0
 
@@ -52,24 +52,27 @@ def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]
                 f"compare: say with what: a second run, or --agents X Y.{_listed(side)} Example: "
                 f"evalkit compare {side.label} --agents {' '.join(list(side.manifest.agents)[:2])}"
             )
-        one, other = (_known(name, side) for name in args.agents)
-        return narrowed(side, one), narrowed(side, other), [(one, other)]
+        first_agent, second_agent = (_known(name, side) for name in args.agents)
+        return narrowed(side, first_agent), narrowed(side, second_agent), [(first_agent, second_agent)]
     if args.agents is not None:
         raise UsageError("--agents: is for one run. Of two, write RUN:AGENT RUN:AGENT.")
-    (first, one), (second, other) = _side(args.first), _side(args.second)
-    if one or other:
-        one, other = _only(first, one or other), _only(second, other or one)
-        return narrowed(first, one), narrowed(second, other), [(one, other)]
+    (first, first_agent), (second, second_agent) = _side(args.first), _side(args.second)
+    if first_agent or second_agent:
+        first_agent, second_agent = (
+            _only(first, first_agent or second_agent),
+            _only(second, second_agent or first_agent),
+        )
+        return narrowed(first, first_agent), narrowed(second, second_agent), [(first_agent, second_agent)]
     return first, second, _pairs(first, second)
 
 
 def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
-    found = same_agents(first, second)
-    if not found:
+    pairs = same_agents(first, second)
+    if not pairs:
         raise UsageError(
             f"compare: the runs share no agent's name; write RUN:AGENT for each.{_listed(first)}{_listed(second)}"
         )
-    return found
+    return pairs
 
 
 def _side(text: str) -> tuple[Side, str]:
@@ -81,12 +84,12 @@ def _side(text: str) -> tuple[Side, str]:
     name, _, agent = (text, "", "") if Path(text).is_dir() else text.partition(":")
     directory = run_directory(name)
     manifest, steps, results = read_run(directory, DRIFT)
-    found = tuple(cells(manifest, results, read_voids(directory)))
+    run_cells = tuple(cells(manifest, results, read_voids(directory)))
     side = Side(
         label=name,
         manifest=manifest,
-        cells=found,
-        notes=tuple(f"{name}: {note}" for note in (*drift_notes(versions(steps)), *void_notes(found))),
+        cells=run_cells,
+        notes=tuple(f"{name}: {note}" for note in (*drift_notes(versions(steps)), *void_notes(run_cells))),
     )
     return side, _known(agent, side) if agent else ""
 

@@ -42,14 +42,14 @@ def _manifest(runs: list[Path]) -> Manifest:
 
     whole = read_manifest(runs[0])
     for run in runs[1:]:
-        one = read_manifest(run)
-        differing = conflicts(whole, one)
+        manifest = read_manifest(run)
+        differing = conflicts(whole, manifest)
         if differing:
             raise RunError(
                 f"{run} cannot be joined with {runs[0]}: {'; '.join(differing)}. Nothing was written. Runs that call "
                 "different things by one name stay apart."
             )
-        whole = united(whole, one)
+        whole = united(whole, manifest)
         twice = list(islice(shared(whole), MOST_SHARED))
         if twice:
             raise RunError(

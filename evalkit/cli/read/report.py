@@ -45,8 +45,10 @@ def report(args: argparse.Namespace) -> int:
 def _write_page(directory: Path, file: Path) -> int:
     from evalkit.view.offline import write_page
 
-    size, held = write_page(directory, file)
-    print(f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {held:,} trajectories. It opens offline.")
+    size, trajectories = write_page(directory, file)
+    print(
+        f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {trajectories:,} trajectories. It opens offline."
+    )
     return 0
 
 
@@ -88,8 +90,8 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
     if args.quotes:
         from evalkit.report.quotes import quotes_table, run_quotes
 
-        found = run_quotes(directory, run.manifest, run.cells)
-        tables.append(quotes_table(found, run.cells, args.run))
+        quotes = run_quotes(directory, run.manifest, run.cells)
+        tables.append(quotes_table(quotes, run.cells, args.run))
     return replace(run, tables=tuple(tables)) if tables else run
 
 
@@ -108,11 +110,11 @@ def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str,
     for name in names or ():
         from evalkit.tasks.answers import judged_paths
 
-        kind, found, unread = judged_paths(directory, run_directory(name))
+        kind, by_episode, unread = judged_paths(directory, run_directory(name))
         if kind in counts:
             raise UsageError(f"--judged: {name} counted what the one before it did ({kind}): give one of them.")
-        counts[kind] = found
+        counts[kind] = by_episode
         if unread:
-            texts = f"{unread:,} of {len(found) + unread:,} texts"
+            texts = f"{unread:,} of {len(by_episode) + unread:,} texts"
             print(f"judged: {texts} were not judged, or have no count that could be read.", file=sys.stderr)
     return counts

@@ -17,7 +17,7 @@ def sql(args: argparse.Namespace) -> int:
         for name, words in VIEWS.items():
             columns = views.sql(f"describe {name}").to_pylist()
             print(f"{name}: {words}")
-            print("    " + ", ".join(f"{one['column_name']} {one['column_type'].lower()}" for one in columns))
+            print("    " + ", ".join(f"{column['column_name']} {column['column_type'].lower()}" for column in columns))
         return 0
     answer = views.sql(args.query)
     if args.json:

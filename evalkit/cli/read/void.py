@@ -24,29 +24,29 @@ def void(args: argparse.Namespace) -> int:
     read_manifest(directory)
     with hold_run(directory):
         void_now = read_voids(directory)
-        found = choose(directory, wanted)
-        ended = [one for one in found if one.ending]
-        changed = [one for one in ended if (one.id in void_now) == args.undo]
+        episodes = choose(directory, wanted)
+        ended = [episode for episode in episodes if episode.ending]
+        changed = [episode for episode in ended if (episode.id in void_now) == args.undo]
         decisions = [
             Void(
-                episode=one.id,
-                agent=one.agent,
-                suite=one.suite,
-                instance=one.instance,
-                replicate=one.replicate,
+                episode=episode.id,
+                agent=episode.agent,
+                suite=episode.suite,
+                instance=episode.instance,
+                replicate=episode.replicate,
                 undo=args.undo,
                 reason=reason,
                 by=f"{_user()}@{socket.gethostname()}",
                 at=time.time(),
             )
-            for one in changed
+            for episode in changed
         ]
         if decisions:
             add_voids(directory, decisions)
     done = "count again" if args.undo else "are void: kept in the log, left out of every result"
-    print(f"{directory}: {len(changed):,} of {len(found):,} episodes {done}.")
-    if len(found) > len(ended):
-        print(f"{len(found) - len(ended):,} have not ended, so no result uses them yet: void them when they have.")
+    print(f"{directory}: {len(changed):,} of {len(episodes):,} episodes {done}.")
+    if len(episodes) > len(ended):
+        print(f"{len(episodes) - len(ended):,} have not ended, so no result uses them yet: void them when they have.")
     if len(ended) > len(changed):
         print(f"{len(ended) - len(changed):,} {'were not' if args.undo else 'were'} void already.")
     if decisions:
