@@ -48,7 +48,7 @@ def outcome_of(session: Session) -> RunOutcome:
         steps=sum(job.context.steps for job in jobs),
         elapsed_s=asyncio.get_running_loop().time() - session.began,
         spent=_spent(session),
-        unconfirmed=sum(one.crashed - one.confirmed for one in session.accounts.values()),
+        unconfirmed=sum(account.crashed - account.confirmed for account in session.accounts.values()),
         budget=session.resolved.sweep.budget,
         unmetered=session.unmetered,
         example=_example(session),
@@ -95,10 +95,10 @@ def _ceiling_words(session: Session) -> Iterator[str]:
     """Which agents and lanes have used up what they may spend of the whole."""
     if session.gate is not None:
         for scope, name, budget in session.gate.admission.ceilings.words():
-            where = "`budget_usd`" if scope == "agent" else "`budgets`"
+            setting = "`budget_usd`" if scope == "agent" else "`budgets`"
             yield (
                 f"The budget of {scope} {name} ({show_usd(budget)}) is reached: what is left is too little to finish "
-                f"another episode. Raise it in the sweep ({where}) and run again to go on."
+                f"another episode. Raise it in the sweep ({setting}) and run again to go on."
             )
 
 
@@ -141,8 +141,8 @@ def _example(session: Session) -> str:
 
 def _in_vain(session: Session) -> Iterator[str]:
     """What was asked for and is not there: endings to be retried that no episode has."""
-    held = session.holdings
-    endings = {word for cell in held.cells.values() for word, count in cell.endings.items() if count}
-    endings |= {"internal_error"} if held.broken else set()
+    holdings = session.holdings
+    endings = {word for cell in holdings.cells.values() for word, count in cell.endings.items() if count}
+    endings |= {"internal_error"} if holdings.broken else set()
     for word in sorted(session.options.retry - endings):
         yield f"--retry {word}: no episode of this run had ended so.{nearest(word, endings)}"

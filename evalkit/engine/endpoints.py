@@ -60,11 +60,11 @@ class Endpoints:
         cell = episode.cell
         if cell.agent.policy:
             return self._policy(episode)
-        place = cell.agent.name, cell.env.name
-        if place not in self.askers:
+        key = cell.agent.name, cell.env.name
+        if key not in self.askers:
             assert self.budget is not None
-            self.askers[place] = self._model(episode, self.budget)
-        return self.askers[place]
+            self.askers[key] = self._model(episode, self.budget)
+        return self.askers[key]
 
     def worst_case(self, active: ActiveEpisode) -> PicoUsd:
         """The most that the next request of an episode can cost."""
@@ -85,12 +85,12 @@ class Endpoints:
 
     def _model(self, episode: PlannedEpisode, budget: Budget) -> ModelAsker:
         agent = episode.cell.agent
-        place = self.resolved.endpoints[agent.name]
+        endpoint = self.resolved.endpoints[agent.name]
         return ModelAsker(
             self._template(episode),
             lane=self.lanes[agent.lane],
             budget=budget.of(agent.lane, agent.name),
-            transport=endpoint_of(self.transports[agent.provider], place.provider, place.model.name),
+            transport=endpoint_of(self.transports[agent.provider], endpoint.provider, endpoint.model.name),
         )
 
     def _template(self, episode: PlannedEpisode) -> RequestTemplate:
@@ -120,7 +120,9 @@ async def open_endpoints(
     """
     endpoints = Endpoints(resolved=resolved, manifest=manifest)
     pools: dict[str, Pool] = {}
-    chosen = {name: one for name, one in resolved.endpoints.items() if not choice.agents or name in choice.agents}
+    chosen = {
+        name: endpoint for name, endpoint in resolved.endpoints.items() if not choice.agents or name in choice.agents
+    }
     keys = {read_key(endpoint.provider) for endpoint in chosen.values()}
     for name, endpoint in chosen.items():
         provider, agent = endpoint.provider, resolved.manifest.agents[name]
@@ -142,10 +144,10 @@ async def open_endpoints(
 def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool]) -> Lane:
     """A model's lane; `pools` are the shared limits of all lanes, by name."""
     shared = []
-    for one in lane_shares(resolved, endpoint):
-        if one.name not in pools:
-            pools[one.name] = Pool(one.name, limits=one.limits)
-        shared.append(pools[one.name])
+    for share in lane_shares(resolved, endpoint):
+        if share.name not in pools:
+            pools[share.name] = Pool(share.name, limits=share.limits)
+        shared.append(pools[share.name])
     lane = Lane(name, limits=lane_limits(resolved, name), width=resolved.sweep.width, shared=shared, canary=True)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s

@@ -111,7 +111,7 @@ class Forecast:
     """Expectations by cell, corrected as episodes end. A cell nobody gave a prior for begins at nothing."""
 
     def __init__(self, priors: Iterable[Prior] = ()) -> None:
-        self.priors: dict[tuple[str, str], Prior] = {(one.agent, one.suite): one for one in priors}
+        self.priors: dict[tuple[str, str], Prior] = {(prior.agent, prior.suite): prior for prior in priors}
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._cells: dict[tuple[str, str], _Ratio] = {}
         self._agents: dict[str, _Ratio] = {}
@@ -124,15 +124,15 @@ class Forecast:
         """So many episodes have ended, for so much together; `squares`: sum of their squared costs."""
         if not count:
             return
-        place = agent, suite
-        seen = self._seen.setdefault(place, _Seen())
+        cell_key = agent, suite
+        seen = self._seen.setdefault(cell_key, _Seen())
         seen.count += count
         seen.cost += cost
         seen.squares += squares
         seen.requests += requests
-        prior = self.priors.get(place)
+        prior = self.priors.get(cell_key)
         if prior is not None and prior.cost > 0 and prior.requests > 0:
-            for ratio in (self._cells.setdefault(place, _Ratio()), self._agents.setdefault(agent, _Ratio())):
+            for ratio in (self._cells.setdefault(cell_key, _Ratio()), self._agents.setdefault(agent, _Ratio())):
                 ratio.count += count
                 ratio.cost += cost / prior.cost
                 ratio.requests += requests / prior.requests
@@ -149,12 +149,12 @@ class Forecast:
 
     def whole(self, agent: str, suite: str) -> Expected:
         """What an episode of the cell is expected to take, from its first request to its last."""
-        place = agent, suite
-        prior, seen = self.priors.get(place), self._seen.get(place, _Seen())
+        cell_key = agent, suite
+        prior, seen = self.priors.get(cell_key), self._seen.get(cell_key, _Seen())
         if prior is None:
             count = max(1, seen.count)
             return Expected(seen.cost / count, seen.requests / count, 0.0, 0.0)
-        of_cost, of_requests = self._elsewhere(place)
+        of_cost, of_requests = self._elsewhere(cell_key)
         cost = (WEIGHT * prior.cost * of_cost + seen.cost) / (WEIGHT + seen.count)
         requests = (WEIGHT * prior.requests * of_requests + seen.requests) / (WEIGHT + seen.count)
         # Tokens are not learned of themselves: they follow the money, or the requests where there is none.
@@ -185,8 +185,8 @@ class Forecast:
     def _figures(self, agent: str, suite: str) -> tuple[float, float, float, float, float, float]:
         """(mean cost, cost of a request, requests; and over the mean cost the standard deviations of an episode around
         its mean, of an episode around what we take for it, and of the mean itself)."""
-        place = agent, suite
-        whole, prior, seen = self.whole(agent, suite), self.priors.get(place), self._seen.get(place, _Seen())
+        cell_key = agent, suite
+        whole, prior, seen = self.whole(agent, suite), self.priors.get(cell_key), self._seen.get(cell_key, _Seen())
         weight = WEIGHT if prior is not None else 1.0
         mean, all_of_it = whole.cost, weight + seen.count
         if mean <= 0:
@@ -198,9 +198,9 @@ class Forecast:
         total = max(LEAST_SPREAD, math.sqrt(within + doubt))
         return mean, mean / max(1.0, whole.requests), whole.requests, math.sqrt(within), total, math.sqrt(doubt)
 
-    def _elsewhere(self, place: tuple[str, str]) -> tuple[float, float]:
+    def _elsewhere(self, cell_key: tuple[str, str]) -> tuple[float, float]:
         """How the agent's other cells came out against their priors: (of cost, of requests)."""
-        agent, own = self._agents.get(place[0], _Ratio()), self._cells.get(place, _Ratio())
+        agent, own = self._agents.get(cell_key[0], _Ratio()), self._cells.get(cell_key, _Ratio())
         count = AGENT_WEIGHT + agent.count - own.count
         return (
             (AGENT_WEIGHT + agent.cost - own.cost) / count,
@@ -254,33 +254,33 @@ async def make_priors(
             if cell is not None and agent.provider:
                 key = (suite.name, stand_in_of(agent, suite.environment), cell.kit.pack.digest, agent.notes)
                 groups.setdefault((*key, cell.sampling.max_tokens), []).append((agent, suite, cell))
-    found = list[Prior]()
+    priors = list[Prior]()
     for members in groups.values():
         samples = await _samples(manifest, members[0], max(LEAST_STEPS, STEPS // len(groups)))
-        found += [_prior(agent, suite, samples) for agent, suite, _ in members]
-    return found
+        priors += [_prior(agent, suite, samples) for agent, suite, _ in members]
+    return priors
 
 
 async def _samples(
     manifest: Manifest, member: tuple[ManifestAgent, ManifestSuite, AgentSetup], steps: int
 ) -> list[Sample]:
     agent, suite, cell = member
-    stand_in, found = stand_in_of(agent, suite.environment), list[Sample]()
+    stand_in, samples = stand_in_of(agent, suite.environment), list[Sample]()
     for episode in admitted(manifest, cell, suite):
-        found.append(await play_sample(episode, stand_in, PLAIN, steps))
-        steps -= found[-1].requests
-        if steps <= 0 or len(found) == MOST_EPISODES:
+        samples.append(await play_sample(episode, stand_in, PLAIN, steps))
+        steps -= samples[-1].requests
+        if steps <= 0 or len(samples) == MOST_EPISODES:
             break
     # What is a beginning only says less than what has ended: it counts where there is nothing else.
-    return [one for one in found if not one.cut] or found
+    return [sample for sample in samples if not sample.cut] or samples
 
 
 def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) -> Prior:
     # All requests at once, so at the rates of short prompts.
     price, count = replace(price_of(agent), over=0), len(samples)
     costs = [
-        price.of(Usage(input=one.tokens_in, output=one.tokens_out)) + price.request * (one.requests - 1)
-        for one in samples
+        price.of(Usage(input=sample.tokens_in, output=sample.tokens_out)) + price.request * (sample.requests - 1)
+        for sample in samples
     ]
     mean = sum(costs) / count
     spread = SPREAD
@@ -295,9 +295,9 @@ def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) ->
         stand_in=stand_in,
         played=count,
         cost=mean,
-        requests=sum(one.requests for one in samples) / count,
-        tokens_in=sum(one.tokens_in for one in samples) / count,
-        tokens_out=sum(one.tokens_out for one in samples) / count,
+        requests=sum(sample.requests for sample in samples) / count,
+        tokens_in=sum(sample.tokens_in for sample in samples) / count,
+        tokens_out=sum(sample.tokens_out for sample in samples) / count,
         spread=spread,
         doubt=0.0 if agent.provider == "simulated" and agent.model == stand_in and not samples[0].cut else DOUBT,
     )
@@ -314,27 +314,27 @@ def alone(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def forecast_run(
-    manifest: Manifest, held: Mapping[tuple[str, str], Sums], directory: Path, choice: Choice
+    manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums], directory: Path, choice: Choice
 ) -> Forecast:
     """The forecast at a run's start: priors as the run wrote them once, new cells played now, ended episodes learned.
 
     Writes `forecast.json` where there are new cells. Raises StorageError, CorruptLogError.
     """
-    known = {(one.agent, one.suite): one for one in read_priors(directory)}
+    known = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
     made = await make_priors(manifest, choice, known=known)
     if made:
         write_priors(directory, [*known.values(), *made])
     forecast = Forecast([*known.values(), *made])
-    learn_all(forecast, manifest, held)
+    learn_all(forecast, manifest, by_cell)
     return forecast
 
 
-def learn_all(forecast: Forecast, manifest: Manifest, held: Mapping[tuple[str, str], Sums]) -> None:
+def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums]) -> None:
     """Tell a forecast of every ended episode that a run holds, by its sums by agent and suite."""
     cell_of = cells(manifest)
     for suite in manifest.suites.values():
         for agent in manifest.agents.values():
-            sums = held.get((agent.name, suite.name))
+            sums = by_cell.get((agent.name, suite.name))
             if sums is not None and (agent.name, suite.environment) in cell_of:
                 forecast.learn_many(
                     agent.name,

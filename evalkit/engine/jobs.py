@@ -29,12 +29,12 @@ async def make_jobs(session: Session, desk: Endpoints) -> list[LaneJob]:
     if room < sweep.width:
         session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
     by_lane = lanes(session.resolved.manifest, session.options.choice)
-    lines = {name: _line(session, name, agents) for name, agents in by_lane.items()}
-    jobs = [_job(session, desk, line, min(room, sweep.width)) for line in lines.values()]
+    backlogs = {name: _line(session, name, agents) for name, agents in by_lane.items()}
+    jobs = [_job(session, desk, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
     gated = [job for job in jobs if job.lane is not None]
     bounded = sweep.bounded or sweep.deadline_s is not None
     if gated and desk.budget is not None and bounded:
-        session.gate = await _gate(session, desk, desk.budget, [lines[job.name] for job in gated])
+        session.gate = await _gate(session, desk, desk.budget, [backlogs[job.name] for job in gated])
         for job in gated:
             job.gate = session.gate
     return jobs
@@ -46,18 +46,20 @@ def _line(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBackl
     share = RunPart(manifest=session.resolved.manifest, agents=agents, choice=options.choice)
     retried = holdings.begun(share, options.retry)
     begun = {
-        name: ((held.agent, held.suite), 0, 0) if held.ending else ((held.agent, held.suite), held.cost, held.steps)
-        for name, held in retried.items()
+        name: ((progress.agent, progress.suite), 0, 0)
+        if progress.ending
+        else ((progress.agent, progress.suite), progress.cost, progress.steps)
+        for name, progress in retried.items()
     }
     known, ended = _known(session, share)
     fresh, total = Counter[Place](), 0
     for agent, suite in share.places:
-        place, planned = (agent.name, suite.name), len(suite.instances) * len(share.replicates)
+        cell_key, planned = (agent.name, suite.name), len(suite.instances) * len(share.replicates)
         total += planned
-        fresh[place] = max(0, planned - known[place])
+        fresh[cell_key] = max(0, planned - known[cell_key])
     fresh -= Counter(_given_up(session, share))
     playing = fresh.total() + len(begun)
-    ended -= sum(bool(held.ending) for held in retried.values())
+    ended -= sum(bool(progress.ending) for progress in retried.values())
     return LaneBacklog(
         name=name,
         todo=_todo(session, share, fresh.total()),
@@ -74,11 +76,13 @@ def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
     """(by agent and suite, episodes that the log knows; how many of all have ended)."""
     holdings = session.holdings
     if len(share.replicates) < session.manifest.replicates:  # less is asked for than the run has
-        mine = [held for held in holdings.episodes.values() if share.holds(held)]
-        return Counter((held.agent, held.suite) for held in mine), sum(bool(held.ending) for held in mine)
-    cells = {place: holdings.cells.get(place) for place in ((a.name, s.name) for a, s in share.places)}
-    found = Counter({place: cell.begun for place, cell in cells.items() if cell is not None})
-    return found, sum(cell.ended for cell in cells.values() if cell is not None)
+        mine = [progress for progress in holdings.episodes.values() if share.holds(progress)]
+        return Counter((progress.agent, progress.suite) for progress in mine), sum(
+            bool(progress.ending) for progress in mine
+        )
+    cells = {cell_key: holdings.cells.get(cell_key) for cell_key in ((a.name, s.name) for a, s in share.places)}
+    begun = Counter({cell_key: cell.begun for cell_key, cell in cells.items() if cell is not None})
+    return begun, sum(cell.ended for cell in cells.values() if cell is not None)
 
 
 def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
@@ -90,17 +94,17 @@ def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
             yield agent, suite
 
 
-def _job(session: Session, desk: Endpoints, line: LaneBacklog, width: int) -> LaneJob:
-    lane = desk.lanes.get(line.name)
-    if lane is not None and (line.ended or line.begun):
+def _job(session: Session, desk: Endpoints, backlog: LaneBacklog, width: int) -> LaneJob:
+    lane = desk.lanes.get(backlog.name)
+    if lane is not None and (backlog.ended or backlog.begun):
         lane.acted()  # earlier calls have had its replies: no canary is needed
     return LaneJob(
-        name=line.name,
-        width=max(1, min(width, line.left)),
-        episodes=line.total,
-        done_before=line.ended,
-        broken_before=line.broken,
-        todo=line.todo,
+        name=backlog.name,
+        width=max(1, min(width, backlog.left)),
+        episodes=backlog.total,
+        done_before=backlog.ended,
+        broken_before=backlog.broken,
+        todo=backlog.todo,
         activate=session.holdings.activate,
         asker=desk.asker,
         context=LaneContext(
@@ -112,38 +116,38 @@ def _job(session: Session, desk: Endpoints, line: LaneBacklog, width: int) -> La
         ),
         lane=lane,
         limit=session.options.limit,
-        cells=_cells(session, line),
+        cells=_cells(session, backlog),
     )
 
 
-def _cells(session: Session, line: LaneBacklog) -> dict[Place, CellCount]:
+def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
     """How far each agent of the lane is on each suite, before anything is played."""
     manifest, choice = session.resolved.manifest, session.options.choice
-    owed = line.fresh + Counter(place for place, *_ in line.begun.values())
-    found = {}
+    owed = backlog.fresh + Counter(cell_key for cell_key, *_ in backlog.begun.values())
+    counts = {}
     for suite in manifest.suites.values():
         planned = len(suite.instances) * len(choice.replicates(manifest))
-        for agent in lanes(manifest, choice)[line.name] if choice.takes_suite(suite) else ():
+        for agent in lanes(manifest, choice)[backlog.name] if choice.takes_suite(suite) else ():
             if suite.environment in agent.packs:
-                place = agent.name, suite.name
-                found[place] = CellCount(planned=planned, ended=planned - owed[place])
-    return found
+                cell_key = agent.name, suite.name
+                counts[cell_key] = CellCount(planned=planned, ended=planned - owed[cell_key])
+    return counts
 
 
-async def _gate(session: Session, desk: Endpoints, budget: Budget, lines: list[LaneBacklog]) -> AdmissionQueue:
+async def _gate(session: Session, desk: Endpoints, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
-    held, directory = session.holdings, session.options.directory
+    holdings, directory = session.holdings, session.options.directory
     began = clock()
-    forecast = await forecast_run(session.manifest, held.cells, directory, session.options.choice)
+    forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
 
     def first_bound(episode: PlannedEpisode) -> int:
-        return 0 if episode.target.flaw else desk.worst_case(held.activate(episode))
+        return 0 if episode.target.flaw else desk.worst_case(holdings.activate(episode))
 
-    for line in lines:
-        line.reply_s, line.bound = _median_s(desk.lanes[line.name]), _largest(budget, line.name)
+    for backlog in backlogs:
+        backlog.reply_s, backlog.bound = _median_s(desk.lanes[backlog.name]), _largest(budget, backlog.name)
     admission = Admission(
         forecast,
-        lines,
+        backlogs,
         stats=budget.stats,
         clock=clock,
         deadline=None if deadline_s is None else began + deadline_s,

@@ -150,8 +150,8 @@ class _Meter:
         needed = tokens + self._sampling.max_tokens
         if self.too_long is None and self._till.context_tokens is not None and needed > self._till.context_tokens:
             assert self._active is not None
-            at = self._active.position
-            self.too_long = TooLong(period=at.period, turn=at.turn, tokens=needed)
+            position = self._active.position
+            self.too_long = TooLong(period=position.period, turn=position.turn, tokens=needed)
 
 
 class _NoLog:

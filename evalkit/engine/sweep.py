@@ -64,7 +64,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         if options.announce is not None:
             options.announce([*reworded(manifest), *newer])
     loop = asyncio.get_running_loop()
-    name = new_writer([one.writer for one in journals(directory)])
+    name = new_writer([journal.writer for journal in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()
     with open_store(directory, session=name) as store:
         for line in repaired:
@@ -133,12 +133,12 @@ def _repair(options: RunOptions) -> tuple[str, ...]:
     """Mend the log; what was given up, in sentences. Raises RunError if another process writes the run."""
     from evalkit.store.recovery.repair import Repair, repair
 
-    def announce(found: Repair) -> None:
+    def announce(repaired: Repair) -> None:
         if options.announce is not None:
-            options.announce(found.lines())
+            options.announce(repaired.lines())
 
-    found = repair(options.directory, announce)
-    return tuple(found.lines()) if found.flaws else ()
+    repaired = repair(options.directory, announce)
+    return tuple(repaired.lines()) if repaired.flaws else ()
 
 
 def _log_start(session: Session) -> None:
@@ -166,8 +166,8 @@ def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str
         * sum(suite.environment in agent.packs for agent in manifest.agents.values())
         for suite in manifest.suites.values()
     }
-    held = sum(cell.ended for cell in session.holdings.cells.values())
-    left = max(0.0, 1 - held / max(1, sum(planned.values())))
+    ended = sum(cell.ended for cell in session.holdings.cells.values())
+    left = max(0.0, 1 - ended / max(1, sum(planned.values())))
     for suite in filter(session.options.choice.takes_suite, manifest.suites.values()):
         if suite.instances:
             line = suite.instances[0].line
@@ -201,7 +201,7 @@ async def _desk(session: Session) -> AsyncIterator[Endpoints]:
                     session.name,
                     sweep.width * len(desk.lanes),
                     budgeted=sweep.budget is not None,
-                    apart=any(one.budget is not None for one in sweep.agents),
+                    apart=any(agent.budget is not None for agent in sweep.agents),
                     partial=bool(choice.agents or choice.suites or options.retry),
                 )
             )
@@ -230,13 +230,13 @@ def _close(desk: Endpoints) -> None:
 
 def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
     """What single agents and lanes may spend, with what they have spent; `crashes` were charged just now."""
-    sweep, held = session.resolved.sweep, session.holdings
-    budgets = {("agent", one.name): one.budget for one in sweep.agents if one.budget is not None}
+    sweep, holdings = session.resolved.sweep, session.holdings
+    budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
     budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
     if not budgets:
         return {}
     lane_of = {agent.name: agent.lane for agent in session.manifest.agents.values()}
-    before = spent_below([*held.ledger, *crashes], held.cost_by_agent, lane_of)
+    before = spent_below([*holdings.ledger, *crashes], holdings.cost_by_agent, lane_of)
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 
@@ -258,17 +258,20 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
     each agent, where one whose own budget was used up may have been passed over. All of the run counts, whatever this
     call was asked to play: money is the run's.
     """
-    crashed = [one for one in session.accounts.values() if not one.closed]
+    crashed = [account for account in session.accounts.values() if not account.closed]
     usual = session.resolved.sweep.width * len(desk.lanes)  # of one whose ledger is lost
-    width, apart = max((one.width or usual for one in crashed), default=0), any(one.apart for one in crashed)
+    width, apart = (
+        max((account.width or usual for account in crashed), default=0),
+        any(account.apart for account in crashed),
+    )
     manifest, everything = session.manifest, Choice()
     for agents in lanes(manifest, everything).values():
         known = [agent for agent in agents if agent.name in session.resolved.endpoints]
         for group in [[agent] for agent in known] if apart else [known]:
             for started in (True, False):
                 share = RunPart(manifest=manifest, agents=group, choice=everything)
-                some = order(share, session.holdings, frozenset(), started=started)
-                fit = (episode for episode in some if not episode.target.flaw)  # nobody asks for the others
+                owed = order(share, session.holdings, frozenset(), started=started)
+                fit = (episode for episode in owed if not episode.target.flaw)  # nobody asks for the others
                 for episode in fit if started else islice(fit, width):
                     amount = desk.worst_case(session.holdings.activate(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)

@@ -77,18 +77,18 @@ def _load(environment: str, known: _Target) -> Any:
 
 def cells(manifest: Manifest) -> dict[tuple[str, str], AgentSetup]:
     """The cells of a manifest by (agent, environment)."""
-    found: dict[tuple[str, str], AgentSetup] = {}
+    setups: dict[tuple[str, str], AgentSetup] = {}
     for agent in manifest.agents.values():
         for name, pack_digest in agent.packs.items():
             env = ENVIRONMENTS[name]
-            found[agent.name, name] = AgentSetup(
+            setups[agent.name, name] = AgentSetup(
                 agent=agent,
                 env=env,
                 kit=manifest.kit_of(agent, name),
                 sampling=Sampling(**agent.sampling[name]),
                 key=episode_key(agent.identity, agent.sampling[name], pack_digest, name, env.version),
             )
-    return found
+    return setups
 
 
 def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tuple[ManifestSuite, int]]:
@@ -96,8 +96,8 @@ def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tupl
 
     No instance is read.
     """
-    for _, s, place in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
-        yield suites[s], place
+    for _, s, index in merge(*(_places(manifest, s, suite) for s, suite in enumerate(suites)), key=itemgetter(0, 1)):
+        yield suites[s], index
 
 
 class _Once:
@@ -114,22 +114,22 @@ class _Once:
 
     def checked(self, suite: ManifestSuite, target: ManifestInstance) -> ManifestInstance:
         """The instance; with a flaw if there was an equal one."""
-        first, second = int(target.digest[:16], 16), int(target.digest[16:], 16) | 1  # so that no place looks empty
-        at = first & self._last
-        while self._held[at, 1]:
-            if int(self._held[at, 0]) == first and int(self._held[at, 1]) == second:
+        first, second = int(target.digest[:16], 16), int(target.digest[16:], 16) | 1  # so that no slot looks empty
+        slot = first & self._last
+        while self._held[slot, 1]:
+            if int(self._held[slot, 0]) == first and int(self._held[slot, 1]) == second:
                 own = instance_digest(suite.environment, {"again": target.digest, "in": suite.name, "as": target.id})
                 why = f"suite {suite.name!r}: {target.id}: it is the same instance as an earlier one with another id."
                 return structs.replace(target, digest=own, flaw=target.flaw or why)
-            at = (at + 1) & self._last
-        self._held[at] = first, second
+            slot = (slot + 1) & self._last
+        self._held[slot] = first, second
         return target
 
 
 def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, int]]:
     """(how far in the suite, the suite's number, place in the suite)."""
-    for i, place in enumerate(admission(suite.instances, manifest.order.key)):
-        yield (i + 0.5) / len(suite.instances), s, place
+    for i, index in enumerate(admission(suite.instances, manifest.order.key)):
+        yield (i + 0.5) / len(suite.instances), s, index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +155,11 @@ class Choice:
 
 def lanes(manifest: Manifest, choice: Choice) -> dict[str, list[ManifestAgent]]:
     """The agents of each lane, in the spec's order."""
-    found: dict[str, list[ManifestAgent]] = {}
+    by_lane: dict[str, list[ManifestAgent]] = {}
     for agent in manifest.agents.values():
         if not choice.agents or agent.name in choice.agents:
-            found.setdefault(agent.lane, []).append(agent)
-    return found
+            by_lane.setdefault(agent.lane, []).append(agent)
+    return by_lane
 
 
 Wanted = Callable[[str, ManifestSuite, int, int], bool]
@@ -178,15 +178,15 @@ def episodes(
             if replicate not in choice.replicates(manifest):
                 continue
             once = _Once(suites) if any(suite.source for suite in suites) else None
-            for suite, place in places or placed(manifest, suites):
+            for suite, index in places or placed(manifest, suites):
                 players = [
                     cell
                     for cell in block.players[suite.name]
-                    if wanted is None or wanted(cell.agent.name, suite, place, replicate)
+                    if wanted is None or wanted(cell.agent.name, suite, index, replicate)
                 ]
                 if not players:
                     continue
-                target = suite.instances[place]
+                target = suite.instances[index]
                 if once is not None:
                     target = once.checked(suite, target)
                 for cell in players:
@@ -205,20 +205,20 @@ class _EpisodeBlock:
 
 def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_EpisodeBlock]:
     """A run as it began, then what each extension has added."""
-    found = cells(manifest)
+    setups = cells(manifest)
     pairs = [
-        (suite.name, agent.name, found[agent.name, suite.environment])
+        (suite.name, agent.name, setups[agent.name, suite.environment])
         for suite in manifest.suites.values()
         for agent in agents
-        if choice.takes_suite(suite) and (agent.name, suite.environment) in found
+        if choice.takes_suite(suite) and (agent.name, suite.environment) in setups
     ]
     earlier: list[ManifestExtent] = []
     for extent in (*manifest.order.before, manifest.extent):
         last = min(extent.replicates, manifest.replicates)
-        for first, end in pairwise(sorted({0, last, *(min(one.replicates, last) for one in earlier)})):
+        for first, end in pairwise(sorted({0, last, *(min(past.replicates, last) for past in earlier)})):
             players: dict[str, list[AgentSetup]] = {}
             for suite, agent, cell in pairs:
-                if extent.holds(agent, suite, first) and not any(one.holds(agent, suite, first) for one in earlier):
+                if extent.holds(agent, suite, first) and not any(past.holds(agent, suite, first) for past in earlier):
                     players.setdefault(suite, []).append(cell)
             yield _EpisodeBlock(replicates=range(first, end), players=players)
         earlier.append(extent)

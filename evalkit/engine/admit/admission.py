@@ -53,7 +53,7 @@ class Admission:
     def __init__(
         self,
         forecast: Predicts,
-        lines: Sequence[LaneBacklog],
+        backlogs: Sequence[LaneBacklog],
         *,
         stats: Callable[[], BudgetStats],
         clock: Callable[[], float],
@@ -64,7 +64,7 @@ class Admission:
         """`deadline` in the clock's time; `first_bound`: the most that an episode's next request can cost."""
         self.ceilings = ceilings if ceilings is not None else Ceilings({})
         self.forecast = forecast
-        self.lines: Mapping[str, LaneBacklog] = {line.name: line for line in lines}
+        self.lines: Mapping[str, LaneBacklog] = {backlog.name: backlog for backlog in backlogs}
         self._stats, self._clock, self._deadline, self._first_bound = stats, clock, deadline, first_bound
         self._bounds: dict[tuple[str, str, str], int] = {}
         self._flights: dict[str, Flight] = {}
@@ -88,73 +88,73 @@ class Admission:
     def next(self, name: str) -> PlannedEpisode | None:
         """The lane's next episode, which thereby starts; None where it has to wait (`why`) or has none left."""
         self._look()
-        line = self.lines[name]
-        if not self.free(line):
+        backlog = self.lines[name]
+        if not self.free(backlog):
             return None
-        episode, line.head = line.head, None
+        episode, backlog.head = backlog.head, None
         assert episode is not None
-        self._start(line, episode)
+        self._start(backlog, episode)
         return episode
 
-    def free(self, line: LaneBacklog) -> bool:
+    def free(self, backlog: LaneBacklog) -> bool:
         """Whether the lane's next episode may start now. Closes a lane that has none left."""
-        if line.head is None and line.open:
-            self._draw(line)
-            line.open = line.head is not None or bool(line.deferred)
-        if not line.open:
-            line.why = ""
-        elif line.head is None:
-            line.why = "budget"
+        if backlog.head is None and backlog.open:
+            self._draw(backlog)
+            backlog.open = backlog.head is not None or bool(backlog.deferred)
+        if not backlog.open:
+            backlog.why = ""
+        elif backlog.head is None:
+            backlog.why = "budget"
         else:
-            why = self._why_not(line, line.head)
-            line.why = why if line.open else ""
-        return line.open and not line.why
+            why = self._why_not(backlog, backlog.head)
+            backlog.why = why if backlog.open else ""
+        return backlog.open and not backlog.why
 
-    def _draw(self, line: LaneBacklog) -> None:
+    def _draw(self, backlog: LaneBacklog) -> None:
         """Find the next episode in order; an agent whose own budget has no room for its next one holds nobody up."""
-        for agent in list(line.deferred):
-            waiting = line.deferred[agent]
-            if self._affords(line, waiting[0]):
-                line.head = waiting.popleft()
+        for agent in list(backlog.deferred):
+            waiting = backlog.deferred[agent]
+            if self._affords(backlog, waiting[0]):
+                backlog.head = waiting.popleft()
                 if not waiting:
-                    del line.deferred[agent]
+                    del backlog.deferred[agent]
                 return
             if self.ceilings.over(("agent", agent)):
-                self._strike(line, agent)
-        while any(count > 0 and agent not in line.deferred for agent, count in line.undrawn.items()):
-            episode = next(line.todo, None)
+                self._strike(backlog, agent)
+        while any(count > 0 and agent not in backlog.deferred for agent, count in backlog.undrawn.items()):
+            episode = next(backlog.todo, None)
             if episode is None:
-                line.undrawn.clear()
+                backlog.undrawn.clear()
                 return
             agent = episode.cell.agent.name
-            line.undrawn[agent] -= 1
+            backlog.undrawn[agent] -= 1
             if ("agent", agent) in self.ceilings.used_up:
                 continue
-            if agent not in line.deferred and self._affords(line, episode):
-                line.head = episode
+            if agent not in backlog.deferred and self._affords(backlog, episode):
+                backlog.head = episode
                 return
-            if agent not in line.deferred and self.ceilings.over(("agent", agent)):
-                self._strike(line, agent, 1)
+            if agent not in backlog.deferred and self.ceilings.over(("agent", agent)):
+                self._strike(backlog, agent, 1)
             else:
-                line.deferred.setdefault(agent, deque()).append(episode)
+                backlog.deferred.setdefault(agent, deque()).append(episode)
 
-    def _strike(self, line: LaneBacklog, agent: str, more: int = 0) -> None:
+    def _strike(self, backlog: LaneBacklog, agent: str, more: int = 0) -> None:
         """An agent's own budget is used up: its episodes will not start."""
-        gone = len(line.deferred.pop(agent, ())) + line.undrawn[agent] + more
-        line.left -= gone
-        line.planned -= gone
+        gone = len(backlog.deferred.pop(agent, ())) + backlog.undrawn[agent] + more
+        backlog.left -= gone
+        backlog.planned -= gone
         self._predict_lanes()
 
-    def _affords(self, line: LaneBacklog, episode: PlannedEpisode) -> bool:
+    def _affords(self, backlog: LaneBacklog, episode: PlannedEpisode) -> bool:
         """Whether an agent's own budget has room for its next episode."""
         scope = "agent", episode.cell.agent.name
-        return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(line, episode))
+        return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(backlog, episode))
 
-    def _alone(self, line: LaneBacklog, episode: PlannedEpisode) -> float:
+    def _alone(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
         """What an episode may need at most, as far as can be predicted, with room for one more request."""
-        own = self._whole((episode.cell.agent.name, episode.suite.name), line.begun.get(episode.id))
+        own = self._whole((episode.cell.agent.name, episode.suite.name), backlog.begun.get(episode.id))
         doubt = self.doubt((episode.cell.agent.name, episode.suite.name)) + SURE * SPREAD
-        return own * (1 + doubt) + self._request(line, episode)
+        return own * (1 + doubt) + self._request(backlog, episode)
 
     def close(self, name: str) -> None:
         """Nobody of this lane will start any more: what it owes is kept for nobody."""
@@ -176,11 +176,11 @@ class Admission:
         self.ceilings.need(flight.line.name, flight.place[0], -flight.need)
         self.ceilings.end(flight.line.name, flight.place[0])
         cost, requests = flight.came()
-        line, cell = flight.line, self._cells[flight.place]
-        line.flights -= 1
+        backlog, cell = flight.line, self._cells[flight.place]
+        backlog.flights -= 1
         if how not in LEFT_OWED:
-            line.seconds += self._clock() - flight.since
-            line.requests += max(1, requests - flight.before)
+            backlog.seconds += self._clock() - flight.since
+            backlog.requests += max(1, requests - flight.before)
         elif how == "unavailable":
             self._parked += round(self.forecast.rest(*flight.place, cost=cost, requests=requests))
         cell.ended[flight.number] = None if how in LEFT_OWED else (cost, requests)
@@ -193,72 +193,72 @@ class Admission:
 
     def stuck(self) -> bool:
         """Whether nothing is in flight and nothing may start, so that nothing will ever change."""
-        return not self._flights and not any(self.free(line) for line in self.lines.values())
+        return not self._flights and not any(self.free(backlog) for backlog in self.lines.values())
 
     def why(self) -> str:
         """What holds the lanes back: `budget` before `deadline`; empty if nothing does."""
-        words = {line.why for line in self.lines.values()} | ({"budget"} if self.ceilings.used_up else set())
+        words = {backlog.why for backlog in self.lines.values()} | ({"budget"} if self.ceilings.used_up else set())
         return next((word for word in ("budget", "deadline") if word in words), "")
 
     def owed(self) -> int:
         """Predicted pico-dollars to end everything that has not ended."""
         self._predict_lanes()
         flying = sum(self._rest(flight) for flight in self._flights.values())
-        return round(sum(line.owing for line in self.lines.values())) + flying + self._parked
+        return round(sum(backlog.owing for backlog in self.lines.values())) + flying + self._parked
 
-    def doubt(self, place: Place) -> float:
+    def doubt(self, cell_key: Place) -> float:
         """How far a cell's prediction may be off, relatively: as far as itself before anything has ended."""
-        return 1 / math.sqrt(1 + self.forecast.ended(*place))
+        return 1 / math.sqrt(1 + self.forecast.ended(*cell_key))
 
-    def _why_not(self, line: LaneBacklog, episode: PlannedEpisode) -> str:
-        place = (episode.cell.agent.name, episode.suite.name)
-        begun = line.begun.get(episode.id)
+    def _why_not(self, backlog: LaneBacklog, episode: PlannedEpisode) -> str:
+        cell_key = (episode.cell.agent.name, episode.suite.name)
+        begun = backlog.begun.get(episode.id)
         if self._deadline is not None:
-            requests = max(1.0, self.forecast.whole(*place).requests - (0 if begun is None else begun[2]))
-            if self._clock() + requests * (1 + SURE * SPREAD) * line.step_s > self._deadline:
+            requests = max(1.0, self.forecast.whole(*cell_key).requests - (0 if begun is None else begun[2]))
+            if self._clock() + requests * (1 + SURE * SPREAD) * backlog.step_s > self._deadline:
                 return "deadline"
-        stats, scope = self._stats(), ("lane", line.name)
-        if self.ceilings.bound(scope) and not self.ceilings.fits(scope, self._alone(line, episode)):
-            line.open = not self.ceilings.over(scope)
+        stats, scope = self._stats(), ("lane", backlog.name)
+        if self.ceilings.bound(scope) and not self.ceilings.fits(scope, self._alone(backlog, episode)):
+            backlog.open = not self.ceilings.over(scope)
             return "budget"
         if stats.budget is None:
             return ""
-        own = self._whole(place, begun)
+        own = self._whole(cell_key, begun)
         sure = SURE * SPREAD * math.sqrt(self._squares + own**2)
-        need = (self._need + own * (1 + self.doubt(place)) + sure) * _with_failures(stats)
-        others = self._others(line, fresh=begun is None)
-        return "budget" if stats.spent + need + others + self._request(line, episode) > stats.budget else ""
+        need = (self._need + own * (1 + self.doubt(cell_key)) + sure) * _with_failures(stats)
+        others = self._others(backlog, fresh=begun is None)
+        return "budget" if stats.spent + need + others + self._request(backlog, episode) > stats.budget else ""
 
-    def _others(self, line: LaneBacklog, *, fresh: bool) -> float:
+    def _others(self, backlog: LaneBacklog, *, fresh: bool) -> float:
         """Predicted cost of bringing every other lane as far as this one will be, and of what they have begun."""
-        reach = (line.done + 1) / line.planned
-        found = float(self._parked)
+        reach = (backlog.done + 1) / backlog.planned
+        cost = float(self._parked)
         for other in self.lines.values():
-            if other is line or not other.open or not other.left:
+            if other is backlog or not other.open or not other.left:
                 continue
             due = reach * other.planned - other.done
             share = other.doubted * min(1.0, max(0.0, due / other.left))
-            found += max(share, other.owing_begun) if fresh else share
-        return found
+            cost += max(share, other.owing_begun) if fresh else share
+        return cost
 
-    def _request(self, line: LaneBacklog, episode: PlannedEpisode) -> int:
+    def _request(self, backlog: LaneBacklog, episode: PlannedEpisode) -> int:
         """Room for one more request of any lane that is playing: it is bounded far above what it will cost."""
         cell = episode.cell
-        kind = line.name, cell.agent.name, cell.env.name
+        kind = backlog.name, cell.agent.name, cell.env.name
         if kind not in self._bounds:
             self._bounds[kind] = self._first_bound(episode)
-        playing = (one.bound() for one in self.lines.values() if one.flights or one is line)
+        playing = (other.bound() for other in self.lines.values() if other.flights or other is backlog)
         return max(self._bounds[kind], *playing)
 
-    def _start(self, line: LaneBacklog, episode: PlannedEpisode) -> None:
-        place = (episode.cell.agent.name, episode.suite.name)
-        begun = line.begun.pop(episode.id, None)
-        own = self._whole(place, begun)
+    def _start(self, backlog: LaneBacklog, episode: PlannedEpisode) -> None:
+        cell_key = (episode.cell.agent.name, episode.suite.name)
+        begun = backlog.begun.pop(episode.id, None)
+        own = self._whole(cell_key, begun)
         cost, requests = (0, 0) if begun is None else begun[1:]
-        cell = self._cells.setdefault(place, Learning())
+        cell = self._cells.setdefault(cell_key, Learning())
         flight = Flight(
-            line=line,
-            place=place,
+            line=backlog,
+            place=cell_key,
             came=lambda: (cost, requests),
             since=self._clock(),
             before=requests,
@@ -266,23 +266,23 @@ class Admission:
         )
         cell.admitted += 1
         self._flights[episode.id] = flight
-        self.ceilings.start(line.name, place[0])
+        self.ceilings.start(backlog.name, cell_key[0])
         self._round.append(episode.id)
         self._take(flight, own)
-        line.flights += 1
-        line.taken += 1
-        line.left -= 1
-        line.owing = max(0.0, line.owing - own)
-        line.doubted = max(0.0, line.doubted - flight.need)
+        backlog.flights += 1
+        backlog.taken += 1
+        backlog.left -= 1
+        backlog.owing = max(0.0, backlog.owing - own)
+        backlog.doubted = max(0.0, backlog.doubted - flight.need)
         if begun is None:
-            line.fresh[place] -= 1
+            backlog.fresh[cell_key] -= 1
         else:
-            line.owing_begun = max(0, line.owing_begun - own)
+            backlog.owing_begun = max(0, backlog.owing_begun - own)
 
-    def _whole(self, place: Place, begun: tuple[Place, int, int] | None) -> int:
+    def _whole(self, cell_key: Place, begun: tuple[Place, int, int] | None) -> int:
         if begun is None or not begun[2]:
-            return round(self.forecast.whole(*place).cost)
-        return round(self.forecast.rest(*place, cost=begun[1], requests=begun[2]))
+            return round(self.forecast.whole(*cell_key).cost)
+        return round(self.forecast.rest(*cell_key, cost=begun[1], requests=begun[2]))
 
     def _rest(self, flight: Flight) -> int:
         cost, requests = flight.came()
@@ -304,19 +304,19 @@ class Admission:
             if flight is not None:
                 self._take(flight, self._rest(flight))
                 self._round.append(name)
-        if self._news >= sum(len(line.fresh) for line in self.lines.values()) > 0:
+        if self._news >= sum(len(backlog.fresh) for backlog in self.lines.values()) > 0:
             self._predict_lanes()
 
     def _predict_lanes(self) -> None:
         self._news = 0
-        for line in self.lines.values():
-            owing = {place: count * self.forecast.whole(*place).cost for place, count in line.fresh.items()}
-            line.owing_begun = sum(self._whole(one[0], one) for one in line.begun.values())
-            line.owing = sum(owing.values()) + line.owing_begun
-            line.doubted = line.owing_begun + sum(
-                cost * (1 + self.doubt(place))
-                for place, cost in owing.items()
-                if ("agent", place[0]) not in self.ceilings.used_up
+        for backlog in self.lines.values():
+            owing = {cell_key: count * self.forecast.whole(*cell_key).cost for cell_key, count in backlog.fresh.items()}
+            backlog.owing_begun = sum(self._whole(begun[0], begun) for begun in backlog.begun.values())
+            backlog.owing = sum(owing.values()) + backlog.owing_begun
+            backlog.doubted = backlog.owing_begun + sum(
+                cost * (1 + self.doubt(cell_key))
+                for cell_key, cost in owing.items()
+                if ("agent", cell_key[0]) not in self.ceilings.used_up
             )
 
 

@@ -79,8 +79,8 @@ class AdmissionQueue:
                 self._over(why)
             return
         for lane, waiting in self._waiting.items():
-            line = self.admission.lines[lane]
-            if waiting and (self.admission.free(line) or not line.open):
+            backlog = self.admission.lines[lane]
+            if waiting and (self.admission.free(backlog) or not backlog.open):
                 _wake_first(waiting)
 
 

@@ -44,8 +44,8 @@ class Ceilings:
 
     def fits(self, scope: Scope, more: float) -> bool:
         """Whether `more` pico-dollars fit below a ceiling beside what it has spent and needs."""
-        one = self._ceilings[scope]
-        return one.before + one.spent + self._need[scope] + more <= one.budget
+        ceiling = self._ceilings[scope]
+        return ceiling.before + ceiling.spent + self._need[scope] + more <= ceiling.budget
 
     def over(self, scope: Scope) -> bool:
         """To be asked of a ceiling below which the next episode does not fit: whether that will stay so."""

@@ -65,9 +65,9 @@ class LaneBacklog:
 
     def __post_init__(self) -> None:
         """Count what there is to play."""
-        for place, count in self.fresh.items():
-            self.undrawn[place[0]] += count
-        self.undrawn.update(place[0] for place, _, _ in self.begun.values())
+        for cell_key, count in self.fresh.items():
+            self.undrawn[cell_key[0]] += count
+        self.undrawn.update(cell_key[0] for cell_key, _, _ in self.begun.values())
         self.left = self.undrawn.total()
 
     @property

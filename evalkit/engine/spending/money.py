@@ -67,11 +67,11 @@ def _parts(account: Account, known: Sequence[WorstCase]) -> dict[tuple[str, str]
         leased=account.leased if _is_bounded(account) else None,
         settled=account.settled,
         charged=account.charged,
-        worst_cases=(one.amount for one in known),
+        worst_cases=(case.amount for case in known),
     )
     by_agent = Counter[tuple[str, str]]()
-    for one in known:
-        by_agent[one.lane, one.agent] += one.amount
+    for case in known:
+        by_agent[case.lane, case.agent] += case.amount
     return dict(by_agent) if by_agent.total() == charge else {("", ""): charge}
 
 
@@ -90,13 +90,13 @@ def crash_row(session: str, amount: int, *, lane: str = "", agent: str = "") -> 
 
 def _read_until(enough: int | None, known: list[WorstCase], more: Iterator[WorstCase]) -> None:
     """Add to the known ones until they are more than `enough`; all there are if None."""
-    total = sum(one.amount for one in known)
+    total = sum(case.amount for case in known)
     while enough is None or total <= enough:
-        one = next(more, None)
-        if one is None:
+        case = next(more, None)
+        if case is None:
             return
-        known.append(one)
-        total += one.amount
+        known.append(case)
+        total += case.amount
 
 
 def spent_below(
@@ -106,21 +106,21 @@ def spent_below(
 
     Charges that nobody knows whose they are count for everybody. `lane_of`: by agent.
     """
-    found, anybodys = Counter[tuple[str, str]](), 0
+    spent, anybodys = Counter[tuple[str, str]](), 0
     for agent, cost in cost_by_agent.items():
-        found["agent", agent] += cost
-        found["lane", lane_of[agent]] += cost
+        spent["agent", agent] += cost
+        spent["lane", lane_of[agent]] += cost
     for row in ledger:
         if row.kind not in ("charge", "crash", "release"):
             continue
         amount = -row.amount if row.kind == "release" else row.amount
         if row.agent:
-            found["agent", row.agent] += amount
-            found["lane", row.lane or lane_of.get(row.agent, "")] += amount
+            spent["agent", row.agent] += amount
+            spent["lane", row.lane or lane_of.get(row.agent, "")] += amount
         else:
             anybodys += amount
     for agent in lane_of:
-        found["agent", agent] += anybodys
+        spent["agent", agent] += anybodys
     for lane in set(lane_of.values()):
-        found["lane", lane] += anybodys
-    return found
+        spent["lane", lane] += anybodys
+    return spent

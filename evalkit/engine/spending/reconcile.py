@@ -62,7 +62,7 @@ class Books:
 
     def paid_lanes(self) -> set[str]:
         """Lanes of models that have a price."""
-        return {one.lane for one in self.manifest.agents.values() if one.provider and one.price}
+        return {agent.lane for agent in self.manifest.agents.values() if agent.provider and agent.price}
 
 
 def read_books(run: Path) -> Books:
@@ -70,13 +70,13 @@ def read_books(run: Path) -> Books:
     books = Books(manifest=read_manifest(run), ledger=read_ledger(run))
     columns = ("episode", "step", "agent", "cost", "attempts", "worker", "started_at")
     for batch in scan_all(run, columns).to_batches():
-        for episode, number, agent, cost, attempts, worker, at in zip(
+        for episode, number, agent, cost, attempts, worker, started_at in zip(
             *(column.to_pylist() for column in batch.columns), strict=True
         ):
             step = episode, number
             _place(books, episode, agent)
             books.by_session[worker] += cost
-            books.started[step] = at
+            books.started[step] = started_at
             if attempts.endswith((UNMETERED, ESTIMATED)):
                 books.guessed[step] += cost
                 books.unmetered[step] = worker
@@ -90,10 +90,10 @@ def read_books(run: Path) -> Books:
 
 def last_budget(run: Path) -> int | None:
     """The budget of the run's latest session, in pico-dollars; None where it had none."""
-    found = None
+    budget = None
     for event in read_events(run, "started"):
-        found = event.get("budget_pico_usd")
-    return found if isinstance(found, int) else None
+        budget = event.get("budget_pico_usd")
+    return budget if isinstance(budget, int) else None
 
 
 def _place(books: Books, episode: str, agent: str) -> None:
@@ -119,15 +119,15 @@ class Word:
 def understand(books: Books, lines: Iterable[Billed]) -> Word:
     """A usage file in the run's terms."""
     listed = list(lines)
-    _place_all(books, {one.episode for one in listed} - set(books.agent_of))
+    _place_all(books, {bill.episode for bill in listed} - set(books.agent_of))
     billed, foreign = Counter[Step](), 0
     prices = {name: price_of(agent) for name, agent in books.manifest.agents.items()}
-    for one in listed:
-        agent = books.agent_of.get(one.episode)
+    for bill in listed:
+        agent = books.agent_of.get(bill.episode)
         if agent is None:
             foreign += 1
             continue
-        billed[one.episode, one.step] += prices[agent].of(one.usage) if one.cost is None else one.cost
+        billed[bill.episode, bill.step] += prices[agent].of(bill.usage) if bill.cost is None else bill.cost
     seen = {books.lane_of[episode] for episode, _ in billed}
     asked, missing = Counter[str](), Counter[str]()
     for (episode, step), cost in (books.known + books.guessed).items():
@@ -146,9 +146,9 @@ def understand(books: Books, lines: Iterable[Billed]) -> Word:
 def _place_all(books: Books, unknown: set[str]) -> None:
     """Find the agents of episodes that have left no row."""
     if unknown:
-        for one in episodes(books.manifest, list(books.manifest.agents.values()), Choice()):
-            if one.id in unknown:
-                _place(books, one.id, one.cell.agent.name)
+        for episode in episodes(books.manifest, list(books.manifest.agents.values()), Choice()):
+            if episode.id in unknown:
+                _place(books, episode.id, episode.cell.agent.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +185,9 @@ def held_charges(books: Books) -> tuple[dict[Step, HeldCharges], list[HeldCharge
     first: dict[tuple[str, ...], LedgerRecord] = {}
     amounts = Counter[tuple[str, ...]]()
     key: tuple[str, ...]
-    place = _places(books)
+    unit_of = _places(books)
     for (episode, step), cost in books.guessed.items():
-        key = episode, str(place((episode, step))[1])
+        key = episode, str(unit_of((episode, step))[1])
         amounts[key] += cost
         agent = books.agent_of[episode]
         first[key] = LedgerRecord(
@@ -202,14 +202,14 @@ def held_charges(books: Books) -> tuple[dict[Step, HeldCharges], list[HeldCharge
         )
     for row in books.ledger:
         if row.kind in ("charge", "crash", "release"):
-            whose = row.episode, str(place((row.episode, row.step))[1])
+            whose = row.episode, str(unit_of((row.episode, row.step))[1])
             key = whose if row.episode else (row.session, row.lane, row.agent)
             first.setdefault(key, row)
             amounts[key] += -row.amount if row.kind == "release" else row.amount
-    found = [HeldCharges(row=row, amount=amounts[key]) for key, row in first.items()]
+    charges = [HeldCharges(row=row, amount=amounts[key]) for key, row in first.items()]
     return (
-        {place((one.row.episode, one.row.step)): one for one in found if one.row.episode},
-        [one for one in found if not one.row.episode],
+        {unit_of((charge.row.episode, charge.row.step)): charge for charge in charges if charge.row.episode},
+        [charge for charge in charges if not charge.row.episode],
     )
 
 
@@ -218,25 +218,25 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
     steps, crashes = held_charges(books)
     lost = Counter[str]()
     """By lane: what was billed and no row accounts for, so it was in flight when a session died."""
-    place, truths = _places(books), Counter[Step]()
+    unit_of, truths = _places(books), Counter[Step]()
     for step, cost in word.billed.items():
-        truths[place(step)] += max(0, cost - books.known[step])
+        truths[unit_of(step)] += max(0, cost - books.known[step])
     for step in {*steps, *truths}:
         lane = books.lane_of[step[0]]
         if lane in word.lanes:
-            held, truth = steps[step].amount if step in steps else 0, truths[step]
-            lost[lane] += max(0, truth - held)
-            if held > truth:
-                yield steps[step].release(held - truth)
+            charged, truth = steps[step].amount if step in steps else 0, truths[step]
+            lost[lane] += max(0, truth - charged)
+            if charged > truth:
+                yield steps[step].release(charged - truth)
     if books.paid_lanes() <= word.lanes:
-        settled = list(_settle(books, lost.total() - sum(one.amount for one in crashes)))
+        settled = list(_settle(books, lost.total() - sum(charge.amount for charge in crashes)))
         yield from settled
         crashes += [HeldCharges(row=row, amount=row.amount) for row in settled if row.kind == "crash"]
-        yield from _take_off(crashes, sum(one.amount for one in crashes) - lost.total())
+        yield from _take_off(crashes, sum(charge.amount for charge in crashes) - lost.total())
         return
     for lane in word.lanes:
-        mine = [one for one in crashes if _lane(books, one.row) == lane]
-        yield from _take_off(mine, sum(one.amount for one in mine) - lost[lane])
+        mine = [charge for charge in crashes if _lane(books, charge.row) == lane]
+        yield from _take_off(mine, sum(charge.amount for charge in mine) - lost[lane])
 
 
 def by_total(books: Books, lane: str, truth: int, *, since: float, until: float) -> Iterator[LedgerRecord]:
@@ -251,11 +251,12 @@ def by_total(books: Books, lane: str, truth: int, *, since: float, until: float)
         if books.lane_of[episode] == lane and since <= books.started[episode, step] <= until
     )
     mine = [
-        one
-        for one in (*crashes, *steps.values())
-        if (_lane(books, one.row) == lane or (alone and not one.row.agent)) and since <= _when(books, one.row) <= until
+        charge
+        for charge in (*crashes, *steps.values())
+        if (_lane(books, charge.row) == lane or (alone and not charge.row.agent))
+        and since <= _when(books, charge.row) <= until
     ]
-    yield from _take_off(mine, counted + sum(one.amount for one in mine) - truth)
+    yield from _take_off(mine, counted + sum(charge.amount for charge in mine) - truth)
 
 
 def _lane(books: Books, row: LedgerRecord) -> str:
@@ -280,11 +281,11 @@ def _settle(books: Books, unexplained: int) -> Iterator[LedgerRecord]:
 
 def _take_off(charges: Sequence[HeldCharges], spare: int) -> Iterator[LedgerRecord]:
     """Release so much of these charges, one after the other."""
-    for one in charges:
-        part = min(one.amount, spare)
+    for charge in charges:
+        part = min(charge.amount, spare)
         if part > 0:
             spare -= part
-            yield one.release(part)
+            yield charge.release(part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

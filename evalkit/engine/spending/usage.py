@@ -105,10 +105,10 @@ def _first(row: Mapping[str, Any], names: tuple[str, ...], default: object) -> o
 
 
 def _number(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Decimal:
-    found = str(_first(row, names, 0))
-    shown = repr(found if len(found) <= _SHOWN_CHARS else found[:_SHOWN_CHARS] + " ...")
+    text = str(_first(row, names, 0))
+    shown = repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + " ...")
     try:
-        value = Decimal(found)
+        value = Decimal(text)
     except InvalidOperation as flaw:
         raise UsageError(f"{where}: {names[0]}: {shown} is no number.") from flaw
     if not value.is_finite() or not 0 <= value < 2**63:
