@@ -126,6 +126,7 @@ def run(
     """
     sweep = changed(sweep_of(spec, name), width=width)
     call = call_of(sweep, directory=directory, only=only, limit=limit, retry=retry)
+    _check_listener(on_progress)
     outcome = finish(lambda stop: _told(call, stop, on_progress))
     if outcome.reason == "interrupt":
         raise KeyboardInterrupt
@@ -161,6 +162,7 @@ async def run_async(
     """
     sweep = changed(sweep_of(spec, name), width=width)
     call = call_of(sweep, directory=directory, only=only, limit=limit, retry=retry)
+    _check_listener(on_progress)
     return _run(await drained(lambda stop: _told(call, stop, on_progress)))
 
 
@@ -175,6 +177,11 @@ async def _told(call: Call, stop: Stop | None, on_progress: Callable[[Progress],
     outcome = await call.play(stop, show)
     await asyncio.sleep(0)  # the last look is told before we return
     return outcome
+
+
+def _check_listener(on_progress: object) -> None:
+    if on_progress is not None and not callable(on_progress):
+        raise UsageError(f"on_progress: expected a function, got {type(on_progress).__name__}.")
 
 
 def _run(outcome: RunOutcome) -> Run:

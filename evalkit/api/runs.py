@@ -1,6 +1,6 @@
 """A run as a program reads it: figures, tables, queries, episodes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
@@ -30,7 +30,7 @@ class Run:
     directory   Path; relative to where it was asked for
     reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
                 provider could not go on), `parked` (it did not answer), `storage`, `errors`; empty while another
-                process writes the run, and where that was killed
+                process writes the run, and where that was killed before its end
     planned     episodes that the run is to have: agents x instances x replicates, without void ones
     ended       of them, those that have ended and are scored; the others are owed
     void        ended episodes that `evalkit void` has struck out
@@ -64,7 +64,8 @@ class Run:
 
         Views (docs/sql.md): `steps`, `calls`, `log`, `cells`, `episodes`, `scores`, `periods`, `ledger`, `agents`,
         `instances`. Tables: `behaviour`, `refusals`, `completeness`, `money`, `speed`, and those that only some runs
-        have. `report.NAME` is always the report's: `report.scores`, since a view is called `scores` too.
+        have. `report.NAME` is always the report's: `report.scores`, since a view is called `scores` too. Rows of a
+        view come in no order; `sql` may ask for one.
 
         Columns of a report's table are its keys in JSON. Scores and percentages are 0 to 100; an interval is two
         columns, `KEY_low` and `KEY_high`; money is whole pico-dollars (1e-12 USD), times are seconds; counts are a map
@@ -141,7 +142,8 @@ def load(run: str | PathLike[str]) -> Run:
     True
     """
     directory = run_directory(run)
-    return run_at(directory, reason=_last_reason(directory))
+    found = run_at(directory, reason=_last_reason(directory))
+    return replace(found, reason="complete") if not found.reason and found.ended == found.planned else found
 
 
 def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> Run:

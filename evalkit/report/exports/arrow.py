@@ -43,7 +43,16 @@ def _arrays(column: Column, values: list[Any]) -> "list[tuple[str, pa.Array]]":
         pairs = [None if value is None else list(value.items()) for value in values]
         return [(column.key, pa.array(pairs, pa.map_(pa.string(), pa.int64())))]
     if column.kind == "text":
-        texts = [None if value is None else str(value) for value in values]
-        return [(column.key, pa.array(texts, pa.string()))]
+        return [(column.key, _texts(values))]
     whole = column.kind in WHOLE and all(isinstance(value, int | None) for value in values)
     return [(column.key, pa.array(values, pa.int64() if whole else pa.float64()))]
+
+
+def _texts(values: list[Any]) -> "pa.Array":
+    """Values of a column of texts; a parameter that was varied may be a number in all rows, and then is one here."""
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) == 1 and kinds <= {int, float, bool}:
+        return pa.array(values)
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
