@@ -84,7 +84,7 @@ def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
         # Looked at as text first: what others' packages declare, and whether it is well formed, is no matter of ours.
         if f"[{PREFIX}" not in (package.read_text("entry_points.txt") or ""):
             continue
-        mine = [
+        plugins = [
             Plugin(
                 group=entry_point.group.removeprefix(PREFIX),
                 name=entry_point.name,
@@ -95,10 +95,10 @@ def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
             for entry_point in package.entry_points
             if entry_point.group.startswith(PREFIX)
         ]
-        by_package.setdefault(plain_name(package.name), mine)  # as imports do, the first on the path wins
+        by_package.setdefault(plain_name(package.name), plugins)  # as imports do, the first on the path wins
     return tuple(
         sorted(
-            {plugin for mine in by_package.values() for plugin in mine},
+            {plugin for plugins in by_package.values() for plugin in plugins},
             key=lambda plugin: (plugin.group, plugin.name, plugin.package),
         )
     )

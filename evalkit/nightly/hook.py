@@ -63,8 +63,8 @@ def message(payload: Mapping[str, Any]) -> list[str]:
         lines.append(f"REGRESSION{since}: {visible(alarm['agent'])} on {visible(alarm['suite'])}")
         lines.append(f"  {alarm['words']} (alarm at {alarm['threshold']:.2g})")
         if alarm["served"] != alarm["served_before"] and alarm["served_before"]:
-            was, now = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))
-            lines.append(f"  the provider serves something else: {now}; before: {was}")
+            before, served = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))
+            lines.append(f"  the provider serves something else: {served}; before: {before}")
         if alarm["compare"]:
             lines.append(f"  look: {shlex.join(alarm['compare'])}")
     return lines

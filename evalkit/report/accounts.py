@@ -284,10 +284,10 @@ def speed_table(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table") ->
 
     rows = []
     for agent in manifest.agents:
-        mine = steps.filter(compute.equal(steps.column("agent"), agent))
-        answered = mine.filter(_answered(mine))
+        own_steps = steps.filter(compute.equal(steps.column("agent"), agent))
+        answered = own_steps.filter(_answered(own_steps))
         latency, queue = answered.column("latency_s").to_numpy(), answered.column("queue_s").to_numpy()
-        failures = _failures(mine)
+        failures = _failures(own_steps)
         rows.append(
             {
                 "agent": agent,

@@ -38,12 +38,12 @@ def caching_tables(manifest: Manifest, cells: Sequence[Cell], steps: "pa.Table")
 
     rows: list[Mapping[str, Any]] = []
     for agent in manifest.agents.values():
-        mine = steps.filter(compute.equal(steps.column("agent"), agent.name)).select(_SUMMED)
+        own_steps = steps.filter(compute.equal(steps.column("agent"), agent.name)).select(_SUMMED)
         price = None if agent.price is None else Price(**agent.price)
-        tokens = _sums(mine)
+        tokens = _sums(own_steps)
         if tokens["tokens_cached_read"] or tokens["tokens_cached_write"]:
             share = 100.0 * tokens["tokens_cached_read"] / tokens["tokens_in"]
-            saved = None if price is None else _saved(mine, price)
+            saved = None if price is None else _saved(own_steps, price)
             rows.append({"agent": agent.name, **tokens, "read_share": share, "saved_pico_usd": saved})
     if not rows:
         return ()

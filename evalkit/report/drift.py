@@ -163,10 +163,10 @@ group by v.agent, v.served_model, v.fingerprint, v.first, v.last order by v.agen
 def _rows(versions: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> list[dict[str, Any]]:
     """One row a version of one agent."""
     scores = [_scores(version, versions, by_id) for version in versions]
-    shared = set.intersection(*(set(mine) for mine in scores))
+    shared = set.intersection(*(set(own_scores) for own_scores in scores))
     rows = []
-    for version, mine in zip(versions, scores, strict=True):
-        on_shared = {name: mine[name] for name in shared}
+    for version, own_scores in zip(versions, scores, strict=True):
+        on_shared = {name: own_scores[name] for name in shared}
         rows.append(
             {
                 "agent": version.agent,
@@ -176,8 +176,8 @@ def _rows(versions: Sequence[Version], by_id: Mapping[str, EpisodeResult]) -> li
                 "last": _time(version.last_at),
                 "replies": version.replies,
                 "episodes": len(version.episodes),
-                "alone": sum(map(len, mine.values())),
-                "score": 100 * mean_of_instances(mine) if mine else None,
+                "alone": sum(map(len, own_scores.values())),
+                "score": 100 * mean_of_instances(own_scores) if own_scores else None,
                 "shared": len(shared),
                 "shared_score": 100 * mean_of_instances(on_shared) if on_shared else None,
             }

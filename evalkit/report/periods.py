@@ -88,8 +88,8 @@ def logged_actions(answer: "pa.Table") -> Iterator[tuple[str, list[Action]]]:
     """(episode, its actions in order) of the rows that `ACTIONS` gives."""
     columns = (answer.column(name).to_pylist() for name in ("episode", "period", "action"))
     rows = ((episode, period, text) for episode, period, text in zip(*columns, strict=True) if text is not None)
-    for episode, mine in groupby(rows, key=lambda row: row[0]):
-        yield episode, [(period, orjson.loads(text)) for _, period, text in mine]
+    for episode, episode_rows in groupby(rows, key=lambda row: row[0]):
+        yield episode, [(period, orjson.loads(text)) for _, period, text in episode_rows]
 
 
 def _only(episode: "EpisodeResult") -> "Values":
@@ -126,20 +126,20 @@ def period_scores(ask: "Callable[[str], pa.Table]", cells: Iterable["Cell"]) -> 
     all_cells = list(cells)
     logged = logged_actions(ask(ACTIONS.format(among=""))) if all_cells else ()
     actions = dict(logged)
-    names, own, standings = [], [np.empty(0)], [np.empty(0)]
+    names, own_values, standings = [], [np.empty(0)], [np.empty(0)]
     for cell in all_cells:
         judge = _judge(cell)
         for episode in (*cell.episodes, *(result for result, _ in cell.voided)):
             values, standing_values = judge(episode, actions.get(episode.id, ()))
             names.append(episode.id)
-            own.append(values)
+            own_values.append(values)
             standings.append(standing_values)
-    sizes = [len(values) for values in own[1:]]
+    sizes = [len(values) for values in own_values[1:]]
     return pa.table(
         {
             "episode": pa.array(np.repeat(np.array(names, dtype=object), sizes), pa.string()),
             "period": pa.array(np.concatenate([np.empty(0, np.int32), *map(np.arange, sizes)]), pa.int32()),
-            "score": pa.array(np.concatenate(own), pa.float64(), from_pandas=True),
+            "score": pa.array(np.concatenate(own_values), pa.float64(), from_pandas=True),
             "standing": pa.array(np.concatenate(standings), pa.float64(), from_pandas=True),
         }
     )

@@ -58,8 +58,8 @@ def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
     """All kinds that episodes of these cells may show, in a fixed order."""
     kinds: list[ErrorKind] = []
     for environment in dict.fromkeys(cell.suite.environment for cell in cells):
-        mine = [episode for cell in cells if cell.suite.environment == environment for episode in cell.prefix]
-        outcomes = sorted({outcome for episode in mine for _, outcome in episode.outcomes} - NO_FAULT)
+        episodes = [episode for cell in cells if cell.suite.environment == environment for episode in cell.prefix]
+        outcomes = sorted({outcome for episode in episodes for _, outcome in episode.outcomes} - NO_FAULT)
         kinds += [_refused(environment, outcome) for outcome in outcomes]
         kinds += extras_of(environment).errors
     return tuple(kinds)
@@ -87,7 +87,7 @@ def quotes(
         if position is None:
             continue
         environment = example.environment
-        whole = sum(len(cell.prefix) for cell in cells if cell.suite.environment == environment)
+        episode_count = sum(len(cell.prefix) for cell in cells if cell.suite.environment == environment)
         move = played[position[0]]
         said, answer = _quoted(move, position[1])
         result.append(
@@ -97,7 +97,7 @@ def quotes(
                 count=sum(map(kind.count, episodes)),
                 unit=kind.unit,
                 episodes=len(episodes),
-                share=100 * len(episodes) / whole,
+                share=100 * len(episodes) / episode_count,
                 example=example,
                 step=move.row["step"],
                 period=move.period,

@@ -173,10 +173,10 @@ def build_report(
     counting = [result for result in results if result.id not in voids]
     drift = drift_tables(steps, manifest, counting)
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
-    scores, *others = _tables(manifest, run_cells, steps, ledger, paid, unmetered or {})
-    tables = (replace(scores, notes=(*scores.notes, *flags)), *others, *drift)
-    own = dict.fromkeys(extras.tables for extras in all_extras(run_cells) if extras.tables)
-    special = [table for build in own for table in build(manifest, run_cells, judged or {})]
+    scores, *other_tables = _tables(manifest, run_cells, steps, ledger, paid, unmetered or {})
+    tables = (replace(scores, notes=(*scores.notes, *flags)), *other_tables, *drift)
+    builders = dict.fromkeys(extras.tables for extras in all_extras(run_cells) if extras.tables)
+    special = [table for build in builders for table in build(manifest, run_cells, judged or {})]
     return Report(
         manifest=manifest,
         cells=tuple(run_cells),

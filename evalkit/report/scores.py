@@ -119,8 +119,8 @@ def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
     least, most = score_range(cell.suite.environment)
     if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
         return None
-    known = (None if episode is None else episode.score for _, episode in cell.begun)
-    scores = [None if score is None else (score - least) / (most - least) for score in known]
+    known_scores = (None if episode is None else episode.score for _, episode in cell.begun)
+    scores = [None if score is None else (score - least) / (most - least) for score in known_scores]
     worst, best = filled(scores, 0.0), filled(scores, 1.0)
     interval = sequence(worst, best, [target.stratum for target, _ in cell.begun])
     if interval is None:
@@ -156,10 +156,10 @@ def kind_notes(
     """How the intervals of rows came about, what they leave out, and why there is none; `keys`: the intervals'."""
     stems = [key.removesuffix("interval") for key in keys]
     met = {row.get(f"{stem}kind") for row in rows for stem in stems}
-    named = "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in met)
-    notes = [f"95 % interval over instances, replicates averaged first; by what suits the figure: {named}"] * bool(
-        named
-    )
+    kinds_named = "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in met)
+    notes = [
+        f"95 % interval over instances, replicates averaged first; by what suits the figure: {kinds_named}"
+    ] * bool(kinds_named)
     counts = sorted(
         {len({episode.instance for episode in cell.prefix}) for cell in cells if cell.prefix and not cell.exact}
     )
@@ -213,8 +213,8 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     estimated = estimate(
         scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=unmet
     )
-    known = sum(episode is not None for _, episode in cell.begun)
-    anytime = None if cell.complete or known < LEAST_INSTANCES else anytime_interval(cell)
+    known_count = sum(episode is not None for _, episode in cell.begun)
+    anytime = None if cell.complete or known_count < LEAST_INSTANCES else anytime_interval(cell)
     if anytime is None:
         return estimated.interval, estimated.method if estimated.interval else ""
     low, high, method = anytime
@@ -302,13 +302,15 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
 
 
 def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
-    whole = f"environment in ({', '.join(map(queries.text, one_chats(cell.suite.environment for cell in cells)))})"
+    one_chat_condition = (
+        f"environment in ({', '.join(map(queries.text, one_chats(cell.suite.environment for cell in cells)))})"
+    )
     return queries.by_instances(
         queries.place(cells),
         (
             *(queries.mean(name, queries.metric(name), scale=100) for name in metrics),
-            queries.total("silent", "no_action", f"not {whole}"),
-            queries.total("acted", "periods", f"not {whole}"),
+            queries.total("silent", "no_action", f"not {one_chat_condition}"),
+            queries.total("acted", "periods", f"not {one_chat_condition}"),
             queries.derived("no_action", "100 * sum(silent) / sum(acted)"),
             queries.total("all_steps", "steps"),
             queries.total("all_periods", "periods"),
@@ -338,8 +340,8 @@ def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     rows = []
     for agent in manifest.agents:
         counts: Counter[str] = Counter()
-        mine = [episode for cell in cells if cell.agent == agent for episode in cell.prefix]
-        for episode in mine:
+        episodes = [episode for cell in cells if cell.agent == agent for episode in cell.prefix]
+        for episode in episodes:
             for (_, outcome), count in episode.outcomes.items():
                 counts[outcome] += count
         total = counts.total()
@@ -347,7 +349,7 @@ def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
         rows.append(
             {
                 "agent": agent,
-                "replies_without_call": sum(episode.without_call for episode in mine),
+                "replies_without_call": sum(episode.without_call for episode in episodes),
                 "calls": total,
                 "refused": 100 * (total - accepted) / total if total else None,
                 "outcomes": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),

@@ -40,13 +40,15 @@ def grouped_tables(manifest: Manifest, tables: Iterable[Table], by: str) -> tupl
 def groups_of(manifest: Manifest, by: str) -> dict[str, str]:
     """By agent: its group. Raises UsageError where no agent has a tag of such a name."""
     names = [name.strip() for name in by.split(",")]
-    known = {tag.partition(":")[0] for agent in manifest.agents.values() for tag in agent.tags}
+    tag_names = {tag.partition(":")[0] for agent in manifest.agents.values() for tag in agent.tags}
     for name in names:
-        if name not in known and len(names) == 1:
-            hint = nearest(name, sorted(known)) if known else " No agent of this run has tags; a sweep gives them."
+        if name not in tag_names and len(names) == 1:
+            hint = (
+                nearest(name, sorted(tag_names)) if tag_names else " No agent of this run has tags; a sweep gives them."
+            )
             raise UsageError(f"--by {by}: no agent has a tag {name!r} or {name + ':...'!r}.{hint}")
-    if not known & set(names):
-        raise UsageError(f"--by {by}: no agent has one of these tags.{nearest(names[0], sorted(known))}")
+    if not tag_names & set(names):
+        raise UsageError(f"--by {by}: no agent has one of these tags.{nearest(names[0], sorted(tag_names))}")
     return {agent.name: _group(agent.tags, names) for agent in manifest.agents.values()}
 
 
@@ -105,10 +107,10 @@ def _fewer_notes(
     for key, rows in groups:
         agents = len({row["agent"] for row in rows})
         for column in columns:
-            known = len({row["agent"] for row in rows if row.get(column.key) is not None})
-            if column.kind in MEANS and 0 < known < agents:
+            known_agents = len({row["agent"] for row in rows if row.get(column.key) is not None})
+            if column.kind in MEANS and 0 < known_agents < agents:
                 row_name = ", ".join(part for part in key if part != "None")
-                notes.append(f"fewer: {column.title} of {row_name}: over {known:,} of {agents:,} agents")
+                notes.append(f"fewer: {column.title} of {row_name}: over {known_agents:,} of {agents:,} agents")
     if len(notes) > FEWER_NAMED:
         notes[FEWER_NAMED:] = [f"fewer: {len(notes) - FEWER_NAMED:,} more means are over a part of their agents"]
     return notes
@@ -149,8 +151,8 @@ def _kind(table: Table, key: str) -> Kind:
 
 def _measured(interval: str, keys: Sequence[str]) -> str:
     """The figure that an interval's column belongs to: that of its name, else the one before it."""
-    named = interval.removesuffix("_interval")
-    return named if named in keys and named != interval else keys[keys.index(interval) - 1]
+    stem = interval.removesuffix("_interval")
+    return stem if stem in keys and stem != interval else keys[keys.index(interval) - 1]
 
 
 def _row(

@@ -95,13 +95,13 @@ def choose(run: Path, wanted: EpisodeChoice) -> list[LoggedEpisode]:
 
 def _check(manifest: Manifest, wanted: EpisodeChoice) -> None:
     suites = {suite.name for suite in manifest.suites.values()} | {suite.base for suite in manifest.suites.values()}
-    mine = [suite for suite in manifest.suites.values() if wanted.suite in ("", suite.name, suite.base)]
+    suites_wanted = [suite for suite in manifest.suites.values() if wanted.suite in ("", suite.name, suite.base)]
     for option, name, valid in (("agent", wanted.agent, set(manifest.agents)), ("suite", wanted.suite, suites)):
         if name and name not in valid:
             raise UsageError(f"--{option}: the run has no {option} {name!r}.{nearest(name, valid)}")
     name = wanted.instance
-    if name and not manifest.targets((suite.name, name) for suite in mine):
-        examples = {instance.id for suite in mine for instance in suite.instances[:ASKED_FOR]}
+    if name and not manifest.targets((suite.name, name) for suite in suites_wanted):
+        examples = {instance.id for suite in suites_wanted for instance in suite.instances[:ASKED_FOR]}
         raise UsageError(f"--instance: the run has no instance {name!r}.{nearest(name, examples)}")
 
 

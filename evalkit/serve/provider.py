@@ -274,8 +274,8 @@ def _refused(
     wall_s = now_s + simulator.epoch_s
     outcome = failed(refusal, route)
     asking = retry_headers(route.served, refusal.wait_s, simulator.options.retry_after_form, wall_s)
-    known = _limit_headers(simulator, route, model, now_s) if model else {}
-    return replace(outcome, headers={**outcome.headers, **known, **asking})
+    limit_headers = _limit_headers(simulator, route, model, now_s) if model else {}
+    return replace(outcome, headers={**outcome.headers, **limit_headers, **asking})
 
 
 def _limit_headers(simulator: Simulator, route: Route, model: str, now_s: float) -> dict[str, str]:

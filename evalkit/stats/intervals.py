@@ -131,19 +131,19 @@ def _interval(
     unmet: tuple[float, float] | None,
 ) -> tuple[Interval | None, Method, str]:
     least, most = bounds
-    whole = np.concatenate(groups)
-    if bounds == (0.0, 1.0) and is_share(whole):
-        return wilson(float(whole.sum()), len(whole)), "Wilson", ""
+    values = np.concatenate(groups)
+    if bounds == (0.0, 1.0) and is_share(values):
+        return wilson(float(values.sum()), len(values)), "Wilson", ""
     mean, error = _mean_and_error(groups)
     interval: Interval | None = None
     method: Method = "bootstrap"
-    if error <= _SAME * max(1.0, float(np.abs(whole).max())):
+    if error <= _SAME * max(1.0, float(np.abs(values).max())):
         if unmet is None:
             return None, NONE, "all instances agree"
         interval, method = Interval(low=mean, high=mean), "alike"
     elif math.isfinite(least) and math.isfinite(most):
         interval, method = bounded(groups, least, most), "bounded"
-    elif len(whole) < ENOUGH_TO_RESAMPLE:
+    elif len(values) < ENOUGH_TO_RESAMPLE:
         interval, method = student(groups), "t"
     elif (interval := bootstrap_t(groups, place)) is not None:
         method = "bootstrap-t"
@@ -241,9 +241,9 @@ def known_freedom(apart: "Sequence[Doubles | Sequence[float]]") -> float:
 
     2 n / (kurtosis - (n - 3) / (n - 1)), at least 1, at most n less the groups; not all values may be 0.
     """
-    whole = np.concatenate([np.asarray(values) for values in apart])
-    n, square = len(whole), float(np.mean(whole**2))
-    kurtosis = float(np.mean(whole**4)) / square**2
+    values = np.concatenate([np.asarray(part) for part in apart])
+    n, square = len(values), float(np.mean(values**2))
+    kurtosis = float(np.mean(values**4)) / square**2
     return min(float(n - len(apart)), max(1.0, 2 * n / (kurtosis - (n - 3) / (n - 1))))
 
 
@@ -251,8 +251,8 @@ def _towards_wilson(interval: Interval, groups: "Sequence[Doubles]", least: floa
     """The interval within Wilson's of the same mean, and the nearer to it the more of the values are 0 or 1."""
     shares = np.clip((np.concatenate(groups) - least) / (most - least), 0.0, 1.0)
     mean = float(shares.mean())
-    own = wilson(mean * len(shares), len(shares))
-    low, high = least + own.low * (most - least), least + own.high * (most - least)
+    wilson_interval = wilson(mean * len(shares), len(shares))
+    low, high = least + wilson_interval.low * (most - least), least + wilson_interval.high * (most - least)
     # 0 of values of 0 and 1 only, 1 of values that are all the same.
     lack = float(np.mean(shares * (1 - shares))) / (mean * (1 - mean)) if 0 < mean < 1 else 0.0
     part = max(0.0, 1 - lack / _NEARLY_SHARES)

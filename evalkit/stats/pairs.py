@@ -193,9 +193,9 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Hypothe
     for name in pairs.names:
         first, second = pairs.first[name], pairs.second[name]
         # Even sides are two blocks: nothing is assumed of replicates within one.
-        whole = [_mean(first), _mean(second)] if len(first) == len(second) else [*first, *second]
+        pool = [_mean(first), _mean(second)] if len(first) == len(second) else [*first, *second]
         counts = (1, 1) if len(first) == len(second) else (len(first), len(second))
-        groups.setdefault(counts, []).append(whole)
+        groups.setdefault(counts, []).append(pool)
     pools = {counts: np.array(blocks) for counts, blocks in sorted(groups.items())}
     if all(float(np.ptp(pool, axis=1).max()) <= _SAME for pool in pools.values()):
         return HypothesisTest(why=NO_DIFFERENCE)
@@ -269,11 +269,11 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     Calling everything with an adjusted value up to 0.05 a difference is wrong somewhere in at most 5 % of families.
     """
-    known = sorted((value, index) for index, value in enumerate(p_values) if value is not None)
+    ranked = sorted((value, index) for index, value in enumerate(p_values) if value is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     so_far = 0.0
-    for done, (value, index) in enumerate(known):
-        so_far = max(so_far, min(1.0, (len(known) - done) * value))
+    for done, (value, index) in enumerate(ranked):
+        so_far = max(so_far, min(1.0, (len(ranked) - done) * value))
         adjusted[index] = so_far
     return adjusted
 

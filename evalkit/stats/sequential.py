@@ -130,11 +130,11 @@ def rounds(values: "Doubles", strata: Sequence[str]) -> "Doubles | None":
     values  shape (looks,); strata: of each of them. A last round that is not whole is left out.
     """
     size = len(set(strata))
-    whole = len(values) // size * size if size else 0
+    in_rounds = len(values) // size * size if size else 0
     turns = [strata[first : first + size] for first in range(0, len(values), size or 1)]
     if any(len(set(turn)) < len(turn) for turn in turns):
         return None
-    averages: Doubles = values[:whole].reshape(-1, size or 1).mean(axis=1)
+    averages: Doubles = values[:in_rounds].reshape(-1, size or 1).mean(axis=1)
     return averages
 
 

@@ -57,13 +57,17 @@ def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequ
         if name and name not in side.manifest.agents:
             raise UsageError(f"{side.label} has no agent {name!r}.{nearest(name, list(side.manifest.agents))}")
     agents = {asked.first: list(first_side.manifest.agents), asked.second: list(second_side.manifest.agents)}
-    mine, others = asked.first_agent or asked.second_agent, asked.second_agent or asked.first_agent
+    first_agent, second_agent = asked.first_agent or asked.second_agent, asked.second_agent or asked.first_agent
     text, tables = "", list[Grid]()
-    if (asked.first, mine) == (asked.second, others):
+    if (asked.first, first_agent) == (asked.second, second_agent):
         text = "Choose two runs, or two agents."
     else:
-        pairs = [(mine, others)] if mine else same_agents(first_side, second_side)
-        sides = (narrowed(first_side, mine), narrowed(second_side, others)) if mine else (first_side, second_side)
+        pairs = [(first_agent, second_agent)] if first_agent else same_agents(first_side, second_side)
+        sides = (
+            (narrowed(first_side, first_agent), narrowed(second_side, second_agent))
+            if first_agent
+            else (first_side, second_side)
+        )
         comparison = compare(*sides, pairs)
         tables = [grid(table, str(first.directory)) for table in comparison.tables if table.rows]
         if not comparison.tables[0].rows:
@@ -72,7 +76,7 @@ def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequ
         asked=asked,
         runs=runs,
         agents=agents,
-        heading=_heading(asked.first, mine) + " and " + _heading(asked.second, others),
+        heading=_heading(asked.first, first_agent) + " and " + _heading(asked.second, second_agent),
         text=text,
         tables=tables,
     )

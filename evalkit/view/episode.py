@@ -233,9 +233,9 @@ def _warnings(moves: Sequence[Move]) -> list[str]:
     warnings = []
     differing = [move.row["step"] for move in moves if not move.reproduced]
     if differing:
-        named = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
+        steps = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
         warnings.append(
-            f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({named}): what is shown there "
+            f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({steps}): what is shown there "
             "may not be what the agent read. `evalkit verify` says more."
         )
     refused = sum(move.reply is None for move in moves)

@@ -71,7 +71,7 @@ def offline_page(directory: Path) -> tuple[str, int]:
     """(the file's text, how many trajectories it holds). Raises RunError, CorruptLogError."""
     reading = completed(read_run(directory))
     name = run_name(directory)
-    known = sum(len(cell.episodes) for cell in reading.report.cells)
+    episode_count = sum(len(cell.episodes) for cell in reading.report.cells)
     inside, kept = list[Inside](), list[SavedTrajectory]()
     room = MOST_BYTES
     for trajectory in chosen(reading.report.cells, reading.quotes):
@@ -88,7 +88,7 @@ def offline_page(directory: Path) -> tuple[str, int]:
     page = overview(reading, name, offline=True)
     frame = overview_frame(page, name, offline=True)
     frame = frame.with_sections(PageLink(title="Trajectories", href="#trajectories"))
-    table = _table(kept, known)
+    table = _table(kept, episode_count)
     chosen_grid = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
     return render("offline.html", frame, page=page, inside=inside, chosen=chosen_grid), len(kept)
 
@@ -100,17 +100,25 @@ def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[SavedTrajecto
     for quote in quotes:
         by_episode.setdefault(quote.example.id, SavedTrajectory(episode=quote.example, why=f"error: {quote.kind}"))
     ranked = [sorted((episode for episode in cell.prefix if episode.score is not None), key=_score) for cell in cells]
-    varied = [mine for mine in ranked if mine and _score(mine[0]) != _score(mine[-1])]
-    alike = [mine for mine in ranked if mine and _score(mine[0]) == _score(mine[-1])]
+    varied = [
+        cell_episodes
+        for cell_episodes in ranked
+        if cell_episodes and _score(cell_episodes[0]) != _score(cell_episodes[-1])
+    ]
+    alike = [
+        cell_episodes
+        for cell_episodes in ranked
+        if cell_episodes and _score(cell_episodes[0]) == _score(cell_episodes[-1])
+    ]
     for why, share, ranked_cells in (
         ("worst", 0.0, varied),
         ("best", 1.0, varied),
         ("median", 0.5, varied),
         ("any", 0.0, alike),
     ):
-        for mine in ranked_cells:
-            score = _score(mine[round(share * (len(mine) - 1))])
-            episode = next(episode for episode in mine if _score(episode) == score)
+        for cell_episodes in ranked_cells:
+            score = _score(cell_episodes[round(share * (len(cell_episodes) - 1))])
+            episode = next(episode for episode in cell_episodes if _score(episode) == score)
             by_episode.setdefault(episode.id, SavedTrajectory(episode=episode, why=f"{why} of its cell"))
     return list(by_episode.values())
 
@@ -128,7 +136,7 @@ def _trajectory(directory: Path, name: str, episode: str) -> str:
     return environment().get_template("trajectory.html").render(page=page)
 
 
-def _table(kept: Sequence[SavedTrajectory], known: int) -> Table:
+def _table(kept: Sequence[SavedTrajectory], episode_count: int) -> Table:
     return Table(
         name="chosen",
         title="Trajectories",
@@ -149,8 +157,8 @@ def _table(kept: Sequence[SavedTrajectory], known: int) -> Table:
         ),
         packs=("",),
         notes=(
-            f"this file holds {len(kept):,} of the run's {known:,} trajectories, long ones in part; `evalkit view` and "
-            "`evalkit show` show all of them, and the run directory holds every reply",
+            f"this file holds {len(kept):,} of the run's {episode_count:,} trajectories, long ones in part; "
+            "`evalkit view` and `evalkit show` show all of them, and the run directory holds every reply",
         ),
         query=QUERY,
     )

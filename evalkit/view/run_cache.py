@@ -197,8 +197,8 @@ def night_name(sweep: str, night: str) -> str:
 
 def run_name(run: Path) -> str:
     """What a run is called: its directory's name, behind its sweep's if it is a night."""
-    whole = run.resolve()
-    return night_name(whole.parent.parent.name, whole.name) if whole.parent.name == NIGHTS else whole.name
+    resolved = run.resolve()
+    return night_name(resolved.parent.parent.name, resolved.name) if resolved.parent.name == NIGHTS else resolved.name
 
 
 def _named(runs: Sequence[Path]) -> dict[str, Path]:

@@ -40,5 +40,5 @@ def checked_allowance(limit: str, remaining: str, reset_s: float) -> Allowance |
     """An allowance whose figures come as texts; None where they are nonsense: a limit below 1 lets nothing pass."""
     if not _FIGURE.fullmatch(limit) or not _FIGURE.fullmatch(remaining):
         return None
-    whole, left = float(limit), float(remaining)
-    return Allowance(limit=whole, remaining=left, reset_s=reset_s) if whole >= 1 and left <= whole else None
+    most, left = float(limit), float(remaining)
+    return Allowance(limit=most, remaining=left, reset_s=reset_s) if most >= 1 and left <= most else None

@@ -92,7 +92,7 @@ def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], ki
     for kind in kinds:
         position.change(kind)
     after = _left(position)
-    whole = None if before is None or after is None or lost is None else cost + after - before
+    total = None if before is None or after is None or lost is None else cost + after - before
     return Called(
         step=move.row["step"],
         turn=move.turn,
@@ -103,7 +103,7 @@ def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], ki
         spent=sum(walk.costs),
         left=after,
         lost=lost,
-        world=None if whole is None or lost is None else whole - lost,
+        world=None if total is None or lost is None else total - lost,
         events=tuple(kinds),
         goal=position.reached,
     )
@@ -279,9 +279,9 @@ def _events(rows: Sequence[Mapping[str, Any]], x: Spec) -> list[Spec]:
     layers: list[Spec] = [
         {"data": values(rows), "mark": rule, "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")}}
     ]
-    for level, named in enumerate((rows[::2], rows[1::2])):
+    for level, labelled in enumerate((rows[::2], rows[1::2])):
         above = {"value": -3 - 13 * level}
-        layers.append({"data": values(named), "mark": text, "encoding": {"x": x, "y": above, "text": words}})
+        layers.append({"data": values(labelled), "mark": text, "encoding": {"x": x, "y": above, "text": words}})
     return layers if rows else []
 
 

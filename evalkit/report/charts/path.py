@@ -63,14 +63,14 @@ def _charged_pairs(charged: Sequence[Called], optimal: Sequence[str], costs: Seq
     from rapidfuzz.distance import Levenshtein
 
     for code in Levenshtein.opcodes([call.tool for call in charged], list(optimal)):
-        mine, theirs = range(code.src_start, code.src_end), range(code.dest_start, code.dest_end)
+        own, theirs = range(code.src_start, code.src_end), range(code.dest_start, code.dest_end)
         if code.tag == "delete":
-            yield from (_alone("extra" if charged[i].outcome == OK else "failed", charged[i]) for i in mine)
+            yield from (_alone("extra" if charged[i].outcome == OK else "failed", charged[i]) for i in own)
         elif code.tag == "insert":
             yield from (Pair(relation="missed", call=None, tool=optimal[j], cost=costs[j]) for j in theirs)
         else:
             relation: Relation = "agrees" if code.tag == "equal" else "instead"
-            for i, j in zip(mine, theirs, strict=True):
+            for i, j in zip(own, theirs, strict=True):
                 yield Pair(relation=relation, call=charged[i], tool=optimal[j], cost=costs[j])
 
 

@@ -301,8 +301,8 @@ def _details_table(
 
 def _details(match: _Match, change: Change, wanted: float) -> dict[str, Any]:
     strata = {instance.digest: instance.stratum for instance in match.first.suite.instances}
-    mine = {name: strata[name] for name in match.pairs.names}
-    more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, mine)
+    strata_of_pairs = {name: strata[name] for name in match.pairs.names}
+    more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, strata_of_pairs)
     return {
         "method": change.difference.why
         or change.difference.method + (", strata" if change.difference.stratified else ""),
@@ -346,12 +346,12 @@ def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
 
 def same_agents(first: Side, second: Side) -> list[tuple[str, str]]:
     """The agents of the same name; failing these, the only ones of each; failing these, none."""
-    mine, others = list(first.manifest.agents), list(second.manifest.agents)
-    same = [(name, name) for name in mine if name in others]
-    return same or ([(mine[0], others[0])] if len(mine) == len(others) == 1 else [])
+    first_agents, second_agents = list(first.manifest.agents), list(second.manifest.agents)
+    same = [(name, name) for name in first_agents if name in second_agents]
+    return same or ([(first_agents[0], second_agents[0])] if len(first_agents) == len(second_agents) == 1 else [])
 
 
 def narrowed(side: Side, agent: str) -> Side:
     """The side with one agent's cells alone, named after both."""
-    mine = tuple(cell for cell in side.cells if cell.agent == agent)
-    return replace(side, label=f"{side.label}:{agent}", cells=mine)
+    agent_cells = tuple(cell for cell in side.cells if cell.agent == agent)
+    return replace(side, label=f"{side.label}:{agent}", cells=agent_cells)

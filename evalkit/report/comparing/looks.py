@@ -63,19 +63,19 @@ def at_every_look(change: Change, first: Cell, second: Cell, value: MeasuredValu
 
 def _joint(first: Cell, second: Cell, value: MeasuredValue) -> list[tuple[_Place, _Place]]:
     """The pairs of instances that both sides have begun, in the order in which both have come to them."""
-    mine, others = _begun(first, value), _begun(second, value)
-    names = [name for name in mine if name in others]
-    names.sort(key=lambda name: (max(mine[name][0], others[name][0]), mine[name][0]))
-    return [(mine[name], others[name]) for name in names]
+    first_begun, second_begun = _begun(first, value), _begun(second, value)
+    names = [name for name in first_begun if name in second_begun]
+    names.sort(key=lambda name: (max(first_begun[name][0], second_begun[name][0]), first_begun[name][0]))
+    return [(first_begun[name], second_begun[name]) for name in names]
 
 
 def _begun(cell: Cell, value: MeasuredValue) -> dict[str, _Place]:
     """By instance (digest): what has begun; without those that have ended and have no such value."""
     begun: dict[str, _Place] = {}
     for index, (target, episode) in enumerate(cell.begun):
-        known = None if episode is None else value(episode)
-        if episode is None or known is not None:
-            begun[target.digest] = index, target.stratum, known
+        measured = None if episode is None else value(episode)
+        if episode is None or measured is not None:
+            begun[target.digest] = index, target.stratum, measured
     return begun
 
 

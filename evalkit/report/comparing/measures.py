@@ -24,9 +24,9 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
         ),
         Measure(key="solved", title="Solved", value=lambda episode: float(episode.solved), better=HIGHER),
     ]
-    own = extras_of(environment).measures
-    if own is not None:
-        return [*always, *own]
+    environment_measures = extras_of(environment).measures
+    if environment_measures is not None:
+        return [*always, *environment_measures]
     titles = {**METRICS, **{name: share.title for name, share in shares_of([environment]).items()}}
     metric_names = [{name for episode in cell.prefix for name in episode.metrics} for cell in (first, second)]
     return always + [

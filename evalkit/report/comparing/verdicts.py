@@ -133,15 +133,15 @@ def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[
     """For each two agents: all suites together. `verdicts`: by row; None of other measures than the score."""
     summaries = []
     for agents in dict.fromkeys(row.agents for row in rows):
-        mine = [
+        judged = [
             (row, verdict)
             for row, verdict in zip(rows, verdicts, strict=True)
             if row.agents == agents and verdict is not None
         ]
         counts: dict[str, int] = {}
-        for _, verdict in mine:
+        for _, verdict in judged:
             counts[verdict] = counts.get(verdict, 0) + 1
-        scored = [row for row, _ in mine]
+        scored = [row for row, _ in judged]
         difference, p = (None, None) if len(scored) < 2 or any(row.partial for row in scored) else _pooled(scored)
         summaries.append(Overall(agents=agents, suites=len(scored), counts=counts, difference=difference, p=p))
     return [summary for summary in summaries if summary.suites]

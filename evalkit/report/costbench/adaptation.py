@@ -107,9 +107,9 @@ def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
     keys, runs = _keys(cell), _runs(calm)
     before, after = by_instance((episode, episode.metrics.get("truth_change")) for episode in cell.prefix), []
     for episode in cell.prefix:
-        other = runs.get((keys[episode.instance], episode.replicate))
-        if other is not None and reached(other) and reached(episode):
-            after.append((episode, other.path))
+        calm_episode = runs.get((keys[episode.instance], episode.replicate))
+        if calm_episode is not None and reached(calm_episode) and reached(episode):
+            after.append((episode, calm_episode.path))
     distances = by_instance((episode, float(edit_distance(path, episode.path))) for episode, path in after)
     shares = by_instance((episode, normalised(path, episode.path)) for episode, path in after)
     same = by_instance((episode, float(path == episode.path)) for episode, path in after)

@@ -113,11 +113,11 @@ def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[s
     def mean(values: _Shares) -> float | None:
         return 100 * mean_of_instances(values) if values else None
 
-    whole = shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_whole")
-    interval, kind = share_interval(cell, "coverage", whole)
+    of_whole = shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_whole")
+    interval, kind = share_interval(cell, "coverage", of_whole)
     by_judges: dict[str, Any] = {}
-    for what, counts in judged.items():
-        sense = SENSES[what]
+    for sense_key, counts in judged.items():
+        sense = SENSES[sense_key]
         read = [episode for episode in talked if episode.id in counts]
         values = by_instance((episode, counts[episode.id] / episode.metrics["paths_whole"]) for episode in read)
         judged_interval, judged_kind = share_interval(cell, f"{sense}_coverage", values)
@@ -125,7 +125,7 @@ def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[s
         by_judges |= {f"{sense}_coverage_interval": judged_interval, f"{sense}_coverage_kind": judged_kind}
     return {
         **place(cell),
-        "coverage": mean(whole),
+        "coverage": mean(of_whole),
         "coverage_interval": interval,
         "coverage_kind": kind,
         "coverage_possible": mean(shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_possible")),

@@ -38,20 +38,25 @@ ALL_AGENTS = "(all)"
 
 def planning_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]] | None = None) -> tuple[Table, ...]:
     """All tables about the planning cells among `cells`; `judged`: what judges counted beside us, by episode id."""
-    mine = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
-    paper = [cell for cell in mine if is_reference(cell)]
-    own = [cell for cell in mine if not is_reference(cell)]
+    planning_cells = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
+    paper = [cell for cell in planning_cells if is_reference(cell)]
+    own = [cell for cell in planning_cells if not is_reference(cell)]
     tables: list[Table] = []
     for group, named in ((paper, True), (own, False)):
         if group:
             tables += [_in_words(_main_table(group, named), named), _in_words(_goal_table(group, named), named)]
-    if mine:
-        tables += [_counts_table(mine), _in_words(_calls_table(mine), not own, "costbench_6")]
+    if planning_cells:
+        tables += [_counts_table(planning_cells), _in_words(_calls_table(planning_cells), not own, "costbench_6")]
     for group, named in ((paper, True), (own, False)):
         blocked = [cell for cell in group if is_blocked(cell)]
         if blocked:
             tables.append(_in_words(_blocks_table(blocked, named), named))
-    return (*tables, *ties_tables(mine), *adaptation_tables(mine), *coverage_tables(mine, judged or {}))
+    return (
+        *tables,
+        *ties_tables(planning_cells),
+        *adaptation_tables(planning_cells),
+        *coverage_tables(planning_cells, judged or {}),
+    )
 
 
 def _in_words(table: Table, named: bool, published: str = "costbench_4") -> Table:

@@ -85,13 +85,13 @@ def calls_query(cells: Sequence[Cell], counts: Sequence[str], errors: Sequence[s
 
 def blocks_query(cells: Sequence[Cell]) -> str:
     """Of the table of paths under blocks, over three populations."""
-    mine = f"used and {queries.suites(cells)}"
+    condition = f"used and {queries.suites(cells)}"
     agents = "(select count(*) from cells c where c.suite = e.suite)"
     counted_by = f"count(*) filter (where {COUNTED}) over (partition by suite, instance, replicate)"
     parts = (
-        _population("own", f"{mine} and {COUNTED}"),
-        _population("any agent", f"{mine} and metrics['eligible_any_agent'] = 1"),
-        _population("shared", f"{mine} qualify {counted_by} = {agents}"),
+        _population("own", f"{condition} and {COUNTED}"),
+        _population("any agent", f"{condition} and metrics['eligible_any_agent'] = 1"),
+        _population("shared", f"{condition} qualify {counted_by} = {agents}"),
     )
     return queries.by_instances(
         (*queries.place(cells), "population"),

@@ -78,25 +78,25 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
     from evalkit.results.derived import read_cells
 
     manifest, cells = read_cells(run)
-    mine = tuple(
+    chosen_cells = tuple(
         cell
         for cell in cells
         if (not agents or cell.agent in agents) and (not suites or {cell.suite.name, cell.suite.base} & set(suites))
     )
-    return Chosen(run=run, manifest=manifest, cells=mine)
+    return Chosen(run=run, manifest=manifest, cells=chosen_cells)
 
 
 def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
     """The episodes of some of the cells, each once. Raises CorruptLogError where one cannot be replayed."""
     from evalkit.store.reading.stream import stream_rows
 
-    known = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}
+    episodes = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}
     used = {episode.id for cell in cells for episode in cell.prefix}
-    names = list(known)
-    start = np.cumsum([0, *(known[name][1].steps for name in names)])
+    names = list(episodes)
+    start = np.cumsum([0, *(episodes[name][1].steps for name in names)])
     studio = _Studio(chosen.manifest, environments)
     for index, rows in stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start):
-        cell, result = known[names[index]]
+        cell, result = episodes[names[index]]
         yield Exported(
             result=result,
             agent=chosen.manifest.agents[cell.agent],
@@ -118,11 +118,11 @@ def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.
         return takes
     numbers = {name: number for number, name in enumerate(names)}
     episodes, codes = coded(table, "episode")
-    mine = np.array([numbers.get(name, -1) for name in episodes], np.int64)[codes]
+    episode_numbers = np.array([numbers.get(name, -1) for name in episodes], np.int64)[codes]
     step, take = (np.concatenate([integers(chunk) for chunk in table.column(name).chunks]) for name in ("step", "take"))
     # A run that is being written may have got further since its episodes were counted.
-    keep = np.flatnonzero((mine >= 0) & (step < np.diff(start)[mine]))
-    takes[start[mine[keep]] + step[keep]] = take[keep]
+    keep = np.flatnonzero((episode_numbers >= 0) & (step < np.diff(start)[episode_numbers]))
+    takes[start[episode_numbers[keep]] + step[keep]] = take[keep]
     return takes
 
 

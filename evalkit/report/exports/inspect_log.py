@@ -101,8 +101,8 @@ def _plain(name: str) -> str:
 
 
 def _id(chosen: Chosen, *parts: Cell) -> str:
-    named = [chosen.manifest.name, chosen.manifest.created_at, *((cell.agent, cell.suite.name) for cell in parts)]
-    return hashlib.sha256(orjson.dumps(named)).hexdigest()[:22]
+    name_parts = [chosen.manifest.name, chosen.manifest.created_at, *((cell.agent, cell.suite.name) for cell in parts)]
+    return hashlib.sha256(orjson.dumps(name_parts)).hexdigest()[:22]
 
 
 def _add(log: _Log, episode: Exported) -> None:

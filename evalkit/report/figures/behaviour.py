@@ -89,8 +89,8 @@ def behaviour_figures(agents: Sequence[str], tables: Mapping[str, Table], cells:
     """
     figures = []
     for environment in dict.fromkeys(cell.suite.environment for cell in cells):
-        mine = [cell for cell in cells if cell.suite.environment == environment and cell.prefix]
-        figure = _figure(agents, tables, environment, mine)
+        own_cells = [cell for cell in cells if cell.suite.environment == environment and cell.prefix]
+        figure = _figure(agents, tables, environment, own_cells)
         if figure is not None:
             figures.append(figure)
     return tuple(figures)
@@ -101,17 +101,17 @@ def _figure(
 ) -> Figure | None:
     played = {agent: {cell.suite.name for cell in cells if cell.agent == agent} for agent in agents}
     suites = set.intersection(*(names for names in played.values() if names), {cell.suite.name for cell in cells})
-    mine = [cell for cell in cells if cell.suite.name in suites]
-    if len({cell.agent for cell in mine}) < LEAST_AGENTS:
+    suite_cells = [cell for cell in cells if cell.suite.name in suites]
+    if len({cell.agent for cell in suite_cells}) < LEAST_AGENTS:
         return None
-    scores = _means(tables["scores"], "score", mine)
+    scores = _means(tables["scores"], "score", suite_cells)
     rows: list[dict[str, Any]] = []
     panels: dict[str, tuple[str, str]] = {}
     for name, keys in MEASURES.items():
         for column in tables[name].columns if name in tables else ():
             if column.key not in keys:
                 continue
-            means = _means(tables[name], column.key, mine)
+            means = _means(tables[name], column.key, suite_cells)
             compared = [agent for agent in scores if agent in means]
             if len(compared) < LEAST_AGENTS or len({means[agent] for agent in compared}) < 2:
                 continue
@@ -134,7 +134,7 @@ def _figure(
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
         ),
         rows=tuple(rows),
-        packs=packs_of(mine),
+        packs=packs_of(suite_cells),
         query=_query(tables, panels),
     )
     notes = [f"{words}: {ranks}" for words, ranks in panels.values()]
@@ -183,12 +183,12 @@ def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], panels: Mappin
     )
     drawn = []
     for key, (words, ranks) in panels.items():
-        mine = [row for row in rows if row["measure"] == key]
+        measure_rows = [row for row in rows if row["measure"] == key]
         tips = tooltip(agent="Agent", value=f"{words.partition(' (')[0]}|.2f", score="Score|.2f")
         head = alt.TitleParams(text=ranks, fontSize=11.5, fontWeight="normal", offset=4)
         x = alt.X("value:Q", title=words, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(tickCount=5))
         look = dotted(by_agent(agents, shown))
-        point = alt.Chart(data(mine), title=head).mark_point(filled=True, size=60, opacity=0.7)
+        point = alt.Chart(data(measure_rows), title=head).mark_point(filled=True, size=60, opacity=0.7)
         drawn.append(point.encode(x=x, y=y, tooltip=tips, **look).properties(width=WIDTH, height=130))
     stacked: alt.VConcatChart = alt.vconcat(*drawn, spacing=18)
     return stacked

@@ -22,10 +22,10 @@ def figures(report: Report) -> tuple[Figure, ...]:
         *score_figures(agents, tables["scores"]),
         *varied_figures(agents, tables),
     ]
-    own = all_extras(report.cells)
-    for name, draw in dict.fromkeys(pair for extras in own for pair in extras.table_figures):
+    extras_here = all_extras(report.cells)
+    for name, draw in dict.fromkeys(pair for extras in extras_here for pair in extras.table_figures):
         drawn += draw(agents, tables[name]) if name in tables else ()
-    for build in dict.fromkeys(extras.cell_figures for extras in own if extras.cell_figures):
+    for build in dict.fromkeys(extras.cell_figures for extras in extras_here if extras.cell_figures):
         drawn += build(agents, report.cells)
     return (
         *drawn,

@@ -57,14 +57,14 @@ order by suite, agent, replicate, instance, period
 
 def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, ...]:
     """The curves of the environments that the run has. Reads the facts of at most `MOST_EPISODES` episodes."""
-    mine = [cell for cell in cells if cell.prefix and extras_of(cell.suite.environment).curves]
-    if not mine:
+    curve_cells = [cell for cell in cells if cell.prefix and extras_of(cell.suite.environment).curves]
+    if not curve_cells:
         return ()
-    per_cell = max(1, MOST_EPISODES // len(mine))
-    actions = _actions(run, (episode.id for cell in mine for episode in cell.prefix[:per_cell]))
+    per_cell = max(1, MOST_EPISODES // len(curve_cells))
+    actions = _actions(run, (episode.id for cell in curve_cells for episode in cell.prefix[:per_cell]))
     figures = []
-    for curve in (curve for extras in all_extras(mine) for curve in extras.curves):
-        group = [cell for cell in mine if cell.suite.environment == curve.environment]
+    for curve in (curve for extras in all_extras(curve_cells) for curve in extras.curves):
+        group = [cell for cell in curve_cells if cell.suite.environment == curve.environment]
         rows = [row for cell in group for row in _rows(curve, cell, actions, per_cell)]
         # Without a number there is nothing to draw: prices of agents that never set one.
         if rows:
@@ -168,9 +168,9 @@ def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
     head = alt.Header(title=None, labelAnchor="start", labelFontWeight="normal", labelExpr=SHORT, labelLimit=width)
     blocks: list[alt.FacetChart] = []
     for suite in suites:
-        mine = data([row for row in rows if row["suite"] == suite])
+        suite_rows = data([row for row in rows if row["suite"] == suite])
         facet = alt.Facet("agent:N", sort=shown, header=head)
-        block: alt.FacetChart = panel.facet(data=mine, facet=facet, columns=columns, spacing=GAP)
+        block: alt.FacetChart = panel.facet(data=suite_rows, facet=facet, columns=columns, spacing=GAP)
         title = alt.TitleParams(
             text=suite, fontSize=12, fontWeight=600, anchor="start", frame="group", offset=6, limit=TOTAL
         )

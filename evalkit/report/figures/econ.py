@@ -86,9 +86,9 @@ def runs_figures(agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, 
     """Every episode's score and exploration, an environment a figure; figure 2 of the paper is procurement's."""
     figures = []
     for name, title in ENVIRONMENTS.items():
-        mine = [cell for cell in cells if cell.suite.environment == name and cell.prefix]
-        if mine:
-            figures.append(_runs_figure(agents, mine, name, f"{title}: every episode"))
+        own_cells = [cell for cell in cells if cell.suite.environment == name and cell.prefix]
+        if own_cells:
+            figures.append(_runs_figure(agents, own_cells, name, f"{title}: every episode"))
     return tuple(figures)
 
 
@@ -158,18 +158,18 @@ def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environme
     tips = tooltip(suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f")
     sides: list[alt.FacetChart] = []
     for measure, title in MEASURES.items():
-        mine = [row for row in rows if row["measure"] == measure]
-        if not mine:
+        measure_rows = [row for row in rows if row["measure"] == measure]
+        if not measure_rows:
             continue
         axis = names_axis(labels=not sides)
         dots = (
-            alt.Chart(data(mine))
+            alt.Chart(data(measure_rows))
             .mark_point(filled=True, size=28, opacity=0.45)
             .encode(
                 x=alt.X(
                     "value:Q",
                     title=title,
-                    scale=alt.Scale(domain=reach(mine, ("value",), 0, 100), nice=False),
+                    scale=alt.Scale(domain=reach(measure_rows, ("value",), 0, 100), nice=False),
                     axis=alt.Axis(tickCount=5),
                 ),
                 y=alt.Y("agent:N", title=None, sort=shown, axis=axis),

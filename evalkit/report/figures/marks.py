@@ -134,8 +134,8 @@ def told_apart(rows: Rows) -> list[str]:
     parts = [[_words(axis, row[key]) for key, axis in axes_in(row).items()] for row in rows]
     everywhere = set.intersection(*map(set, parts)) if parts else set()
     labels = []
-    for row, mine in zip(rows, parts, strict=True):
-        differ = [part for part in mine if part not in everywhere]
+    for row, row_parts in zip(rows, parts, strict=True):
+        differ = [part for part in row_parts if part not in everywhere]
         labels.append(" ".join([*([row["suite"]] if len(suites) > 1 or not differ else []), *differ]))
     return labels
 

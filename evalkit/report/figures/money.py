@@ -45,8 +45,8 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
         cost = sum(episode.cost for episode in cell.prefix)
         if cost and scored["score"] is not None:
             mean = round(cost / len(cell.prefix))
-            known = {name: scored[name] for name in ("score", "interval", "kind", "episodes")}
-            rows.append({"suite": suite_of(place(cell)), "agent": cell.agent, "cost_pico_usd": mean, **known})
+            score_fields = {name: scored[name] for name in ("score", "interval", "kind", "episodes")}
+            rows.append({"suite": suite_of(place(cell)), "agent": cell.agent, "cost_pico_usd": mean, **score_fields})
     if not rows:
         return ()
     title = "Score against cost"

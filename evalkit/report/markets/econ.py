@@ -55,33 +55,33 @@ class MetricColumn:
 
 def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """All tables about the paper's environments among `cells`; none where there are none."""
-    mine = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
-    if not mine:
+    market_cells = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
+    if not market_cells:
         return ()
-    played = {cell.agent for cell in mine if not cell.exact}
+    played = {cell.agent for cell in market_cells if not cell.exact}
 
     def rivals(row: Mapping[str, Any]) -> object:
         # The optimum itself competes with nobody.
         return [row[key] for key in row if key.startswith("axis:")] if row["agent"] in played else None
 
     return (
-        as_printed(_scores_table(mine), "econ_2", rivals),
-        *difficulty_tables(mine),
-        as_printed(_quality_table(mine), "econ_3", rivals),
-        _exploration_table(mine),
-        *_feasible_tables(mine),
-        *variant_tables(manifest, mine),
+        as_printed(_scores_table(market_cells), "econ_2", rivals),
+        *difficulty_tables(market_cells),
+        as_printed(_quality_table(market_cells), "econ_3", rivals),
+        _exploration_table(market_cells),
+        *_feasible_tables(market_cells),
+        *variant_tables(manifest, market_cells),
     )
 
 
 def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]]]:
     """Cells side by side as in the paper: one row for each agent, difficulty and values of axes, by environment."""
-    named = labels(cells)
-    order = {label: i for i, label in enumerate(dict.fromkeys((*LEVELS, *named.values())))}
+    names = labels(cells)
+    order = {label: i for i, label in enumerate(dict.fromkeys((*LEVELS, *names.values())))}
     rows: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Cell]]] = {}
     agents = {name: i for i, name in enumerate(dict.fromkeys(cell.agent for cell in cells))}
     for cell in cells:
-        label, axes = named[cell.suite.base], axes_of(cell)
+        label, axes = names[cell.suite.base], axes_of(cell)
         key = (agents[cell.agent], order[label], tuple(sorted((axis, repr(value)) for axis, value in axes.items())))
         keys = {"agent": cell.agent, "difficulty": label, **axes}
         rows.setdefault(key, (keys, {}))[1][cell.suite.environment] = cell
@@ -305,11 +305,11 @@ def _exploration_table(cells: Sequence[Cell]) -> Table:
 
 def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Procurement's mean by the reference's code beside ours."""
-    mine = [cell for cell in cells if cell.suite.environment == "procurement"]
-    if not mine:
+    own_cells = [cell for cell in cells if cell.suite.environment == "procurement"]
+    if not own_cells:
         return ()
     rows = []
-    for keys, played in _by_row(mine):
+    for keys, played in _by_row(own_cells):
         cell = played["procurement"]
         rows.append(
             {
@@ -324,22 +324,22 @@ def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
         name="econ_feasible",
         title="Procurement without runs that found no feasible plan",
         columns=(
-            *_row_columns(mine),
+            *_row_columns(own_cells),
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
             Column(key="reference_score", title="without them", kind="score", unit="100 = optimum"),
             Column(key="dropped", title="Left out", kind="count", unit="episodes"),
             Column(key="runs", title="of", kind="count", unit="episodes"),
         ),
         rows=tuple(rows),
-        packs=packs_of(mine),
+        packs=packs_of(own_cells),
         notes=(
             "score: a run without a feasible plan scores 0; without them: the reference's code drops such runs from "
             "the mean",
-            *owed_notes(mine),
+            *owed_notes(own_cells),
         ),
         query=beside(
-            mine,
-            labels(mine),
+            own_cells,
+            labels(own_cells),
             (
                 mean_of("score", "procurement", "score"),
                 mean_of("reference_score", "procurement", queries.metric("reference_score")),

@@ -168,11 +168,11 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
 
 def changes(history: Sequence[NightRecord], index: int) -> list[str]:
     """The agents that were served by another model or fingerprint than in the last night that said so."""
-    now = served(history[index])
+    current = served(history[index])
     changed = []
-    for agent, models in now.items():
-        was = next((old for record in reversed(history[:index]) if (old := served(record).get(agent))), None)
-        if was is not None and set(was) != set(models):
+    for agent, models in current.items():
+        previous = next((old for record in reversed(history[:index]) if (old := served(record).get(agent))), None)
+        if previous is not None and set(previous) != set(models):
             changed.append(agent)
     return changed
 

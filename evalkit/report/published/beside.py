@@ -40,14 +40,14 @@ def beside_tables(manifest: Manifest, cells: Sequence[Cell], tables: Sequence[Ta
 
     `tables`: the report's, made of the same cells.
     """
-    known = {table.name: table for table in tables}
+    by_name = {table.name: table for table in tables}
     shown_tables: list[Table] = []
     differences: dict[tuple[Any, ...], dict[str, dict[str, None]]] = {}
     beside: list[Cell] = []
     for paper in published_papers():
         for published in paper.tables:
             sides = _Sides(manifest, cells, paper, published)
-            run_tables = [known[name] for name in published.ours if name in known]
+            run_tables = [by_name[name] for name in published.ours if name in by_name]
             rows = [row for table in run_tables for row in sides.ours(table)]
             if not rows:
                 continue
@@ -101,20 +101,20 @@ class _Sides:
     def ours(self, table: Table) -> Iterator[Pair]:
         """(row of ours, published rows of the same keys), that of the same model first."""
         for row in table.rows:
-            mine = [cell for cell in self._cells if self._is_of(cell, row)]
-            if not mine:
+            row_cells = [cell for cell in self._cells if self._is_of(cell, row)]
+            if not row_cells:
                 continue
-            key_values = {key: self._value(mine, key) for key in self.keys}
+            key_values = {key: self._value(row_cells, key) for key in self.keys}
             theirs = [row for row in self._published.rows if self._agrees(row, key_values)]
             if not theirs:
                 self.left_out += 1
                 continue
-            agent = self._manifest.agents[mine[0].agent]
+            agent = self._manifest.agents[row_cells[0].agent]
             model = self._paper.known_as(agent.model, agent.policy)
-            names = dict.fromkeys(name for cell in mine for name, _, _ in self._compared(cell, model))
+            names = dict.fromkeys(name for cell in row_cells for name, _, _ in self._compared(cell, model))
             name = model.name if model else ""
             ordered = sorted(theirs, key=lambda row: row["model"] != name)
-            yield {**row, **key_values, "agent": mine[0].agent, "same": name, "differs": len(names)}, ordered
+            yield {**row, **key_values, "agent": row_cells[0].agent, "same": name, "differs": len(names)}, ordered
 
     def differences(self) -> Iterable[tuple[Cell, list[tuple[str, str, str]]]]:
         """By cell: (setting, the paper's, ours)."""

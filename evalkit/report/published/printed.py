@@ -52,8 +52,8 @@ def _best(table: Table, published: PublishedTable, group: Group) -> frozenset[tu
     bold: set[tuple[int, str]] = set()
     for key in published.columns if published.bold else ():
         for indices in groups.values():
-            known = {index: table.rows[index][key] for index in indices if table.rows[index].get(key) is not None}
-            bold |= {(index, key) for index in best_of(known, published.bold)}
+            values = {index: table.rows[index][key] for index in indices if table.rows[index].get(key) is not None}
+            bold |= {(index, key) for index in best_of(values, published.bold)}
     return frozenset(bold)
 
 

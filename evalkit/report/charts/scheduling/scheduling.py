@@ -132,13 +132,13 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
 
 
 def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned], last: int) -> Figure:
-    whole = target.n * target.n * (target.n - 1) or 1
+    possible = target.n * target.n * (target.n - 1) or 1
     rows = [
         {
             "period": assignment.period,
             "told": len(assignment.told),
             "known": assignment.known,
-            "share": 100 * assignment.known / whole,
+            "share": 100 * assignment.known / possible,
         }
         for assignment in assignments
     ]
@@ -156,7 +156,7 @@ def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assig
     )
     notes = [
         "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
-        f"with what follows from it by transitivity, at the end {assignments[-1].known:,} of {whole:,} comparisons",
+        f"with what follows from it by transitivity, at the end {assignments[-1].known:,} of {possible:,} comparisons",
     ]
     return figure(
         name="preferences",
