@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Encoder, Question
-from evalkit.dialogue import Reply
 from evalkit.digests import NOTHING, step_digest
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.envs.replay import Position, Turn, advance
@@ -26,7 +25,6 @@ from evalkit.errors import (
     StorageError,
     UnfitInstance,
 )
-from evalkit.money import PicoUsd
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive
 from evalkit.store.files.record import StepRecord
@@ -119,6 +117,8 @@ LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped"})
 
 ERRORS_THAT_STOP = 10
 
+NO_FACTS = b"{}"
+
 
 async def play(
     episode: PlannedEpisode, activate: Callable[[PlannedEpisode], ActiveEpisode], asker: Asker, context: LaneContext
@@ -196,7 +196,12 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
         try:
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
-            await _record_refusal(active, flaw, context)
+            detail = str(flaw)
+            context.log.event(
+                "refused", episode=question.episode, step=question.step, ending=flaw.ending, detail=detail
+            )
+            context.log.append(_refused_record(active, flaw.ending, context.worker))
+            await context.log.durable()
             return flaw.ending
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
@@ -255,7 +260,7 @@ def _record(active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Tur
         step=turn.step,
         period=turn.period,
         turn=turn.turn,
-        reply=reply_bytes or None,
+        reply=reply_bytes,
         raw=answer.raw,
         facts=turn.facts_bytes,
         observation_digest=turn.observation_digest,
@@ -280,32 +285,26 @@ def _record(active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Tur
     )
 
 
-async def _record_refusal(active: ActiveEpisode, flaw: EpisodeRefused, context: LaneContext) -> None:
+def _refused_record(active: ActiveEpisode, ending: str, worker: str) -> StepRecord:
     """The row of an ending that brought no reply: the provider refused the request for what it holds."""
-    position = active.position
-    context.log.event("refused", episode=active.episode.id, step=position.step, ending=flaw.ending, detail=str(flaw))
-    nothing = Answer(
-        reply=Reply(finish=""),
-        cost=PicoUsd(0),
-        latency_s=0.0,
-        queue_s=0.0,
-        attempts=flaw.ending,
-        started_at=time.time(),
-    )
-    turn = Turn(
+    episode, position = active.episode, active.position
+    return StepRecord(
+        episode=episode.id,
+        environment=episode.suite.environment,
+        suite=episode.suite.name,
+        instance=episode.target.id,
+        agent=episode.cell.agent.name,
+        replicate=episode.replicate,
+        take=active.take,
         step=position.step,
         period=position.period,
         turn=position.turn,
-        facts={},
-        facts_bytes=b"{}",
-        messages=(),
+        facts=NO_FACTS,
         observation_digest=NOTHING,
         request_digest=position.request_digest,
-        step_digest=step_digest(position.request_digest, None, b"{}", NOTHING),
-        new_chat=False,
-        new_tools=False,
-        acted=False,
-        ending=flaw.ending,
+        step_digest=step_digest(position.request_digest, None, NO_FACTS, NOTHING),
+        attempts=ending,
+        started_at=time.time(),
+        ending=ending,
+        worker=worker,
     )
-    context.log.append(_record(active, nothing, b"", turn, context.worker))
-    await context.log.durable()

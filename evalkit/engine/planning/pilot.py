@@ -9,41 +9,17 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from evalkit.dialogue import Usage
 from evalkit.engine.forecast import SPREAD, Prior
 from evalkit.engine.stand_in import price_of
+from evalkit.results.episodes import EpisodeResult
 from evalkit.store.manifest import Manifest, ManifestAgent
 
 BETWEEN, WITHIN = 0.4, 0.3
 """Standard deviations of scores where nothing is known: of instances' means, and of replicates of an instance. Chosen:
 together 0.5, the most that a share can scatter."""
-
-
-class Result(Protocol):
-    """What is asked of an episode's record; `results/episodes.py` makes them."""
-
-    @property
-    def agent(self) -> str: ...
-    @property
-    def suite(self) -> str: ...
-    @property
-    def instance(self) -> str: ...
-    @property
-    def finished(self) -> bool: ...
-    @property
-    def score(self) -> float | None: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def cost(self) -> int: ...
-    @property
-    def tokens_in(self) -> int: ...
-    @property
-    def tokens_out(self) -> int: ...
-    @property
-    def latency_s(self) -> float: ...
 
 
 class Figures(NamedTuple):
@@ -160,9 +136,9 @@ def family(model: str) -> str:
     return found.group().lower() if found else model
 
 
-def basis_of(name: str, manifest: Manifest, results: Iterable[Result], priors: Iterable[Prior]) -> Basis:
+def basis_of(name: str, manifest: Manifest, results: Iterable[EpisodeResult], priors: Iterable[Prior]) -> Basis:
     """A run's ended episodes as a basis; `priors`: the stand-ins' play of its cells."""
-    by_cell: dict[tuple[str, str], list[Result]] = {}
+    by_cell: dict[tuple[str, str], list[EpisodeResult]] = {}
     for one in results:
         if one.finished:
             by_cell.setdefault((one.agent, one.suite), []).append(one)
@@ -179,7 +155,7 @@ def basis_of(name: str, manifest: Manifest, results: Iterable[Result], priors: I
     return Basis(name=name, cells=cells, agents=manifest.agents, against=against)
 
 
-def _seen(episodes: Sequence[Result]) -> SeenCell:
+def _seen(episodes: Sequence[EpisodeResult]) -> SeenCell:
     count, replies = len(episodes), sum(one.steps for one in episodes)
     cost = sum(one.cost for one in episodes) / count
     variance = sum((one.cost - cost) ** 2 for one in episodes) / (count - 1) if count > 1 else (SPREAD * cost) ** 2
@@ -200,7 +176,7 @@ def _seen(episodes: Sequence[Result]) -> SeenCell:
     )
 
 
-def scatter_of(episodes: Iterable[Result]) -> tuple[float, float]:
+def scatter_of(episodes: Iterable[EpisodeResult]) -> tuple[float, float]:
     """(between instances, within them): standard deviations of scores, from the analysis of variance of one factor."""
     scores: dict[str, list[float]] = {}
     for one in episodes:

@@ -16,7 +16,10 @@ ANSWERED = (OK, UNMETERED, ESTIMATED)
 # Not frozen, alone among the records: with so many fields that costs 3 us, as much as turning the row into columns.
 @dataclass(slots=True, kw_only=True)
 class StepRecord:
-    """One turn of one episode with its outcome: the unit of checkpoint, resume and billing. Nobody changes one."""
+    """One turn of one episode with its outcome: the unit of checkpoint, resume and billing. Nobody changes one.
+
+    What has a default is what a reply brings: an ending that brought none leaves it out.
+    """
 
     episode: str
     """Digest of instance, agent, replicate and environment version; the same after every resume."""
@@ -35,9 +38,9 @@ class StepRecord:
     period: int
     turn: int
     """Place in the period's chat, from 0."""
-    reply: bytes | None
+    reply: bytes | None = None
     """The reply as canonical JSON (`replies.py`), its opaque part included; None where an ending brought none."""
-    raw: bytes | None
+    raw: bytes | None = None
     """The body as it came, kept only where strict JSON refused it."""
     facts: bytes
     """The observation's facts as JSON."""
@@ -47,26 +50,26 @@ class StepRecord:
     """Chained digest (16 bytes) of everything the model had been sent when it answered."""
     step_digest: bytes
     """Digest (16 bytes) over request digest, reply, facts and observation digest: covers the row."""
-    tokens_in: int
-    tokens_out: int
-    tokens_cached_read: int
-    tokens_cached_write: int
-    tokens_reasoning: int
-    cost: PicoUsd
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached_read: int = 0
+    tokens_cached_write: int = 0
+    tokens_reasoning: int = 0
+    cost: PicoUsd = PicoUsd(0)  # noqa: RUF009 - a number
     """Price of the reply at the run's frozen rates, in 1e-12 USD. Failed attempts are in the ledger."""
-    latency_s: float
+    latency_s: float = 0.0
     """Seconds from first byte sent to last byte received, of the attempt that succeeded."""
-    queue_s: float
+    queue_s: float = 0.0
     """Seconds spent waiting for the lane's limits, all attempts together."""
     attempts: str
     """Outcomes of all attempts in order, joined by commas: `rate_limit,ok`; `ok` alone in the good case."""
     started_at: float
     """Wall time when the first attempt was sent, seconds since 1970."""
-    served_model: str
-    fingerprint: str
-    response_id: str
-    finish: str
-    ending: str
+    served_model: str = ""
+    fingerprint: str = ""
+    response_id: str = ""
+    finish: str = ""
+    ending: str = ""
     """Why the episode ended with this step; empty while it goes on."""
     worker: str
     """The process that wrote the row: host and pid."""
