@@ -10,6 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
+from tests.sim.sweeps import TIGHT
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -37,6 +38,7 @@ DISTURBANCES = (
     *STAYS,
     *HARM,
     "first_format",
+    "tight",
 )
 """Everything that may go wrong, by name."""
 
@@ -122,6 +124,8 @@ def scenario(
     """The seed's scenario, less some disturbances, more some others, with at most so many disturbed lives."""
     draws = Stream(seed, "scenario")
     sweep, width = draws.below(sweeps), 1 + draws.below(6)
+    if "tight" in disturbances(seed) - without:
+        sweep, width = TIGHT, max(width, 3)
     budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
     count = 1 + draws.below(LIVES)
     active = (disturbances(seed) | always) - without

@@ -136,8 +136,10 @@ class Baseline:
 def baseline(number: int) -> Baseline:
     """The sweep's steps, and what they cost."""
     calm = Scenario(seed=0, sweep=number, budget_share=None, width=4, lives=())
+    found = resolved(number)
+    found = replace(found, sweep=replace(found.sweep, width=calm.width))
     with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
-        world = World(scenario=calm, folder=Path(folder), resolved=resolved(number))
+        world = World(scenario=calm, folder=Path(folder), resolved=found)
         _calmly(world, 0)
         return Baseline(steps=world.checks.steps(), cost=world.network.bill)
 

@@ -23,10 +23,7 @@ as_of = 2026-01-01
 source = "simulated"
 """
 
-_LIMITED = """[limits]
-requests_per_minute = 20
-in_flight = 3
-"""
+_PER_MINUTE, _IN_FLIGHT = "requests_per_minute", "in_flight"
 
 _AGENT = """[[agents]]
 name = "{name}"
@@ -41,8 +38,12 @@ instances = [{instances}]
 vary = {{ periods = [{periods}] }}
 """
 
-LIMIT, IN_FLIGHT = 20, 3
-"""Requests per minute and in flight of the provider `limited`."""
+LIMITS: dict[str, dict[str, int]] = {
+    "limited": {_PER_MINUTE: 20, _IN_FLIGHT: 3},
+    "slow": {_PER_MINUTE: 6},
+    "narrow": {_IN_FLIGHT: 2},
+}
+"""By provider: requests per minute, and in flight."""
 
 
 def _spec(agents: tuple[tuple[str, str, str], ...], instances: int, periods: int, replicates: int) -> str:
@@ -64,6 +65,11 @@ SWEEPS = (
 )
 """Small sweeps over one or two lanes."""
 
+TIGHT = len(SWEEPS)
+"""The number of a sweep with more episodes than its provider takes requests at once, and more requests than it takes
+in a minute."""
+_ALL = (*SWEEPS, _spec((("k", "slow", "knuth"), ("n", "narrow", "knuth")), 5, 1, 1))
+
 
 @cache
 def spec(number: int) -> Path:
@@ -71,9 +77,10 @@ def spec(number: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="evalkit-sim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "providers").mkdir()
-    for name, limits in (("free", ""), ("limited", _LIMITED)):
+    for name, said in {"free": {}, **LIMITS}.items():
+        limits = "\n".join(["[limits]", *(f"{limit} = {most}" for limit, most in said.items())])
         (folder / "providers" / f"{name}.toml").write_text(_PROVIDER.format(dialect="openai_chat", limits=limits))
-    (folder / "sweep.toml").write_text(SWEEPS[number])
+    (folder / "sweep.toml").write_text(_ALL[number])
     return folder / "sweep.toml"
 
 

@@ -33,7 +33,7 @@ from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
 from tests.sim.reading import Reading
 from tests.sim.scenario import Life, Scenario
-from tests.sim.sweeps import IN_FLIGHT, LIMIT, spec
+from tests.sim.sweeps import LIMITS, spec
 
 STEPS = {"tail", "steps", "log"}
 """Folders of files with rows of steps."""
@@ -143,12 +143,13 @@ class World:
         flying = sum(one.lane == sent.lane for one in self.network.in_flight.values()) + 1
         if flying > self.scenario.width:
             raise Broken(f"{flying} requests of {sent.lane} are in flight; width is {self.scenario.width}")
-        if sent.lane.startswith("limited/"):
-            recent = sum(one.lane == sent.lane and one.at > sent.at - 60 for one in self.network.history) + 1
-            if recent > LIMIT:
-                raise Broken(f"{recent} requests of {sent.lane} within a minute; the limit is {LIMIT}")
-            if flying > IN_FLIGHT:
-                raise Broken(f"{flying} requests of {sent.lane} are in flight; the limit is {IN_FLIGHT}")
+        limits = LIMITS.get(sent.lane.partition("/")[0], {})
+        recent = sum(one.lane == sent.lane and one.at > sent.at - 60 for one in self.network.history) + 1
+        self.counts["tight"] += recent == limits.get("requests_per_minute") or flying == limits.get("in_flight")
+        if recent > limits.get("requests_per_minute", recent):
+            raise Broken(f"{recent} requests of {sent.lane} within a minute; the limits are {limits}")
+        if flying > limits.get("in_flight", flying):
+            raise Broken(f"{flying} requests of {sent.lane} are in flight; the limits are {limits}")
         budget = self.resolved.sweep.budget
         if budget is not None and self.network.bill > budget:
             raise Broken(f"the bill is {self.network.bill}, the budget {budget}")
