@@ -45,4 +45,6 @@ def write_tails(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequ
             journal.carried = Carried(totals=tally.text(), compacted=opened.adopted.named)
             journal.commit(steps_table(rows), ledger)
             ledger = ()
+        if not journal.number:
+            journal.withdraw()
     return run

@@ -14,6 +14,8 @@ from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan
 from tests.sim.commands import called, findings, lines_for
+from tests.sim.network import Sent
+from tests.sim.sweeps import LIMITS
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -57,6 +59,41 @@ class Checks:
         self._within_budget(index)
         if self._draws.uniform() < REPORTS / 3:
             self._report(index)
+
+    def sending(self, sent: Sent) -> None:
+        """Before each request leaves."""
+        world = self._world
+        process = world.process
+        assert process is not None
+        process.sent += 1
+        others = [one.process for one in world.network.history if one.process != process.number]
+        if process.sent == 1 and not any(other > process.number for other in others):
+            self.settled()
+        if process.fenced is not None and sent.at > process.fenced:
+            raise Broken(f"{sent.episode}/{sent.step} is sent by a process that was told that another writes its run")
+        held = world.durable.get(sent.episode, set())
+        missing = set(range(sent.step)) - held
+        if missing:
+            raise Broken(f"{sent.episode}/{sent.step} is sent while step {min(missing)} is not durable")
+        taken_over = world.second is not None and world.second.process is not process
+        if sent.step in held and not taken_over:
+            raise Broken(f"{sent.episode}/{sent.step} is asked again: its reply is durable")
+        mine = [one for one in world.network.history if (one.lane, one.process) == (sent.lane, sent.process)]
+        flying = (
+            sum((one.lane, one.process) == (sent.lane, sent.process) for one in world.network.in_flight.values()) + 1
+        )
+        if flying > world.scenario.width:
+            raise Broken(f"{flying} requests of {sent.lane} are in flight; width is {world.scenario.width}")
+        limits = LIMITS.get(sent.lane.partition("/")[0], {})
+        recent = sum(one.at > sent.at - 60 for one in mine) + 1
+        world.counts["tight"] += recent == limits.get("requests_per_minute") or flying == limits.get("in_flight")
+        if recent > limits.get("requests_per_minute", recent):
+            raise Broken(f"{recent} requests of {sent.lane} within a minute; the limits are {limits}")
+        if flying > limits.get("in_flight", flying):
+            raise Broken(f"{flying} requests of {sent.lane} are in flight; the limits are {limits}")
+        budget = world.resolved.sweep.budget
+        if budget is not None and world.network.bill > budget:
+            raise Broken(f"the bill is {world.network.bill}, the budget {budget}")
 
     def settled(self) -> None:
         """Before the first request of a life: what earlier lives may have spent is on the books."""

@@ -67,6 +67,8 @@ class SimDisk:
         """Is told of each operation, before it is carried out."""
         self.lasted: Callable[[list[Path]], None] | None = None
         """Is told of the new names of a folder that last from now on."""
+        self.taken: Callable[[Path], None] | None = None
+        """Is told of a name that should be new, and is another file's."""
 
     def changed(self, path: Path) -> None:
         """Somebody else has changed a file, or has taken it away: so it is now, and so it stays."""
@@ -114,6 +116,8 @@ class SimDisk:
 
     def link(self, source: Path, target: Path) -> None:
         self._operate("link", target)
+        if self.taken is not None and target.exists() and source.read_bytes() != target.read_bytes():
+            self.taken(target)
         os.link(source, target)
         self._names[target] = self._names.setdefault(source, _File())
 

@@ -30,11 +30,15 @@ class _Jumping(selectors.DefaultSelector):
     def __init__(self, now: float, turn: Callable[[], None]) -> None:
         super().__init__()
         self.now, self._turn, self.quiet = now, turn, False
+        self.beside: Callable[[float], None] | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None and not self.quiet:
             raise Hung("everybody waits, and no timer is set")
-        self.now += max(timeout or 0.0, 0.0)
+        until = self.now + max(timeout or 0.0, 0.0)
+        if self.beside is not None and not self.quiet:
+            self.beside(until)
+        self.now = max(self.now, until)
         if not self.quiet:
             self._turn()
         return super().select(0)
@@ -58,6 +62,29 @@ class SimLoop(asyncio.SelectorEventLoop):
     def skip(self, seconds: float) -> None:
         """Let time pass while nobody acts: the process was stopped, or a call of the system took so long."""
         self._jumping.now += seconds
+
+    def beside(self, catch_up: Callable[[float], None]) -> None:
+        """Have this called before time passes, with the time that will be: another process lives meanwhile."""
+        self._jumping.beside = catch_up
+
+    def next_at(self) -> float:
+        """When something happens next, if nothing comes from outside. Raises Hung if nothing ever does."""
+        if self._ready:  # type: ignore[attr-defined]
+            return self.time()
+        if not self._scheduled:  # type: ignore[attr-defined]
+            raise Hung("everybody waits, and no timer is set")
+        return max(self.time(), self._scheduled[0].when())  # type: ignore[attr-defined]
+
+    def step(self) -> None:
+        """Go round once, also while another loop is running."""
+        self._jumping.now = self.next_at()
+        self.call_soon(self.stop)
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            self.run_forever()
+        finally:
+            asyncio._set_running_loop(outer)
 
     def unwind(self) -> None:
         """Cancel all tasks and step them until none is left."""

@@ -106,6 +106,7 @@ class Sent:
     step: int
     attempt: int
     lane: str
+    process: int
 
 
 class Network:
@@ -134,32 +135,44 @@ class Network:
         """Of this life."""
         self.sending: Callable[[Sent], None] | None = None
         """Is told of each request that is about to leave."""
-        self.lives = 0
+        self.processes = 0
+        self.process = 0
+        """The number of the one that acts."""
 
     def begin(self, weather: Weather) -> None:
         """A new life begins."""
         self.weather, self.dead, self.in_flight, self.history = weather, False, {}, []
         self.long_bodies = {}
-        self.lives += 1
+        self.process = self.join()
+
+    def join(self) -> int:
+        """One more process; its number."""
+        self.processes += 1
+        return self.processes
 
     def open(self, provider: Provider, **given: object) -> "Exchange":
         """Stands in for `open_transport`."""
         del given
-        return Exchange(self, provider)
+        return Exchange(self, provider, self.process)
 
-    async def send(self, provider: Provider, path: str, body: bytes, request_id: str) -> HttpResponse:
-        """One POST."""
+    async def send(self, provider: Provider, path: str, body: bytes, request_id: str, process: int) -> HttpResponse:
+        """One POST of a process."""
         if self.dead:
             raise Died
         loop = asyncio.get_running_loop()
         episode, step, attempt = request_id.split("/")
         model = orjson.loads(body).get("model", "")
         sent = Sent(
-            at=loop.time(), episode=episode, step=int(step), attempt=int(attempt), lane=f"{provider.name}/{model}"
+            at=loop.time(),
+            episode=episode,
+            step=int(step),
+            attempt=int(attempt),
+            lane=f"{provider.name}/{model}",
+            process=process,
         )
         if self.sending is not None:
             self.sending(sent)
-        key = f"{self.lives}#{request_id}"
+        key = f"{process}#{request_id}"
         self.in_flight[key] = sent
         self.history.append(sent)
         self.progress = sent.at
@@ -171,7 +184,7 @@ class Network:
             self.in_flight.pop(key, None)
 
     async def _fate(self, provider: Provider, path: str, body: bytes, request_id: str, sent: Sent) -> HttpResponse:
-        draws = Stream(self._seed, "network", self.lives, request_id)
+        draws = Stream(self._seed, "network", sent.process, request_id)
         weather, at = self.weather, sent.at
         latency = self._latency(draws)
         kind = self._kind(draws.uniform())
@@ -283,8 +296,8 @@ class Network:
 class Exchange:
     """One provider: what the engine takes for its transport."""
 
-    def __init__(self, network: Network, provider: Provider, path: str = "") -> None:
-        self._network, self._provider, self._path = network, provider, path
+    def __init__(self, network: Network, provider: Provider, process: int, path: str = "") -> None:
+        self._network, self._provider, self._process, self._path = network, provider, process, path
 
     async def __aenter__(self) -> "Exchange":
         return self
@@ -294,11 +307,11 @@ class Exchange:
 
     def to(self, path: str) -> "Exchange":
         """The endpoint at a path."""
-        return Exchange(self._network, self._provider, path)
+        return Exchange(self._network, self._provider, self._process, path)
 
     async def send(self, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST."""
-        return await self._network.send(self._provider, self._path, body, request_id)
+        return await self._network.send(self._provider, self._path, body, request_id, self._process)
 
 
 def _cost(good: HttpResponse) -> int:

@@ -39,6 +39,8 @@ DISTURBANCES = (
     *HARM,
     "first_format",
     "tight",
+    "taken_over",
+    "extended",
 )
 """Everything that may go wrong, by name."""
 
@@ -53,6 +55,21 @@ class Harm:
     """Whether all is put back when the readers have been asked."""
     place: tuple[int, int]
     """Seed and life: key what is drawn when it is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """A process is stopped, another takes its run over although the lock should forbid it, and then both go on."""
+
+    turn: int | None
+    """Of the loop, at which it is stopped; None: it is at an operation of the disk."""
+    operation: int
+    seconds: float
+    """For which it is stopped."""
+    ahead: int
+    """Turns of the other's loop before it goes on."""
+    unlocked: bool
+    """Whether the file system grants every lock; if not, it locks no directories, and the file `lock` is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +93,7 @@ class Life:
     """How far the wall clock jumps while it lives, s, by turn of the loop."""
     harm: Harm | None
     """What becomes of its files when it has ended."""
+    taken_over: TakenOver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +107,8 @@ class Scenario:
     """Of what the whole sweep costs; None: no budget."""
     width: int
     lives: tuple[Life, ...]
+    extended: int | None = None
+    """The life from which on the sweep asks for more; None: it never does."""
     begun: str = ""
     """The run of the log's first format that it goes on from; empty: it begins anew."""
     without: frozenset[str] = frozenset()
@@ -124,11 +144,11 @@ def scenario(
     """The seed's scenario, less some disturbances, more some others, with at most so many disturbed lives."""
     draws = Stream(seed, "scenario")
     sweep, width = draws.below(sweeps), 1 + draws.below(6)
-    if "tight" in disturbances(seed) - without:
-        sweep, width = TIGHT, max(width, 3)
     budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
     count = 1 + draws.below(LIVES)
     active = (disturbances(seed) | always) - without
+    if "tight" in active:
+        sweep, width = TIGHT, max(width, 3)
     old = _begun(Stream(seed, "begun")) if "first_format" in active else None
     return Scenario(
         seed=seed,
@@ -136,6 +156,7 @@ def scenario(
         begun="" if old is None else old.name,
         budget_share=budget,
         width=width,
+        extended=Stream(seed, "extended").below(count + 1) if "extended" in active else None,
         lives=tuple(_life(seed, number, active) for number in range(min(count, lives))),
         without=without,
         always=always,
@@ -188,7 +209,19 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
     if "clock_jump" in active:
         stream = draws("clock_jump")
         life = replace(life, jumps={stream.below(800): (stream.uniform() - 0.5) * 2 * 86_400})
+    if "taken_over" in active:
+        life = replace(life, taken_over=_taken_over(draws("taken_over")), stopped={}, twice_turn=None)
     return replace(life, harm=_harm(active, draws("harm"), (seed, number)))
+
+
+def _taken_over(draws: Stream) -> TakenOver:
+    return TakenOver(
+        turn=_early(draws, 400) if draws.uniform() < 0.5 else None,
+        operation=_early(draws, 60),
+        seconds=10 ** (3.5 * draws.uniform()),
+        ahead=_early(draws, 2000),
+        unlocked=draws.uniform() < 0.7,
+    )
 
 
 def _harm(active: frozenset[str], draws: Stream, place: tuple[int, int]) -> Harm | None:

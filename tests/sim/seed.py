@@ -18,7 +18,7 @@ from tests.sim.commands import findings
 from tests.sim.loop import Hung
 from tests.sim.remembered import remembered
 from tests.sim.scenario import Life, Scenario, undisturbed
-from tests.sim.sweeps import resolved
+from tests.sim.sweeps import extended, resolved
 from tests.sim.world import World
 
 MOST_CALM = 12
@@ -50,6 +50,8 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
     try:
         usual, found = baseline(scenario.sweep), resolved(scenario.sweep)
         budget = None if scenario.budget_share is None else round(scenario.budget_share * usual.cost)
+        if scenario.extended is not None:
+            usual = baseline(extended(scenario.sweep))
         old = begun(scenario.begun) if scenario.begun else None
         budget = budget if old is None else old.budget
         found = replace(found, sweep=replace(found.sweep, width=scenario.width, budget=budget))
@@ -61,9 +63,13 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                     world.take_over(old)
                 damaged = False
                 for life in scenario.lives:
+                    if lives == scenario.extended:
+                        world.extend()
                     outcome = world.live(life, lives, repair=damaged)
                     lives += 1
                     damaged = (damaged and not isinstance(outcome, RunOutcome)) or _harmed(world, life)
+                if scenario.extended is not None:
+                    world.extend()
                 lives = _calmly(world, lives, repair=damaged) + 1
                 world.checks.at_the_end(usual.steps)
             finally:

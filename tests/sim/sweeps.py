@@ -70,6 +70,28 @@ TIGHT = len(SWEEPS)
 in a minute."""
 _ALL = (*SWEEPS, _spec((("k", "slow", "knuth"), ("n", "narrow", "knuth")), 5, 1, 1))
 
+_MORE = """
+[[suites]]
+name = "scheduling/medium"
+instances = ["seed-1"]
+vary = { periods = [1] }
+"""
+
+
+def extended(number: int) -> int:
+    """The number of a sweep that asks for what another one does, and for more: a suite, or one replicate."""
+    return number + len(_ALL)
+
+
+def _text(number: int) -> str:
+    if number < len(_ALL):
+        return _ALL[number]
+    less = number - len(_ALL)
+    if less % 2:
+        return _ALL[less] + _MORE
+    replicates = int(_ALL[less].partition("replicates = ")[2].partition("\n")[0])
+    return _ALL[less].replace(f"replicates = {replicates}", f"replicates = {replicates + 1}")
+
 
 @cache
 def spec(number: int) -> Path:
@@ -80,7 +102,7 @@ def spec(number: int) -> Path:
     for name, said in {"free": {}, **LIMITS}.items():
         limits = "\n".join(["[limits]", *(f"{limit} = {most}" for limit, most in said.items())])
         (folder / "providers" / f"{name}.toml").write_text(_PROVIDER.format(dialect="openai_chat", limits=limits))
-    (folder / "sweep.toml").write_text(_ALL[number])
+    (folder / "sweep.toml").write_text(_text(number))
     return folder / "sweep.toml"
 
 

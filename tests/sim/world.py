@@ -9,7 +9,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -24,6 +24,7 @@ from evalkit.engine.session import RunOptions
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import EvalkitError
 from evalkit.seeds import Stream
+from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
@@ -31,9 +32,11 @@ from tests.sim.checks import Broken, Checks, columns
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
+from tests.sim.process import Process, Second
 from tests.sim.reading import Reading
 from tests.sim.scenario import Life, Scenario
-from tests.sim.sweeps import LIMITS, spec
+from tests.sim.sweeps import extended, resolved, spec
+from tests.sim.taking_over import TakingOver, granted, of_files
 
 STEPS = {"tail", "steps", "log"}
 """Folders of files with rows of steps."""
@@ -58,11 +61,12 @@ class World:
     durable: dict[str, set[int]] = field(default_factory=dict)
     """Steps that last, by episode, as the disk has seen them."""
     requests: int = 0
-    playing: Counter[str] = field(default_factory=Counter)
-    """Episodes that have begun in this life and neither ended nor been left, by lane."""
     counts: Counter[str] = field(default_factory=Counter)
     reading: Reading = field(default_factory=Reading)
-    loop: SimLoop | None = None
+    process: Process | None = None
+    """The one that acts."""
+    second: Second[RunOutcome | str] | None = None
+    """The process that has taken the run over in this life."""
     progress: float = 0.0
     """When something was last sent, answered or written."""
     detailed: bool = False
@@ -72,8 +76,10 @@ class World:
 
     def __post_init__(self) -> None:
         self.run = self.folder / "run"
+        self.life: Life | None = None
+        """The life that is being lived."""
         self._drawn = 0
-        self._flaws: list[BaseException] = []
+        self.flaws: list[BaseException] = []
         """What was found, or left the engine, where nobody waits for it."""
         models = tuple(sorted({agent.model for agent in self.resolved.manifest.agents.values()}))
         self.spec = spec(self.scenario.sweep)
@@ -82,9 +88,14 @@ class World:
         self.disk = SimDisk(self.folder, say=self.say, slept=self._slept)
         self.disk.lasted = self._lasted
         self.network.sending = self._sending
-        self.turn = 0
-        self.checks = Checks(self)
+        self.checks, self.taking = Checks(self), TakingOver(self)
         self.disk.looked = self._touched
+        self.disk.taken = self._taken
+
+    @property
+    def loop(self) -> SimLoop | None:
+        """The loop of the process that acts."""
+        return None if self.process is None else self.process.loop
 
     def say(self, what: str) -> None:
         """A line of the story."""
@@ -97,6 +108,20 @@ class World:
         if self.detailed and what in ("rename", "link", "remove"):
             self.say(f"the run is about to {what} {path.relative_to(self.folder)}")
         self.checks.looked(what, path)
+        how = None if self.life is None else self.life.taken_over
+        if how is not None and how.turn is None and self.disk.operations >= how.operation:
+            self.taking.begins(how)
+
+    def _taken(self, path: Path) -> None:
+        """A process has met another's object where its own was to be."""
+        if (
+            self.process is not None
+            and f"-{self.process.pid}-" in path.parent.name
+            and path.parent.parent.name == "log"
+        ):
+            self.counts["fenced"] += 1
+            self.say(f"the process is fenced: {path.relative_to(self.folder)} is another's")
+            self.process.fenced = self.process.loop.time() + self.disk.plan.slow_s
 
     def _slept(self, seconds: float) -> None:
         if seconds and self.loop is not None:
@@ -128,58 +153,51 @@ class World:
         self.counts["first_format"] += 1
         self.say(f"a run of the log's first format is there: {old.name}")
 
-    # What must hold at every request.
+    def extend(self) -> None:
+        """From now on the user asks for more than at first."""
+        number = extended(self.scenario.sweep)
+        if self.spec == spec(number):
+            return
+        self.spec, given = spec(number), self.resolved.sweep
+        found = resolved(number)
+        self.resolved = replace(found, sweep=replace(found.sweep, width=given.width, budget=given.budget))
+        self.counts["extended"] += 1
+        self.say("the sweep asks for more from now on")
 
     def _sending(self, sent: Sent) -> None:
+        """Before each request leaves."""
         self.requests += 1
-        if not self.network.history:
-            self.checks.settled()
-        held = self.durable.get(sent.episode, set())
-        missing = set(range(sent.step)) - held
-        if missing:
-            raise Broken(f"{sent.episode}/{sent.step} is sent while step {min(missing)} is not durable")
-        if sent.step in held:
-            raise Broken(f"{sent.episode}/{sent.step} is asked again: its reply is durable")
-        flying = sum(one.lane == sent.lane for one in self.network.in_flight.values()) + 1
-        if flying > self.scenario.width:
-            raise Broken(f"{flying} requests of {sent.lane} are in flight; width is {self.scenario.width}")
-        limits = LIMITS.get(sent.lane.partition("/")[0], {})
-        recent = sum(one.lane == sent.lane and one.at > sent.at - 60 for one in self.network.history) + 1
-        self.counts["tight"] += recent == limits.get("requests_per_minute") or flying == limits.get("in_flight")
-        if recent > limits.get("requests_per_minute", recent):
-            raise Broken(f"{recent} requests of {sent.lane} within a minute; the limits are {limits}")
-        if flying > limits.get("in_flight", flying):
-            raise Broken(f"{flying} requests of {sent.lane} are in flight; the limits are {limits}")
-        budget = self.resolved.sweep.budget
-        if budget is not None and self.network.bill > budget:
-            raise Broken(f"the bill is {self.network.bill}, the budget {budget}")
+        self.checks.sending(sent)
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
     async def _play(self, episode: PlannedEpisode, activate: Activate, asker: Asker, table: LaneContext) -> str:
         """Stands in for `play`: counts who plays."""
-        lane = episode.cell.agent.lane
-        self.playing[lane] += 1
-        if self.playing[lane] > self.scenario.width:
-            raise Broken(f"{self.playing[lane]} episodes of {lane} are being played; width is {self.scenario.width}")
+        assert self.process is not None
+        lane, playing = episode.cell.agent.lane, self.process.playing
+        playing[lane] += 1
+        if playing[lane] > self.scenario.width:
+            raise Broken(f"{playing[lane]} episodes of {lane} are being played; width is {self.scenario.width}")
         try:
             return await play(episode, activate, asker, table)
         finally:
-            self.playing[lane] -= 1
+            playing[lane] -= 1
 
     # Lives.
 
     def live(self, life: Life, number: int, *, repair: bool = False) -> RunOutcome | str | None:
         """One process: its outcome, why it was refused, or None where it died."""
-        self.turn = 0
         self.wall += life.clock_s
         self.counts["clock"] += bool(life.clock_s)
+        if repair or self.checks.suspended:
+            life = replace(life, taken_over=None)
         self.disk.begin(life.plan)
         self.network.begin(life.weather)
-        self.playing.clear()
         self.reading = Reading()
-        self._flaws.clear()
-        loop = self.loop = SimLoop(self.now, partial(self._turn, life))
+        self.flaws.clear()
+        self.life, self.second = life, None
+        loop = SimLoop(self.now, self._turn)
+        self.process = Process(self.network.process, loop)
         self.progress = self.network.progress = self.now
         self.say(
             f"life {number} begins"
@@ -187,13 +205,16 @@ class World:
             + (", and repairs the log" if repair else "")
         )
         try:
-            with self._simulated(loop):
+            with self._simulated():
                 outcome = run_life(loop, self._main(life, repair=repair))
+                if self.second is not None:
+                    self.now = loop.time()
+                    outcome = self.taking.ends(self.second, outcome)
         finally:
-            self.now = loop.time() + 1.0
-            self.loop = None
-        if self._flaws:
-            raise _first(self._flaws[0])
+            self.now = max(self.now, loop.time()) + 1.0
+            self.process = self.life = None
+        if self.flaws:
+            raise _first(self.flaws[0])
         self.closed = isinstance(outcome, RunOutcome)
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
@@ -203,19 +224,27 @@ class World:
         return outcome
 
     @contextmanager
-    def _simulated(self, loop: SimLoop) -> Iterator[None]:
+    def _simulated(self) -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(self.disk.in_force())
             stack.enter_context(mock.patch("time.time", self._wall_time))
-            stack.enter_context(mock.patch("time.sleep", loop.skip))
+            stack.enter_context(mock.patch("time.sleep", self._slept))
             stack.enter_context(mock.patch("secrets.token_hex", self._digits))
             stack.enter_context(mock.patch("socket.gethostname", return_value="host"))
-            stack.enter_context(mock.patch("os.getpid", return_value=1000 + self.network.lives))
+            stack.enter_context(mock.patch("os.getpid", self._pid))
+            how = None if self.life is None else self.life.taken_over
+            if how is not None:
+                tried = granted if how.unlocked else of_files(lock._tried)
+                stack.enter_context(mock.patch.object(lock, "_tried", tried))
             stack.enter_context(mock.patch.object(endpoints, "open_transport", self.network.open))
             stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
             stack.enter_context(mock.patch.object(scheduler, "play", self._play))
             stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))
             yield
+
+    def _pid(self) -> int:
+        """Stands in for `os.getpid`."""
+        return self.network.process if self.process is None else self.process.pid
 
     def _digits(self, size: int) -> str:
         """Stands in for `secrets.token_hex`: a seed is the same each time."""
@@ -239,18 +268,18 @@ class World:
         def failed(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             flaw = context.get("exception")
             if isinstance(flaw, BaseException) and not self.disk.dead:
-                self._flaws.append(flaw)
+                self.flaws.append(flaw)
 
         loop.set_exception_handler(failed)
         options = RunOptions(directory=self.run, repair=repair)
         second: asyncio.Task[RunOutcome | str] | None = None
-        first = asyncio.ensure_future(self._run(options))
+        first = asyncio.ensure_future(self.begun(options))
         if life.twice_turn is not None:
             second = asyncio.ensure_future(self._beside(life.twice_turn, options))
         try:
             return await first
         except Broken as flaw:
-            self._flaws.append(flaw)
+            self.flaws.append(flaw)
             raise Died from flaw
         finally:
             if second is not None:
@@ -258,7 +287,7 @@ class World:
                 with suppress(asyncio.CancelledError):
                     await second
 
-    async def _run(self, options: RunOptions) -> RunOutcome | str:
+    async def begun(self, options: RunOptions) -> RunOutcome | str:
         try:
             return await sweep.run_sweep(self.resolved, options, lambda view: None)
         except EvalkitError as flaw:
@@ -271,12 +300,14 @@ class World:
 
     async def _beside(self, turn: int, options: RunOptions) -> RunOutcome | str:
         """A second process on the same run: it must be refused while the first writes."""
-        while self.turn < turn:  # noqa: ASYNC110 - the turns of the loop are what it waits for
+        process = self.process
+        assert process is not None
+        while process.turn < turn:  # noqa: ASYNC110 - the turns of the loop are what it waits for
             await asyncio.sleep(0.01)
         if holder(self.run) is None:
             return ""  # the first has let go already
         before = len(self.network.history)
-        found = await self._run(options)
+        found = await self.begun(options)
         if not (isinstance(found, str) and "is being written" in found):
             raise Broken(f"a second process was not refused: {found} ({len(self.network.history) - before} requests)")
         self.counts["twice"] += 1
@@ -286,32 +317,37 @@ class World:
     def _wall_time(self) -> float:
         return self.wall + (self.now if self.loop is None else self.loop.time())
 
-    def _turn(self, life: Life) -> None:
+    def _turn(self) -> None:
         """Once each time round the loop."""
-        self.turn += 1
-        if self._flaws:
+        process, life = self.process, self.life
+        assert process is not None
+        assert life is not None
+        process.turn += 1
+        turn, loop = process.turn, process.loop
+        if self.flaws:
             self.disk.dead = self.network.dead = True  # what was found in a callback is told at once
         if self.disk.dead:
             raise Died
-        if self.turn == life.die_turn:
-            self.say(f"the process dies at turn {self.turn} of the loop")
+        if turn == life.die_turn:
+            self.say(f"the process dies at turn {turn} of the loop")
             self.counts["die_turn"] += 1
             self.disk.dead = self.network.dead = True
             raise Died
-        assert self.loop is not None
-        if self.turn in life.stopped:
+        if turn in life.stopped:
             self.counts["stopped"] += 1
-            self.say(f"the process is stopped for {life.stopped[self.turn]:.1f} s")
-            self.loop.skip(life.stopped[self.turn])
-        if self.turn in life.jumps:
+            self.say(f"the process is stopped for {life.stopped[turn]:.1f} s")
+            loop.skip(life.stopped[turn])
+        if turn in life.jumps:
             self.counts["clock_jump"] += 1
-            self.say(f"the wall clock jumps {life.jumps[self.turn]:+.0f} s")
-            self.wall += life.jumps[self.turn]
-        if self.turn == life.interrupt_turn:
+            self.say(f"the wall clock jumps {life.jumps[turn]:+.0f} s")
+            self.wall += life.jumps[turn]
+        if life.taken_over is not None and turn == life.taken_over.turn:
+            self.taking.begins(life.taken_over)
+        if turn == life.interrupt_turn:
             self._interrupt()
-        waited = self.loop.time() - max(self.progress, self.network.progress)
+        waited = loop.time() - max(self.progress, self.network.progress)
         if waited > LONGEST_WAIT_S:
-            raise Hung(f"nothing was sent, answered or written for {waited:.0f} s: {self.loop.waiting()}")
+            raise Hung(f"nothing was sent, answered or written for {waited:.0f} s: {loop.waiting()}")
 
     def _interrupt(self) -> None:
         """Ctrl-C, where the process listens for it."""

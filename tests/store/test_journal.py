@@ -70,6 +70,26 @@ def test_a_folder_without_objects_is_sealed_as_well(tmp_path: Path) -> None:
     assert newest_claims(tmp_path)[writer]["kind"] == "seal"
 
 
+def test_a_writer_that_has_written_nothing_yet_is_ended_too(tmp_path: Path) -> None:
+    early = open_journal(tmp_path, new_writer())
+    late = open_journal(tmp_path, new_writer([early.writer]))
+    with pytest.raises(FencedError, match="taken this run over"):
+        early.commit(steps_table([a_step("a", 0)]))
+    late.commit(steps_table([a_step("a", 0)]))
+    assert read_index(tmp_path).rows == 1
+    assert not list(check_chain(tmp_path))
+
+
+def test_a_writer_that_others_overtake_while_it_begins_does_not(tmp_path: Path) -> None:
+    early = new_writer()
+    late = open_journal(tmp_path, new_writer([early]))
+    with pytest.raises(FencedError, match="has begun to write"):
+        open_journal(tmp_path, early)
+    assert [one.writer for one in journals(tmp_path)] == [late.writer]
+    late.withdraw()
+    assert journals(tmp_path) == []
+
+
 def test_a_writer_that_was_ended_writes_nothing_more(tmp_path: Path) -> None:
     own = open_journal(tmp_path, new_writer())
     own.commit(steps_table([a_step("a", 0)]))
@@ -79,7 +99,7 @@ def test_a_writer_that_was_ended_writes_nothing_more(tmp_path: Path) -> None:
             act()
         assert isinstance(caught.value, StorageError)
     assert read_index(tmp_path).rows == 1
-    assert [one.numbers for one in journals(tmp_path)] == [(0, 1)]
+    assert [one.numbers for one in journals(tmp_path)] == [(0, 1), ()]
 
 
 def test_ones_own_object_is_known_again_when_its_answer_was_lost(

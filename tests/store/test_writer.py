@@ -64,9 +64,11 @@ def test_durable_returns_when_one_file_with_steps_and_money_is_there_to_stay(
     run, writer = tmp_path / "run", new_writer()
     write_tails(run, [])
     shim = Shim(monkeypatch, without=left_out)
+    opened: list[tuple[str, str]] = []
     seen: list[tuple[str, str]] = []
 
     async def body(store: Store) -> None:
+        opened.extend(shim.done)
         shim.done.clear()
         store.append(a_step())
         store.enter(a_charge())
@@ -80,9 +82,23 @@ def test_durable_returns_when_one_file_with_steps_and_money_is_there_to_stay(
     sound = durable(seen, "000000000.parquet", writer, new=True)
     assert sound is (left_out == "")
     if sound:
-        assert seen.index(("sync_directory", "log")) < seen.index(("link", "000000000.parquet"))
+        assert opened[-1] == ("sync_directory", "log")
         assert [name for name, _ in seen].count("sync_file") == 1
         assert (read_index(run).rows, len(read_ledger(run))) == (1, 1)
+
+
+def test_folders_that_a_killed_process_has_made_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    for name in ("manifest", "suites"):
+        (run / name).mkdir(parents=True)  # and nobody has waited for the names
+    shim = Shim(monkeypatch)
+
+    async def body(store: Store) -> None:
+        del store
+        assert {tmp_path.name, "run", "manifest", "suites"} <= {name for what, name in shim.done if "directory" in what}
+
+    play(run, body)
+    assert journals(run) == []  # nothing was written
 
 
 def test_many_waiters_share_few_commits(tmp_path: Path) -> None:

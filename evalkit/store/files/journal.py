@@ -21,6 +21,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.segment import (
     CLOSE,
     COMMIT,
+    LOG,
     REMEDY,
     SEAL,
     WRITER,
@@ -98,6 +100,11 @@ class Appender:
         """Nothing follows. Raises FencedError, StorageError."""
         self._append(CLOSE, None, {})
 
+    def withdraw(self) -> None:
+        """Nothing was written: leave no trace, where nobody has ended the journal meanwhile."""
+        with suppress(OSError):
+            (self.run / LOG / self.writer).rmdir()
+
     def _append(self, kind: str, table: pa.Table | None, more: Mapping[str, str]) -> Segment:
         segment = journal_object(self.run, self.writer, self.number)
         if not self.number:
@@ -140,14 +147,28 @@ def _fenced(segment: Segment) -> str:
 
 def open_journal(run: Path, writer: str) -> Appender:
     """A journal of one's own in a run that is held: every other writer that has not closed is sealed first, so that
-    nothing of it can follow. Its folder comes with the first object. Raises CorruptLogError, StorageError."""
+    nothing of it can follow.
+
+    Its folder comes before that: of two who begin at once, although a lock should forbid it, the one that looks later
+    finds the other's, and ends it before it has begun. Raises FencedError, CorruptLogError, StorageError."""
     if not WRITER.fullmatch(writer):
         raise ValueError(f"{writer!r} is no writer's name")
+    own = Appender(run=run, writer=writer, heads={})
+    disk.make_directories(run / LOG / writer)
+    others = [one.writer for one in journals(run) if one.writer != writer]
+    newer = [one for one in others if began(one) > began(writer)]
+    if newer:
+        own.withdraw()
+        raise FencedError(
+            f"Another process ({newer[-1]}) has begun to write {run} at this moment. Nothing was written here. See "
+            "that no other process writes it, then start the same command again."
+        )
     heads = {}
-    for journal in journals(run):
-        seal(run, journal.writer, by=writer)
-        heads[journal.writer] = head_of(run, journal.writer)
-    return Appender(run=run, writer=writer, heads=heads)
+    for other in others:
+        seal(run, other, by=writer)
+        heads[other] = head_of(run, other)
+    own.heads = heads
+    return own
 
 
 def seal(run: Path, writer: str, *, by: str) -> None:

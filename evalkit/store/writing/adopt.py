@@ -44,7 +44,7 @@ def adopt(run: Path, recall: Recall) -> Adopted:
     """
     adopted, known = Adopted(), _named(run)
     files = {kind: _by_writer(lay_out(run, kind).segments) for kind in KINDS}
-    for journal in journals(run):
+    for journal in (one for one in journals(run) if one.numbers):  # one's own has none yet
         mine = {kind: files[kind].get(journal.writer, []) for kind in KINDS}
         end = journal.numbers[-1]
         if any(_upto(mine[kind]) < end for kind in KINDS):

@@ -26,7 +26,7 @@ from evalkit.store.reading.reader import facts_of
 from evalkit.store.writing.adopt import Adopted, adopt
 from evalkit.store.writing.compact import Chain, discard
 
-OLD_MANIFEST = "run.json"
+OLD_MANIFEST, MANIFESTS, SUITES = "run.json", "manifest", "suites"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,10 @@ def _tidy(run: Path) -> None:
         folders.append(run / TAIL)
     for folder in (run, *folders, *newest):
         disk.remove_leftovers(folder)
-    # A process that was killed may have named files without waiting for the names: what is built on now lasts. Earlier
-    # journals than the newest were looked after when that began.
-    for folder in (*folders, *newest[-1:]):
+    # A process that was killed, or is stopped, may have named files and folders without waiting for the names: what is
+    # built on now lasts. Earlier journals than the newest were looked after when that began.
+    described = [run / name for name in (MANIFESTS, SUITES) if (run / name).is_dir()]
+    for folder in (run.parent, run, *described, *folders, *newest[-1:]):
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
 

@@ -210,6 +210,8 @@ class Store:
             self._journal.carried = self._carried()
             self._journal.close()
             self._compactor.bury()
+        else:
+            self._journal.withdraw()
 
     def _commit(self, load: Load) -> Segment | None:
         self._hold.check()

@@ -1,0 +1,62 @@
+"""The processes of one life: as a rule one, now and then a second (`taking_over.py`)."""
+
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from tests.sim.loop import SimLoop
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One of them."""
+
+    number: int
+    """Of all processes of a seed."""
+    loop: SimLoop
+    turn: int = 0
+    sent: int = 0
+    """Requests."""
+    playing: Counter[str] = field(default_factory=Counter)
+    """Episodes that have begun in it and neither ended nor been left, by lane."""
+    fenced: float | None = None
+    """When it met another's object in its own journal, in the loop's time."""
+
+    @property
+    def pid(self) -> int:
+        """What the system calls it."""
+        return 1000 + self.number
+
+
+class Second(Generic[Result]):
+    """A process that lives while another one's loop is running."""
+
+    def __init__(self, process: Process, main: Coroutine[Any, Any, Result]) -> None:
+        self.process = process
+        self._task = process.loop.create_task(main)
+        self._seen: BaseException | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._task.done()
+
+    @property
+    def result(self) -> Result:
+        """What it has ended with."""
+        return self._task.result()
+
+    @property
+    def flaw(self) -> BaseException | None:
+        """What left it, where it has ended with that."""
+        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
+
+    def close(self) -> None:
+        """Take away what is left of it. Nothing of it reaches the outside if the disk and the network are dead."""
+        self.process.loop.unwind()
+        assert self.over
+        self._seen = self.flaw  # else the loop complains that nobody has asked
+        self.process.loop.close()
