@@ -104,7 +104,7 @@ def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[V
     standing = extras_of(environment).standing
     if standing is None:
         return lambda episode, _: (_only(episode), _only(episode))
-    lines = {instance.id: instance.line for instance in cell.suite.instances}
+    lines = {name: target.line for name, target in cell.targets.items()}
     load = cache(lambda name: ENVIRONMENTS[environment].load(lines[name]))
 
     def judged(episode: "EpisodeResult", actions: Sequence[Action]) -> "tuple[Values, Values]":

@@ -41,6 +41,15 @@ class Cell:
     """Whether its agent plays the optimum: then its mean is no estimate."""
 
     @property
+    def targets(self) -> Mapping[str, ManifestInstance]:
+        """Its suite's instances by id; of a large suite those alone that its episodes were of."""
+        own = self.suite.instances
+        if not self.suite.source:
+            return {one.id: one for one in own}
+        known = {one.instance for one in (*self.episodes, *(one for one, _ in self.voided))}
+        return {name: own[place] for name, place in laid(own).find(sorted(known)).items()}
+
+    @property
     def ended(self) -> int:
         """Episodes that are scored."""
         return sum(episode.finished for episode in self.episodes)

@@ -263,3 +263,30 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     assert len(read) < 3
     assert main(["void", "run", "--instance", f"{lines[7]['id']}0", "--reason", "r"]) == 2
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "run", "run"),
+        ("report", "run", "--html", "page.html"),
+        ("export", "run", "--format", "jsonl", "--out", "chats.jsonl"),
+        ("sql", "run", "select count(*) from periods"),
+    ],
+)
+def test_what_is_told_of_a_run_reads_what_was_played(
+    lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    begin(lines)
+    assert go("--limit", "3") == 3
+    played = {one.instance for one in read_index(Path("run")).episodes.values()}
+    read, plain = set[str](), suite_file.reached
+
+    def counting(*given: Any) -> Any:
+        found = plain(*given)
+        read.add(found.id)
+        return found
+
+    monkeypatch.setattr(suite_file, "reached", counting)
+    assert main([*words]) == 0
+    assert read <= played

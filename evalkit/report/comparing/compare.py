@@ -146,7 +146,7 @@ def _match(first: Cell, second: Cell, measure: Measure) -> _Match:
 
 def _values(cell: Cell, measure: Measure) -> dict[str, list[float]]:
     """By instance, named by its content: instances that changed between two runs do not pair."""
-    digests = {instance.id: instance.digest for instance in cell.suite.instances}
+    digests = {name: target.digest for name, target in cell.targets.items()}
     values: dict[str, list[float]] = {}
     for episode in cell.prefix:
         value = measure.value(episode)
@@ -156,7 +156,7 @@ def _values(cell: Cell, measure: Measure) -> dict[str, list[float]]:
 
 
 def _change(match: _Match, tests: int) -> Change:
-    strata = {instance.digest: instance.stratum for instance in match.first.suite.instances}
+    strata = {target.digest: target.stratum for target in match.first.targets.values()}
     result = change(
         match.pairs,
         place=(match.first.suite.name, match.first.agent, match.second.agent, match.measure.key),
@@ -300,7 +300,7 @@ def _details_table(
 
 
 def _details(match: _Match, change: Change, wanted: float) -> dict[str, Any]:
-    strata = {instance.digest: instance.stratum for instance in match.first.suite.instances}
+    strata = {target.digest: target.stratum for target in match.first.targets.values()}
     strata_of_pairs = {name: strata[name] for name in match.pairs.names}
     more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, strata_of_pairs)
     return {

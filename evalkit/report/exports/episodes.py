@@ -151,8 +151,9 @@ class _Studio:
     def _target(self, cell: Cell, result: EpisodeResult) -> Any:
         key = (cell.suite.name, result.instance)
         if key not in self._targets:
-            if cell.suite.name not in self._lines:
-                self._lines[cell.suite.name] = {instance.id: instance for instance in cell.suite.instances}
-            target = self._lines[cell.suite.name][result.instance]
+            place = cell.agent, cell.suite.name
+            if place not in self._lines:
+                self._lines[place] = cell.targets
+            target = self._lines[place][result.instance]
             self._targets[key] = load_target(self._environments[result.environment], target)
         return self._targets[key]

@@ -116,7 +116,7 @@ def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], per
     from evalkit.envs.table import ENVIRONMENTS
 
     load = ENVIRONMENTS[curve.environment].load
-    lines = {instance.id: instance.line for instance in cell.suite.instances}
+    lines = {name: target.line for name, target in cell.targets.items()}
     played = cell.prefix[:per_cell]
     loaded = {name: load(lines[name]) for name in dict.fromkeys(episode.instance for episode in played)}
     periods = max(instance.periods for instance in loaded.values())

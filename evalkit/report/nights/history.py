@@ -172,7 +172,7 @@ def _cell(
     served: tuple[str, ...],
 ) -> CellNight:
     """`row`: the cell's of the table `scores`."""
-    digests = {instance.id: instance.digest for instance in cell.suite.instances}
+    digests = {name: target.digest for name, target in cell.targets.items()}
     ended: dict[str, int] = {}
     values: dict[str, list[float]] = {}
     for episode in cell.episodes:

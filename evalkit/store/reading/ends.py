@@ -5,8 +5,10 @@ folded in the order in which they were written, in which takes never go down: wh
 before its own rows is one `Standing`. Sums are over all rows, superseded ones included, for they were paid for.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,7 @@ def fold(
     facts = texts(table, "facts") if "facts" in table.schema.names else None
     rows = zip(codes[begin], take[begin], step[begin], step[end - 1], begin, end, ending[order[end - 1]], strict=True)
     touched: dict[str, None] = {}
+    places = _Places(table)
     for number, row in enumerate(rows):
         code, level, first, last, upper, lower, word = map(int, row)
         name = names[code]
@@ -87,7 +90,7 @@ def fold(
             one = before(name) or Standing(place=(), steps=UNKNOWN if level else 0)
             standings[name] = one
         if not one.place:
-            one.place = tuple(table.column(part)[int(order[upper])].as_py() for part in PLACE)
+            one.place = places.at(int(order[upper]))
         one.follow(level, first, last)
         one.ending = endings[word]
         one.requests += lower - upper
@@ -98,6 +101,21 @@ def fold(
             one.facts += [facts[place] for place in order[upper:lower].tolist()]
         touched[name] = None
     return list(touched)
+
+
+class _Places:
+    """Single rows' columns of PLACE. A table of commits has a chunk for each: pyarrow would walk along all of them."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._chunks = table.select(PLACE).to_batches()
+        self._ends = list(accumulate(map(len, self._chunks)))
+
+    def at(self, row: int) -> tuple[Any, ...]:
+        """What a row says."""
+        number = bisect_right(self._ends, row)
+        chunk = self._chunks[number]
+        place = row - self._ends[number] + len(chunk)
+        return tuple(column[place].as_py() for column in chunk.columns)
 
 
 def _numbered(table: pa.Table, name: str) -> tuple[list[str], Ints]:

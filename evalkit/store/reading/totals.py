@@ -135,7 +135,9 @@ SUMMED = tuple(
 def far(steps: int) -> int:
     """How far an episode has come: its steps up to 15, from there on to an eighth of its octave, so that there are few
     such classes, whatever the number of episodes."""
-    off = max(0, steps.bit_length() - 4)
+    if steps < 16:
+        return steps
+    off = steps.bit_length() - 4
     return steps >> off << off
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from evalkit.errors import CorruptLogError, EvalkitError, StorageError
 from evalkit.store.files.journal import Carried
 from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.store.files.schema import steps_table
+from evalkit.store.files.schema import memory_of, steps_table
 from evalkit.store.files.segment import Segment
 from evalkit.store.lock import Hold, hold_run
 from evalkit.store.reading.totals import Tally
@@ -303,7 +303,7 @@ class Store:
         self._unwritten -= group.rows
         if segment is not None:
             self._compactor.named()
-            size = (0 if load.steps is None else load.steps.nbytes) + ENTRY_BYTES * len(load.entries)
+            size = (0 if load.steps is None else memory_of(load.steps)) + ENTRY_BYTES * len(load.entries)
             digest = self._journal.before  # no other commit has begun
             self._compactor.add(
                 Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
