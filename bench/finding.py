@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from pathlib import Path
 
 from evalkit.digests import step_digest
@@ -42,10 +43,11 @@ vary = {{ periods = [5] }}
 """
 
 
-def rows(resolved: Resolved, steps: int) -> Iterator[StepRecord]:
-    """The rows of all episodes, some side by side, as the log of a run has them."""
+def rows(resolved: Resolved, steps: int, most: int | None = None, *, skip: int = 0) -> Iterator[StepRecord]:
+    """The rows of all episodes, or of some behind the first, some side by side, as the log of a run has them."""
     manifest = resolved.manifest
-    all_of_it = list(episodes(manifest, list(manifest.agents.values()), Choice()))
+    found = episodes(manifest, list(manifest.agents.values()), Choice())
+    all_of_it = list(islice(found, skip, None if most is None else skip + most))
     for begin in range(0, len(all_of_it), WIDTH):
         for step in range(steps):
             for one in all_of_it[begin : begin + WIDTH]:

@@ -1,38 +1,135 @@
-"""What it costs to begin a run of very many instances, to go on with it, and to ask about it: CPU seconds and memory.
+"""What it costs to begin a run of very many instances, to go on with it after a kill, and to ask about it.
 
 A suite of scheduling is written to a temporary folder: a few lines of the native generator, repeated under other seeds.
-Then whole commands are called in processes of their own: a policy that is played here, and a model that evalkit
-simulates itself, each for a few episodes; `plan` before that, `status` and the first line of `report` behind it.
+A model of a server in this process plays it. When the first request of a `run` arrives, the CPU seconds (user and
+system) and the peak memory of that process are read; after some more requests it is killed with SIGKILL. Then the same
+for the run that goes on, and once more where its log holds a million steps of episodes that have ended. `plan`,
+`status`, `sql` and `report` are whole commands.
 
-    python bench/start.py [INSTANCES]
+    python bench/start.py [INSTANCES [STEPS]]
 """
 
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
 import sys
 import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import orjson
-from finding import command
+from finding import WIDTH, command, rows
 
+from evalkit.engine.freezing.freeze import resolve
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.seeds import Stream
+from evalkit.spec.sweep import read_sweep
+from evalkit.store.manifests import described
+from evalkit.store.writing.writer import open_store
 
 INSTANCES, DRAWN = 1_000_000, 1_000
-EPISODES = 4
-"""That a run plays before it stops."""
+STEPS, LENGTH = 1_000_000, 10
+"""Rows of the log that is gone on with, and those of an episode."""
+REQUESTS = 200
+"""After which a run is killed."""
 SPEC = """
-name = "{name}"
-width = 4
-{more}
+name = "run"
+width = 16
+budget_usd = "1000"
 [[agents]]
-{agent}
+provider = "bench"
+model = "m"
 [[suites]]
 name = "many.jsonl"
 """
-SWEEPS = {
-    "policy": SPEC.format(name="policy", more="", agent='policy = "knuth"'),
-    "model": SPEC.format(name="model", more='budget_usd = "5"', agent='provider = "simulated"\nmodel = "knuth"'),
-}
+PROVIDER = """
+dialect = "openai_chat"
+url = "http://127.0.0.1:{port}/v1"
+any_model = true
+[usd_per_mtok]
+input = "1"
+output = "1"
+as_of = 2026-11-21
+source = "made up"
+"""
+REPLY = json.dumps(
+    {
+        "id": "r",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "No."}}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 2},
+    }
+).encode()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that was killed is no error."""
+
+
+class Requests:
+    """A server that answers every request alike, and counts."""
+
+    def __init__(self) -> None:
+        self.count, self.first, self.enough = 0, threading.Event(), threading.Event()
+        told = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                told.count += 1
+                told.first.set()
+                self.rfile.read(int(self.headers["content-length"]))
+                if told.count > REQUESTS:
+                    told.enough.set()
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(REPLY)))
+                self.end_headers()
+                self.wfile.write(REPLY)
+
+            def log_message(self, *words: object) -> None:
+                """Say nothing."""
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def run(self, folder: Path) -> tuple[float, float]:
+        """(CPU s, peak MB) of a `run` until its first request; it is killed after `REQUESTS` of them."""
+        self.count = 0
+        self.first.clear()
+        self.enough.clear()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "evalkit", "run", "sweep.toml"],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        while not self.first.wait(0.01):
+            if child.poll() is not None:
+                assert child.stderr is not None
+                raise SystemExit(child.stderr.read().decode())
+        used = taken(child.pid)
+        self.enough.wait()
+        child.kill()
+        child.communicate()
+        return used
+
+
+def taken(process: int) -> tuple[float, float]:
+    """(CPU s, peak MB) of a process so far."""
+    place = Path("/proc") / str(process)
+    fields = (place / "stat").read_text().rpartition(") ")[2].split()
+    peak = re.search(r"VmHWM:\s+(\d+) kB", (place / "status").read_text())
+    assert peak is not None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(peak[1]) / 1024
 
 
 def write(path: Path, count: int) -> None:
@@ -46,24 +143,59 @@ def write(path: Path, count: int) -> None:
             file.write(orjson.dumps({key: line[key] for key in line if key not in ("digest", "expected")}) + b"\n")
 
 
+def fill(folder: Path, steps: int) -> None:
+    """Rows of whole episodes behind those that the run holds."""
+    run = folder / "runs" / "run"
+    with contextlib.chdir(folder):
+        resolved = resolve(read_sweep(Path("sweep.toml")), described(run))
+
+    async def add() -> None:
+        with open_store(run, session="bench") as store:
+            for row in rows(resolved, LENGTH, steps // LENGTH, skip=WIDTH):
+                store.append(row)
+                await store.room()
+            await store.durable()
+
+    asyncio.run(add())
+
+
+def show(what: str, seconds: float, memory: float, said: str) -> None:
+    print(f"  {what:<42} {seconds:6.2f} CPU s, {memory:5.0f} MB  {said.strip()}", flush=True)
+
+
+def ask(folder: Path) -> None:
+    """Commands about the run as it is."""
+    for name, words in (
+        ("status", ("status", "runs/run")),
+        ("report", ("report", "runs/run")),
+        ("sql: count the steps", ("sql", "runs/run", "select count(*) from steps")),
+    ):
+        show(name, *command(folder, *words))
+
+
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else INSTANCES
+    asked = [int(word) for word in sys.argv[1:3]]
+    count, steps = [*asked, *(INSTANCES, STEPS)[len(asked) :]]
+    server = Requests()
     with tempfile.TemporaryDirectory(prefix="evalkit-bench-") as room:
         folder = Path(room)
         write(folder / "many.jsonl", count)
-        print(f"{count:,} instances, {(folder / 'many.jsonl').stat().st_size / 1e6:,.0f} MB", flush=True)
-        for name, text in SWEEPS.items():
-            (folder / f"{name}.toml").write_text(text)
-            some = ("run", f"{name}.toml", "--limit", str(EPISODES))
-            for what, words in (
-                ("plan", ("plan", f"{name}.toml")),
-                ("begin", some),
-                ("go on", some),
-                ("status", ("status", f"runs/{name}")),
-                ("report", ("report", f"runs/{name}")),
-            ):
-                seconds, memory, said = command(folder, *words, codes=("0", "3"))
-                print(f"  {name:<7} {what:<7} {seconds:6.2f} CPU s, {memory:5.0f} MB: {said.strip()}", flush=True)
+        (folder / "providers").mkdir()
+        (folder / "providers" / "bench.toml").write_text(PROVIDER.format(port=server.port))
+        (folder / "sweep.toml").write_text(SPEC)
+        size = (folder / "many.jsonl").stat().st_size / 1e6
+        load = " ".join(f"{one:.1f}" for one in os.getloadavg())
+        print(f"{count:,} instances, {size:,.0f} MB; load {load}", flush=True)
+        seconds, memory, _ = command(folder, "plan", "sweep.toml")
+        show("plan", seconds, memory, "8 s of it playing stand-ins, at most")
+        show("begin, to the first request", *server.run(folder), f"killed after {REQUESTS} requests")
+        show("go on, to the first request", *server.run(folder), "killed again")
+        ask(folder)
+        fill(folder, steps)
+        print(f"the same run with {steps:,} steps in its log", flush=True)
+        show("go on, to the first request", *server.run(folder), "killed")
+        show("go on again", *server.run(folder), "killed again")
+        ask(folder)
 
 
 if __name__ == "__main__":
