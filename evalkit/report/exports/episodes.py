@@ -131,7 +131,7 @@ class _Studio:
 
     def __init__(self, manifest: Manifest, environments: Environments) -> None:
         self._manifest, self._environments = manifest, environments
-        self._lines: dict[str, Mapping[str, ManifestInstance]] = {}
+        self._lines: dict[tuple[str, str], Mapping[str, ManifestInstance]] = {}
         self._targets: dict[tuple[str, str], Any] = {}
 
     def replay(self, cell: Cell, result: EpisodeResult, rows: Sequence[Mapping[str, Any]]) -> tuple[Move, ...]:
