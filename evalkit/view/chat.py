@@ -24,7 +24,7 @@ class PartView:
     """One text of the conversation."""
 
     kind: str
-    """As of `report.trajectory.Part`: `read`, `said`, `call`, `facts`, `warning`."""
+    """As of `results.trajectory.TrajectoryPart`: `read`, `said`, `call`, `facts`, `warning`."""
     title: str
     text: str
     folded: bool
