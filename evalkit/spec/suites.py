@@ -97,8 +97,8 @@ def expand(use: SuiteUse, known: Mapping[str, str] | None = None) -> Iterator[tu
         raise UsageError(f"{path}: the suite is empty.")
     combined = list(_combined(use))
     if lines is None:
-        found = _recognised(use, path, combined, known or {})
-        yield from found or _apart((name, axes, _scanned(use, path, name, axes)) for name, axes in combined)
+        recognised = _recognised(use, path, combined, known or {})
+        yield from recognised or _apart((name, axes, _scanned(use, path, name, axes)) for name, axes in combined)
         return
     where = {name: name if axes else str(path) for name, axes in combined}
     yield from _apart((name, axes, _instances(name, axes, lines, where[name])) for name, axes in combined)
@@ -117,10 +117,10 @@ def _apart(
 ) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]]:
     """Those that come to other instances than the ones before."""
     seen = list[list[SuiteInstance] | Bulk]()
-    for name, axes, found in suites:
-        if not any(_same(found, one) for one in seen):
-            seen.append(found)
-            yield name, axes, found
+    for name, axes, instances in suites:
+        if not any(_same(instances, earlier) for earlier in seen):
+            seen.append(instances)
+            yield name, axes, instances
 
 
 def _scanned(use: SuiteUse, path: Path, name: str, axes: Mapping[str, Any]) -> Bulk:
@@ -159,19 +159,19 @@ def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:
     return lines
 
 
-def _same(one: list[SuiteInstance] | Bulk, other: list[SuiteInstance] | Bulk) -> bool:
+def _same(first: list[SuiteInstance] | Bulk, second: list[SuiteInstance] | Bulk) -> bool:
     """Whether two combinations come to the same instances."""
-    if isinstance(one, Bulk) and isinstance(other, Bulk):
+    if isinstance(first, Bulk) and isinstance(second, Bulk):
         # Those that were loaded are of the same lines. Only where all of them are equal, the others are loaded too.
-        pairs = zip(one.samples, other.samples, strict=False)
-        return all(a.digest == b.digest for a, b in pairs) and list(_digests(one)) == list(_digests(other))
-    if isinstance(one, Bulk) or isinstance(other, Bulk):
+        pairs = zip(first.samples, second.samples, strict=False)
+        return all(a.digest == b.digest for a, b in pairs) and list(_digests(first)) == list(_digests(second))
+    if isinstance(first, Bulk) or isinstance(second, Bulk):
         return False
-    return _digest(one) == _digest(other)
+    return _digest(first) == _digest(second)
 
 
 def _digest(instances: list[SuiteInstance]) -> str:
-    return suite_digest((one.id, one.digest) for one in instances)
+    return suite_digest((instance.id, instance.digest) for instance in instances)
 
 
 def _digests(bulk: Bulk) -> Iterator[str]:
@@ -181,31 +181,31 @@ def _digests(bulk: Bulk) -> Iterator[str]:
 
 
 def _instances(name: str, axes: Mapping[str, Any], lines: list[Mapping[str, Any]], where: str) -> list[SuiteInstance]:
-    found: dict[str, SuiteInstance] = {}
+    by_digest: dict[str, SuiteInstance] = {}
     for line in lines:
         env = environment_of(line, f"{where}: {line['id']}")
-        one = reach(env, line, axes, f"{where}: {line['id']}")
-        if one.digest not in found:
-            found[one.digest] = SuiteInstance(
+        reached = reach(env, line, axes, f"{where}: {line['id']}")
+        if reached.digest not in by_digest:
+            by_digest[reached.digest] = SuiteInstance(
                 suite=name,
                 id=line["id"],
                 environment=env.name,
-                digest=one.digest,
-                instance=one.instance,
-                stratum=one.stratum,
+                digest=reached.digest,
+                instance=reached.instance,
+                stratum=reached.stratum,
                 axes=axes,
             )
-    return interleave(list(found.values()))
+    return interleave(list(by_digest.values()))
 
 
 def interleave(instances: list[SuiteInstance]) -> list[SuiteInstance]:
     """The instances with their strata spread evenly: each stratum's members keep their order."""
     size: dict[str, int] = {}
-    place: list[int] = []
-    for one in instances:
-        place.append(size.get(one.stratum, 0))
-        size[one.stratum] = place[-1] + 1
-    order = sorted(range(len(instances)), key=lambda i: ((place[i] + 0.5) / size[instances[i].stratum], i))
+    positions: list[int] = []
+    for instance in instances:
+        positions.append(size.get(instance.stratum, 0))
+        size[instance.stratum] = positions[-1] + 1
+    order = sorted(range(len(instances)), key=lambda i: ((positions[i] + 0.5) / size[instances[i].stratum], i))
     return [instances[i] for i in order]
 
 

@@ -60,10 +60,10 @@ def errand_digest(line: Line) -> str:
 
 def distinct(lines: Iterable[Line]) -> list[Line]:
     """The lines without those that ask the same as an earlier one."""
-    found: dict[str, Line] = {}
+    firsts: dict[str, Line] = {}
     for line in lines:
-        found.setdefault(errand_digest(line), line)
-    return list(found.values())
+        firsts.setdefault(errand_digest(line), line)
+    return list(firsts.values())
 
 
 def coverage_line(episode: str, text: str, kind: str = errand.COVERAGE) -> dict[str, Any]:

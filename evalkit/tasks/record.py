@@ -66,19 +66,19 @@ def tasks_of(environment: str) -> Tasks:
 
 def queries_of(environment: str, where: str) -> Queries:
     """An environment's queries. Raises UsageError where it has none."""
-    found = tasks_of(environment).queries
-    if found is None:
+    queries = tasks_of(environment).queries
+    if queries is None:
         others = [name for name in ENVIRONMENTS if tasks_of(name).queries is not None]
         raise UsageError(
             f"{where}: {environment} has no queries that a model could be asked about; {', '.join(others)} has."
         )
-    return found
+    return queries
 
 
 def with_queries() -> tuple[Environment[Any, Any], Queries]:
     """The first environment that has queries. Raises UsageError where none has."""
     for name, env in ENVIRONMENTS.items():
-        found = tasks_of(name).queries
-        if found is not None:
-            return env, found
+        queries = tasks_of(name).queries
+        if queries is not None:
+            return env, queries
     raise UsageError("No environment has queries.")

@@ -44,8 +44,8 @@ def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
         applied = queries_of(_environment(lines, suite), suite).apply(kind, lines, answers, suite)
     if not applied.lines:
         raise UsageError(f"{suite}: no query would be left; nothing was written. Is {run} about this suite?")
-    found = [_described(line, f"{suite}: {line['id']}") for line in applied.lines]
-    return found, applied, len(lines)
+    described = [_described(line, f"{suite}: {line['id']}") for line in applied.lines]
+    return described, applied, len(lines)
 
 
 def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:

@@ -49,13 +49,13 @@ def sweep_text(name: str, kind: str, model: str, suite: Path, budget: str | None
     provider_name, _, model_name = model.partition("/")
     if not model_name:
         raise UsageError(f"--model: {model!r}: write PROVIDER/MODEL, as in `openai/gpt-5`.")
-    found = find_model(read_provider(provider_name), model_name)
+    listed_model = find_model(read_provider(provider_name), model_name)
     rows = [f"# {about}", f"name = {json.dumps(name)}"]
     if budget is not None:
         rows.append(f"budget_usd = {json.dumps(budget)}")
     role = {errand.CONFLICT: "validator", errand.REQUIREMENT: "writer"}.get(kind, "judge")
     rows += ["", "[[agents]]", f'name = "{role}"', f"provider = {json.dumps(provider_name)}"]
     rows.append(f"model = {json.dumps(model_name)}")
-    if kind == errand.REQUIREMENT and "temperature" not in found.quirks.refuses:
+    if kind == errand.REQUIREMENT and "temperature" not in listed_model.quirks.refuses:
         rows.append(f"temperature = {WRITERS_TEMPERATURE}")
     return "\n".join([*rows, "", "[[suites]]", f"name = {json.dumps(suite.as_posix())}", ""])

@@ -46,9 +46,9 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.JoinedStr(values=values):
             pieces = [_value(part.value if isinstance(part, ast.FormattedValue) else part, names) for part in values]
             return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else None
-        case ast.Subscript(value=inner, slice=ast.Constant(value=int(place))):
+        case ast.Subscript(value=inner, slice=ast.Constant(value=int(index))):
             parts = _value(inner, names)
-            return parts[place] if isinstance(parts, list) and -len(parts) <= place < len(parts) else None
+            return parts[index] if isinstance(parts, list) and -len(parts) <= index < len(parts) else None
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item, names) for item in items]
         case ast.Dict(keys=keys, values=values):

@@ -42,13 +42,13 @@ class Source:
     """Other wordings that the reference compares: our keys -> the constants that stand in for those above."""
 
 
-def importing(environment: str, source: Source, place: int) -> PromptImport:
+def importing(environment: str, source: Source, position: int) -> PromptImport:
     """The import of an environment whose texts lie so."""
     return PromptImport(
         source=f"{ROOT}/{source.folder}/prompts.py",
         tables=lambda repo, wording: _tables(repo / ROOT / source.folder, environment, source, wording),
         wordings=tuple(source.wordings),
-        place=place,
+        place=position,
     )
 
 
@@ -65,38 +65,40 @@ def _tables(folder: Path, environment: str, source: Source, wording: str) -> Ite
 
 
 def _prompts(path: Path, environment: str, source: Source, wording: str) -> tuple[Texts, Texts]:
-    found = constants(parse(path))
+    values = constants(parse(path))
     instead = source.wordings.get(wording, {})
     plain: Texts = {}
     for key, name in {**source.texts, **instead}.items():
-        if not isinstance(found.get(name), str):
+        if not isinstance(values.get(name), str):
             raise UsageError(f"{path}: the text {name} is not there, or is not written as a constant.")
-        plain[key] = found[name]
+        plain[key] = values[name]
     plain = source.fit(plain)
-    plain |= _tool_texts(found.get(source.tools), environment)
+    plain |= _tool_texts(values.get(source.tools), environment)
     # What makes the wording is in no text for reasoning models, so its own texts hold for them too.
     variant = {
-        key: found[name]
+        key: values[name]
         for key, name in source.variant_texts.items()
-        if isinstance(found.get(name), str) and key not in instead
+        if isinstance(values.get(name), str) and key not in instead
     }
-    variant |= _tool_texts(found.get(source.variant_tools), environment)
+    variant |= _tool_texts(values.get(source.variant_tools), environment)
     return plain, {key: text for key, text in variant.items() if plain.get(key) != text}
 
 
 def _tool_texts(tools: object, environment: str) -> Texts:
     """The descriptions in a list of tools, of tools and arguments that our environment has."""
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     for tool in tools if isinstance(tools, list) else []:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue
-        found[f"tools.{tool['name']}.description"] = tool.get("description")
+        texts[f"tools.{tool['name']}.description"] = tool.get("description")
         schema = tool.get("input_schema")
         properties = schema.get("properties") if isinstance(schema, dict) else None
-        for argument, said in (properties if isinstance(properties, dict) else {}).items():
-            found[f"tools.{tool['name']}.{argument}"] = said.get("description") if isinstance(said, dict) else None
+        for argument, declared in (properties if isinstance(properties, dict) else {}).items():
+            texts[f"tools.{tool['name']}.{argument}"] = (
+                declared.get("description") if isinstance(declared, dict) else None
+            )
     known = ENVIRONMENTS[environment].texts
-    return {key: text for key, text in found.items() if key in known and isinstance(text, str)}
+    return {key: text for key, text in texts.items() if key in known and isinstance(text, str)}
 
 
 def _read_code(folder: Path, name: str) -> ast.Module | None:

@@ -17,18 +17,18 @@ def import_reference(repo: Path, wording: str = "") -> str:
     Nothing of the copy is executed. Raises UsageError where a file or a text that must be there is not, or there is no
     such wording.
     """
-    found = (
+    available = (
         named(name, "prompt_import", env.prompt_import, PromptImport)
         for name, env in ENVIRONMENTS.items()
         if env.prompt_import
     )
-    imports = sorted(found, key=lambda one: one.place)
-    wordings = list(dict.fromkeys(known for one in imports for known in one.wordings))
+    imports = sorted(available, key=lambda entry: entry.place)
+    wordings = list(dict.fromkeys(known for entry in imports for known in entry.wordings))
     if wording and wording not in wordings:
         raise UsageError(f"The reference has no wording {wording!r}.{nearest(wording, wordings)}")
-    tables = [table for one in imports for table in one.tables(repo, wording)]
+    tables = [table for entry in imports for table in entry.tables(repo, wording)]
     if not tables:
-        *others, last = (one.source for one in imports)
+        *others, last = (entry.source for entry in imports)
         wanted = f"{', '.join(others)}, nor {last}" if others else last
         raise UsageError(f"{repo}: this is no copy of a reference repository: it holds none of {wanted}.")
     head = f"# The wording{f' {wording!r}' if wording else ''} of a copy of the reference repository."

@@ -30,31 +30,31 @@ GAP = "\n\n"
 
 def results_of(read: Read) -> Texts:
     """Pricing's: history, notices, and why prices are refused."""
-    found = dict(SAME)
+    texts = dict(SAME)
     run = read("run_pricing_experiment.py")
     if run is not None:
-        found |= nested_history(run, _PRICES, "product", "{products}")
-        found |= notices(run)
-        found |= _price_refusals(run)
-    return found
+        texts |= nested_history(run, _PRICES, "product", "{products}")
+        texts |= notices(run)
+        texts |= _price_refusals(run)
+    return texts
 
 
 def _price_refusals(code: ast.Module) -> Texts:
     """Why prices are refused: a text for a bare number, and formatted strings that end in the offending ids, which are
     shown as a set."""
-    found: Texts = {}
+    texts: Texts = {}
     for node in ast.walk(code):
         match node:
             case ast.If(
                 test=test,
                 body=[ast.Return(value=ast.Tuple(elts=[ast.Constant(), ast.Constant(value=str(text))]))],
             ) if "isinstance" in ast.unparse(test):
-                found.setdefault(f"results.{BARE_NUMBER}", text)
+                texts.setdefault(f"results.{BARE_NUMBER}", text)
             case ast.JoinedStr(values=[ast.Constant(value=str(text)), ast.FormattedValue(value=ast.Name(id=name))]) if (
                 name in _REASONS
             ):
-                found[_REASONS[name]] = text + "{{ids}}"
-    return found
+                texts[_REASONS[name]] = text + "{{ids}}"
+    return texts
 
 
 def _part_hint(texts: Texts) -> Texts:
@@ -63,17 +63,17 @@ def _part_hint(texts: Texts) -> Texts:
     Raises UsageError where it is no paragraph of its own.
     """
     paragraphs = texts["opening"].split(GAP)
-    naming = [place for place, paragraph in enumerate(paragraphs) if BOUND in paragraph]
+    naming = [index for index, paragraph in enumerate(paragraphs) if BOUND in paragraph]
     if not naming:
         return texts
     if len(naming) > 1 or naming[0] == 0:
         raise UsageError(f"pricing's opening has {BOUND} elsewhere than in one paragraph behind the first.")
-    place = naming[0]
-    said = (GAP + paragraphs[place]).replace(BOUND, "{price_short}")
+    index = naming[0]
+    hint = (GAP + paragraphs[index]).replace(BOUND, "{price_short}")
     return {
         **texts,
-        "opening": GAP.join(paragraphs[:place]) + GAP.join(["{hint}", *paragraphs[place + 1 :]]),
-        "hint": said,
+        "opening": GAP.join(paragraphs[:index]) + GAP.join(["{hint}", *paragraphs[index + 1 :]]),
+        "hint": hint,
     }
 
 

@@ -46,15 +46,15 @@ ATTEMPTS = 100
 
 def results_of(read: Read) -> Texts:
     """Procurement's: history, notices, the menu, and why a plan cannot be bought."""
-    found = dict(SAME)
+    texts = dict(SAME)
     run, rules = read("run_procurement_experiment.py"), read("opt_solver.py")
     if run is not None:
-        found |= _branched_history(run)
-        found |= notices(run)
+        texts |= _branched_history(run)
+        texts |= notices(run)
     if rules is not None:
-        found |= _menu(rules)
-        found |= _shortcomings(rules)
-    return found
+        texts |= _menu(rules)
+        texts |= _shortcomings(rules)
+    return texts
 
 
 def _branched_history(code: ast.Module) -> Texts:
@@ -84,7 +84,7 @@ def _menu(code: ast.Module) -> Texts:
     """The menu: a line for each kind of deal, and how what a deal holds is counted and joined."""
     line = next((piece for piece in _sums(method_named(code, "Menu", "to_str")) if "{line}" in piece), "")
     render = method_named(code, "Entry", "to_str")
-    found: Texts = {}
+    texts: Texts = {}
     for node in ast.walk(render) if render and line else ():
         match node:
             case ast.If(
@@ -93,13 +93,13 @@ def _menu(code: ast.Module) -> Texts:
             ):
                 shown = template(text, _DEAL)
                 if shown is not None and "{contents}" in shown:
-                    found[f"results.menu_{kind}"] = line.replace("{line}", shown)
+                    texts[f"results.menu_{kind}"] = line.replace("{line}", shown)
             case ast.ListComp(elt=elt):
-                found |= _counted(elt)
+                texts |= _counted(elt)
             case ast.Call(func=ast.Attribute(attr="join", value=ast.Name())):
                 # Joined by a library, in the one way it has.
-                found |= {"results.menu_pair": "{first} and {last}", "results.menu_list": "{first}, and {last}"}
-    return found
+                texts |= {"results.menu_pair": "{first} and {last}", "results.menu_list": "{first}, and {last}"}
+    return texts
 
 
 def _sums(function: ast.FunctionDef | None) -> Iterator[str]:
@@ -128,8 +128,8 @@ def _counted(node: ast.expr) -> Texts:
     """One unit of an item, and several: a formatted string that inflects a word by their number."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
         node = node.func.value
-    one: list[str] = []
-    several: list[str] = []
+    singular: list[str] = []
+    plural: list[str] = []
     for part in node.values if isinstance(node, ast.JoinedStr) else []:
         match part:
             case ast.Constant(value=str(text)):
@@ -144,14 +144,14 @@ def _counted(node: ast.expr) -> Texts:
                 pair = word, _PLURALS[word]
             case _:
                 return {}
-        one.append(pair[0])
-        several.append(pair[1])
-    return {"results.menu_unit": "".join(one), "results.menu_units": "".join(several)} if one else {}
+        singular.append(pair[0])
+        plural.append(pair[1])
+    return {"results.menu_unit": "".join(singular), "results.menu_units": "".join(plural)} if singular else {}
 
 
 def _shortcomings(code: ast.Module) -> Texts:
     """Why a plan cannot be bought: too few units of a deal, each on a line of its own, and too much money."""
-    found: Texts = {}
+    texts: Texts = {}
     evaluate, price = function_named(code, "evaluate_alloc"), method_named(code, "Entry", "get_cost")
     ending = ""
     for node in ast.walk(evaluate) if evaluate else ():
@@ -159,7 +159,7 @@ def _shortcomings(code: ast.Module) -> Texts:
             case ast.AugAssign(value=ast.JoinedStr() as text):
                 shown = template(text, _DEAL)
                 if shown is not None and "{budget}" in shown:
-                    found["results.over_budget"] = shown
+                    texts["results.over_budget"] = shown
             case ast.AugAssign(value=ast.BinOp(left=ast.Name(), right=ast.Constant(value=str(end)))):
                 ending = end
     for node in ast.walk(price) if price else ():
@@ -167,8 +167,8 @@ def _shortcomings(code: ast.Module) -> Texts:
             case ast.Return(value=ast.Tuple(elts=[_, ast.JoinedStr() as text])):
                 shown = template(text, _DEAL)
                 if shown is not None and "{least}" in shown:
-                    found["results.under_minimum"] = shown + ending
-    return found
+                    texts["results.under_minimum"] = shown + ending
+    return texts
 
 
 def _count_attempts(texts: Texts) -> Texts:

@@ -18,10 +18,10 @@ SAME: Texts = {"results.style": "repr", "results.notes_empty": ""}
 """What is so in all of its environments."""
 
 
-def nested_history(code: ast.Module, fields: Mapping[str, str], part: str, place: str) -> Texts:
+def nested_history(code: ast.Module, fields: Mapping[str, str], part: str, slot: str) -> Texts:
     """How an attempt is rendered: the pieces added within the loop over attempts, in order.
 
-    `part` names the inner loop's text, which stands at `place` in the attempt's.
+    `part` names the inner loop's text, which stands at `slot` in the attempt's.
     """
     loop = attempts_loop(code)
     if loop is None:
@@ -31,7 +31,7 @@ def nested_history(code: ast.Module, fields: Mapping[str, str], part: str, place
     for node in loop.body:
         if isinstance(node, ast.For):
             inner += added(node.body, fields)
-            attempt.append(place)
+            attempt.append(slot)
         else:
             attempt += added([node], fields)
     if None in attempt or None in inner or not inner:
@@ -67,21 +67,21 @@ def template(node: ast.expr, fields: Mapping[str, str]) -> str | None:
 
 def notices(code: ast.Module) -> Texts:
     """What is said when notes were written, and when a tool is asked twice, each as its own branch shows it."""
-    found: Texts = {}
+    texts: Texts = {}
     for tool, branch in _branches(code):
         for statement in branch:
             again = _shown_again(statement)
             if again is not None:
-                found.setdefault(repeat_key(tool), again)
+                texts.setdefault(repeat_key(tool), again)
         for node in (inner for statement in branch for inner in ast.walk(statement)):
             match node:
                 case ast.Return(value=ast.Tuple(elts=[ast.Constant(value="SUCCESS"), ast.Constant(value=str(text))])):
                     if tool == "write_notes":
-                        found.setdefault("results.notes_written", text)
+                        texts.setdefault("results.notes_written", text)
                 case ast.Dict(keys=[ast.Constant(value=str(key))], values=[ast.Constant(value=str(text))]):
                     if key.startswith("previous_"):
-                        found.setdefault("results.repeat_access", text)
-    return found
+                        texts.setdefault("results.repeat_access", text)
+    return texts
 
 
 def _shown_again(statement: ast.stmt) -> str | None:
@@ -119,4 +119,4 @@ def function_named(code: ast.AST, name: str) -> ast.FunctionDef | None:
 def method_named(code: ast.Module, owner: str, name: str) -> ast.FunctionDef | None:
     """The method of that name of a class."""
     classes = (node for node in ast.walk(code) if isinstance(node, ast.ClassDef) and node.name == owner)
-    return next((found for one in classes if (found := function_named(one, name)) is not None), None)
+    return next((method for owner_class in classes if (method := function_named(owner_class, name)) is not None), None)

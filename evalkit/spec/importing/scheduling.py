@@ -27,15 +27,15 @@ _REASONS = {
 
 def results_of(read: Read) -> Texts:
     """Scheduling's: history, notices, and why an assignment is refused."""
-    found = dict(SAME)
+    texts = dict(SAME)
     run, rules = read("run_scheduling_experiment.py"), read("stable_matching_environment.py")
     if run is not None:
-        found |= nested_history(run, _MATCHING, "problem", "{problems}")
-        found |= notices(run)
+        texts |= nested_history(run, _MATCHING, "problem", "{problems}")
+        texts |= notices(run)
         wrapped = _wrapper(run)
         if rules is not None and wrapped:
-            found |= {key: wrapped.replace("{reason}", text) for key, text in _reasons(rules)}
-    return found
+            texts |= {key: wrapped.replace("{reason}", text) for key, text in _reasons(rules)}
+    return texts
 
 
 def _wrapper(code: ast.Module) -> str:

@@ -28,12 +28,12 @@ def query_lines(kind: str, suite: Iterable[Line], where: str) -> Iterator[dict[s
 
 def _queries(line: Line, where: str) -> list[Mapping[str, Any]]:
     """A line's query and its alternatives. Raises UsageError where it has none."""
-    found = [line.get("query"), *(line.get("alternatives") or ())]
+    queries = [line.get("query"), *(line.get("alternatives") or ())]
     if line.get("environment") != "costbench":
         raise UsageError(f"{where}: {line['id']}: this is no line of costbench, which alone has queries.")
-    if not all(isinstance(query, Mapping) and isinstance(query.get("preferences"), Mapping) for query in found):
+    if not all(isinstance(query, Mapping) and isinstance(query.get("preferences"), Mapping) for query in queries):
         raise UsageError(f"{where}: {line['id']}: query: it has no preferences.")
-    return [query for query in found if query is not None]
+    return [query for query in queries if query is not None]
 
 
 def _query_line(kind: str, name: str, line: Line, query: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -44,29 +44,33 @@ def _query_line(kind: str, name: str, line: Line, query: Mapping[str, Any], wher
     values = {"about": catalogue.tasks[task].about, "wishes": _listed(catalogue, wanted)}
     if kind == errand.REQUIREMENT:
         all_values = split_values(catalogue, task, line.get("split", "test"))
-        others = {key: ", ".join(_words(one) for one in all_values.get(key, ())) for key in catalogue.keys}
+        others = {key: ", ".join(_words(value) for value in all_values.get(key, ())) for key in catalogue.keys}
         # The id keeps queries apart whose wishes are equal: each gets a text of its own.
         values |= {"options": _listed(catalogue, others), "query": str(query.get("id", name))}
     return errand_line(kind, name, values)
 
 
 def _catalogue(line: Line, where: str) -> Catalogue:
-    said = line.get("catalogue", "travel")
+    catalogue = line.get("catalogue", "travel")
     try:
-        return shipped(said) if isinstance(said, str) else _own_catalogue(canonical(said))
+        return shipped(catalogue) if isinstance(catalogue, str) else _own_catalogue(canonical(catalogue))
     except UsageError as flaw:
         raise UsageError(f"{where}: {line['id']}: {flaw}") from flaw
 
 
 @lru_cache(maxsize=16)
-def _own_catalogue(said: bytes) -> Catalogue:
+def _own_catalogue(encoded: bytes) -> Catalogue:
     """The catalogue that a line holds; all lines of a task hold the same. Its tasks come in another order."""
-    return parse_catalogue(json.loads(said), "catalogue")
+    return parse_catalogue(json.loads(encoded), "catalogue")
 
 
 def _listed(catalogue: Catalogue, values: Mapping[str, str]) -> str:
     """One line a dimension: `- kind: city`."""
-    return "\n".join(f"- {one.about}: {_words(values[one.key])}" for one in catalogue.dimensions if one.key in values)
+    return "\n".join(
+        f"- {dimension.about}: {_words(values[dimension.key])}"
+        for dimension in catalogue.dimensions
+        if dimension.key in values
+    )
 
 
 def _words(value: str) -> str:
@@ -123,15 +127,15 @@ def _is_drawn(line: Line) -> bool:
 def _redrawn(lines: Sequence[Line]) -> Iterator[list[dict[str, Any]] | None]:
     """Each line's alternatives, drawn by the reference's rule from these lines; None where it is not for us to draw."""
     pools: dict[tuple[str, str], list[int]] = {}
-    for place, line in enumerate(lines):
-        pools.setdefault((line["task"], line.get("split", "")), []).append(place)
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
+        pools.setdefault((line["task"], line.get("split", "")), []).append(index)
+    for index, line in enumerate(lines):
         if not _is_drawn(line):
             yield None
             continue
         places = alternative_places(
             pools[line["task"], line.get("split", "")],
-            place,
+            index,
             line["query"]["id"],
             seed=line["alternatives_seed"],
             count=len(line.get("alternatives") or ()),

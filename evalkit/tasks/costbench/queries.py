@@ -112,11 +112,14 @@ def import_queries(
     count = ALTERNATIVES if alternatives is None else alternatives
     if not 0 <= count <= MOST_ALTERNATIVES:
         raise UsageError(f"--alternatives: must be 0 to {MOST_ALTERNATIVES}, not {count}.")
-    found = [read_queries(path) for path in files]
+    query_files = [read_queries(path) for path in files]
     lines = suite_lines(
-        found, length=LENGTH if length is None else length, seed=SEED if seed is None else seed, alternatives=count
+        query_files,
+        length=LENGTH if length is None else length,
+        seed=SEED if seed is None else seed,
+        alternatives=count,
     )
-    return lines, sum(query["truncated"] for file in found for query in file.queries)
+    return lines, sum(query["truncated"] for file in query_files for query in file.queries)
 
 
 def raw_queries(split: str, total: int | None = None) -> list[dict[str, object]]:
@@ -170,11 +173,11 @@ def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str,
     elif row.location_preference is not None:
         raise UsageError(f"{where}: location_preference: a {row.task} query is given none.")
     number = preference_number(catalogue, row.task, split, row.preferences, context)
-    said = _number(row.groundtruth, f"{title(row.task)}Preference", digits, f"{where}: groundtruth")
-    if said != number:
+    declared = _number(row.groundtruth, f"{title(row.task)}Preference", digits, f"{where}: groundtruth")
+    if declared != number:
         raise UsageError(
-            f"{where}: groundtruth: the wishes come to number {number}, the row says {said}. The file was changed, or "
-            "its preferences have another order than the reference's."
+            f"{where}: groundtruth: the wishes come to number {number}, the row says {declared}. The file was changed, "
+            "or its preferences have another order than the reference's."
         )
     for said_id in (row.TimeInfo, row.location_preference or ""):
         if said_id not in row.query.input:
@@ -192,18 +195,18 @@ def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str,
 
 def _number(text: str, label: str, digits: int, where: str) -> int:
     """The number of an id such as `<TimeInfo03119>`."""
-    found = re.fullmatch(rf"<{label}([0-9]{{{digits}}})>", text)
-    if not found or not int(found[1]):
+    match = re.fullmatch(rf"<{label}([0-9]{{{digits}}})>", text)
+    if not match or not int(match[1]):
         raise UsageError(f"{where}: {text!r} is not written like <{label}{1:0{digits}d}>.")
-    return int(found[1])
+    return int(match[1])
 
 
 def alternative_places(pool: Sequence[int], own: int, query_id: str, *, seed: int, count: int) -> Iterator[int]:
-    """The places of the queries that the reference changes to, block by block.
+    """The indices of the queries that the reference changes to, block by block.
 
-    `pool`: places of the queries of the same task in the file's order, the query's own place `own` among them.
+    `pool`: indices of the queries of the same task in the file's order, the query's own index `own` among them.
     """
-    others = [place for place in pool if place != own]
+    others = [index for index in pool if index != own]
     if others:
         base = query_seed(seed, query_id)
         yield from (Mersenne(base + BLOCK_SEED_STEP * i).choice(others) for i in range(count))
@@ -219,29 +222,29 @@ def suite_lines(
     lines: dict[str, dict[str, Any]] = {}
     for file in files:
         pools: dict[str, list[int]] = {}
-        for place, task in enumerate(file.tasks):
-            pools.setdefault(task, []).append(place)
-        for place, query in enumerate(file.queries):
-            pool = pools[file.tasks[place]]
-            found = alternative_places(pool, place, query["id"], seed=seed, count=alternatives)
+        for index, task in enumerate(file.tasks):
+            pools.setdefault(task, []).append(index)
+        for index, query in enumerate(file.queries):
+            pool = pools[file.tasks[index]]
+            others = alternative_places(pool, index, query["id"], seed=seed, count=alternatives)
             name = f"{f'{file.split}-' if len(files) > 1 else ''}q{query['id'][len('<Query') : -1]}"
             if name in lines:
                 raise UsageError(
-                    f"{file.path}: row {place + 1}: {query['id']} is in another file too; give one of them."
+                    f"{file.path}: row {index + 1}: {query['id']} is in another file too; give one of them."
                 )
             lines[name] = {
                 "id": name,
                 "environment": "costbench",
                 "generator": "reference",
                 "catalogue": CATALOGUE,
-                "task": file.tasks[place],
+                "task": file.tasks[index],
                 "split": file.split,
                 "length": length,
                 "seed": seed,
                 "query": query,
-                "alternatives": [without_message(file.queries[other]) for other in found],
+                "alternatives": [without_message(file.queries[other]) for other in others],
                 "alternatives_seed": seed,
-                "source": {"file": file.path.name, "sha256": file.sha256, "row": place + 1},
+                "source": {"file": file.path.name, "sha256": file.sha256, "row": index + 1},
             }
     return list(lines.values())
 

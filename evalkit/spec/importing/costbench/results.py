@@ -38,7 +38,7 @@ _LABELS = {"first": "Preference", "second": "CandidateSet", "step": "CandidateSe
 
 def results_texts(copy: Copy) -> tuple[Texts, tuple[str, ...]]:
     """(texts that could be read, by key; what could not be read, in words)."""
-    found, missed = Texts(), list[str]()
+    texts, missed = Texts(), list[str]()
     parts: tuple[tuple[str, Callable[[Copy], Texts]], ...] = (
         ("results of atomic tools", _atomic),
         ("results of composite tools", _composite),
@@ -48,10 +48,10 @@ def results_texts(copy: Copy) -> tuple[Texts, tuple[str, ...]]:
     )
     for what, part in parts:
         try:
-            found |= part(copy)
+            texts |= part(copy)
         except (Unreadable, UsageError, KeyError, IndexError, TypeError, AttributeError) as flaw:
             missed.append(f"{what} ({flaw})")
-    return found, tuple(missed)
+    return texts, tuple(missed)
 
 
 def _given(**more: Any) -> dict[str, Any]:
@@ -73,9 +73,9 @@ def _output(kind: str, step: int) -> str:
     return f"{KIND}{step}" if kind == "step" else KIND
 
 
-def _as_fields(said: str, kind: str, step: int = 0) -> str:
+def _as_fields(result: str, kind: str, step: int = 0) -> str:
     """A result with fields where our inventions stand."""
-    passed = ", ".join(CRITERIA[one] for one in range(1, step + 1))
+    passed = ", ".join(CRITERIA[number] for number in range(1, step + 1))
     fields = (
         (f"<{TASK.capitalize()}{_LABELS[kind]}{DIGITS}>", "{id}"),
         (_output(kind, step), "{type}"),
@@ -85,34 +85,34 @@ def _as_fields(said: str, kind: str, step: int = 0) -> str:
         (TASK, "{task}"),
     )
     for invented, name in fields:
-        said = said.replace(invented, name) if invented else said
-    if any(mark in said for mark in (DIGITS, "Qq", "qq")):
-        raise Unreadable(f"a result holds something else of the call: {said!r}")
-    return said
+        result = result.replace(invented, name) if invented else result
+    if any(mark in result for mark in (DIGITS, "Qq", "qq")):
+        raise Unreadable(f"a result holds something else of the call: {result!r}")
+    return result
 
 
 def _atomic(copy: Copy) -> Texts:
     reader = Reader(copy.module(TYPES), _given())
     uid = f"<{TASK.capitalize()}Preference{DIGITS}>"
 
-    def said(kind: str, step: int = 0, level: int = LEVEL, made: str = uid) -> str:
+    def result_of(kind: str, step: int = 0, level: int = LEVEL, made: str = uid) -> str:
         text, _ = reader.method(_tool(copy, kind, step), "process_output", Thing({"unique_id": made}), level, {})
         return str(text)
 
-    found = {f"results.{kind}": _as_fields(said(kind), kind) for kind in ("first", "second", "last")}
-    found["results.second_final"] = _as_fields(said("second", level=0), "second")
-    found["results.step"] = _as_fields(said("step", OTHER), "step", OTHER)
-    found["results.step_final"] = _as_fields(said("step", OTHER, OTHER), "step", OTHER)
-    found["results.bad_id"] = said("second", made=f"<X{DIGITS[1:]}>")
-    found["results.no_id"] = said("second", made="<X>")
+    texts = {f"results.{kind}": _as_fields(result_of(kind), kind) for kind in ("first", "second", "last")}
+    texts["results.second_final"] = _as_fields(result_of("second", level=0), "second")
+    texts["results.step"] = _as_fields(result_of("step", OTHER), "step", OTHER)
+    texts["results.step_final"] = _as_fields(result_of("step", OTHER, OTHER), "step", OTHER)
+    texts["results.bad_id"] = result_of("second", made=f"<X{DIGITS[1:]}>")
+    texts["results.no_id"] = result_of("second", made="<X>")
     named = next(
         node.value
         for node in ast.walk(_methods(copy)["process_output"])
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == MAP
     )
     criteria = reader.evaluate(named, {})
-    found |= {f"results.criterion.{step}": criteria[step] for step in CRITERIA}
-    return {key: f"{{process}}{text}" if _is_result(key) else text for key, text in found.items()}
+    texts |= {f"results.criterion.{step}": criteria[step] for step in CRITERIA}
+    return {key: f"{{process}}{text}" if _is_result(key) else text for key, text in texts.items()}
 
 
 def _is_result(key: str) -> bool:
@@ -141,21 +141,21 @@ def _composite(copy: Copy) -> Texts:
 
     text, local = ran("first", "second", "step1", "last")
     deeds: list[str] = local["intermediate_steps"]
-    found = {
+    texts = {
         f"results.deed.{kind}": deed.replace(CRITERIA[ONE], "{criterion}")
         for kind, deed in zip(("first", "second", "step", "last"), deeds, strict=True)
     }
-    found["results.process_joint"] = _between(local["process_summary"], deeds)
+    texts["results.process_joint"] = _between(local["process_summary"], deeds)
     result = local["final_output_description"]
     if not text.endswith(result):
         raise Unreadable("a composite's result does not end with that of its last tool")
-    found["results.process"] = text.removesuffix(result).replace(local["process_summary"], "{components}")
+    texts["results.process"] = text.removesuffix(result).replace(local["process_summary"], "{components}")
     short = ran("first", "second")[1]["intermediate_steps"]
-    found["results.deed.second_ends"] = short[1] if len(short) > 1 else ""
+    texts["results.deed.second_ends"] = short[1] if len(short) > 1 else ""
     for key, level in (("results.step_composite", LEVEL), ("results.step_final_composite", OTHER)):
-        said = ran("first", "second", "step1", "step2", level=level)[1]["final_output_description"]
-        found[key] = "{process}" + _as_fields(said, "step", OTHER)
-    return found
+        description = ran("first", "second", "step1", "step2", level=level)[1]["final_output_description"]
+        texts[key] = "{process}" + _as_fields(description, "step", OTHER)
+    return texts
 
 
 def _between(text: str, parts: list[str]) -> str:
@@ -168,29 +168,29 @@ def _between(text: str, parts: list[str]) -> str:
 def _atomic_errors(copy: Copy) -> Texts:
     enums = {ARGUMENT: [Thing({"value": OPTION})]}
 
-    def said(arguments: Mapping[str, str]) -> str:
+    def error_of(arguments: Mapping[str, str]) -> str:
         given = _given(parse_model_outputs=lambda *_: dict(arguments), ENUM_DIRECT_MAPPINGS=enums)
         tool = _tool(copy, "first", input_types=[ARGUMENT])
         answer, _ = Reader(copy.module(TYPES), given).method(tool, "process_input", "")
         return _of_arguments(answer["error_message"])
 
     broken = Reader(copy.module(TYPES)).value("JSON_DECODE_ERROR_OUTPUT")
-    found = {"results.not_json": broken, "results.not_object": broken}
-    found |= {"results.missing": said({}), "results.bad_value": said({ARGUMENT: VALUE})}
+    texts = {"results.not_json": broken, "results.not_object": broken}
+    texts |= {"results.missing": error_of({}), "results.bad_value": error_of({ARGUMENT: VALUE})}
     for node in ast.walk(function(copy, TYPES, "get_id_from_search_space")):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.JoinedStr) and _names(node) == {_ID}:
-            found["results.unknown_context"] = Reader(copy.module(TYPES)).evaluate(node.value, {_ID: "{id}"})
-    return found
+            texts["results.unknown_context"] = Reader(copy.module(TYPES)).evaluate(node.value, {_ID: "{id}"})
+    return texts
 
 
 _ID = "LocationPreferenceID"
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
-def _of_arguments(said: str) -> str:
+def _of_arguments(message: str) -> str:
     for invented, name in (
         (repr([OPTION]), "{options_list}"),
         (OPTION, "{options}"),
@@ -198,8 +198,8 @@ def _of_arguments(said: str) -> str:
         (ARGUMENT, "{argument}"),
         (NAME, "{tool}"),
     ):
-        said = said.replace(invented, name)
-    return said
+        message = message.replace(invented, name)
+    return message
 
 
 def _composite_errors(copy: Copy) -> Texts:
@@ -208,7 +208,7 @@ def _composite_errors(copy: Copy) -> Texts:
     attributes = {"name": NAME, "input_types": [ARGUMENT], "component_tool_names": ["x"], "refinement_level": LEVEL}
     tool = Thing({**attributes, "_validate_component_tools": lambda **_: True}, methods)
 
-    def said(arguments: Mapping[str, str]) -> str:
+    def error_of(arguments: Mapping[str, str]) -> str:
         given = _given(
             parse_model_outputs_composite=lambda _: dict(arguments),
             ENUM_DIRECT_MAPPINGS=enums,
@@ -222,8 +222,8 @@ def _composite_errors(copy: Copy) -> Texts:
     reader = Reader(copy.module(COMPOSITE), _given(get_all_tools=lambda _: failing))
     inner, _ = reader.method(tool, "execute", {}, failing)
     return {
-        "results.missing_composite": said({}),
-        "results.bad_value_composite": said({ARGUMENT: VALUE}),
+        "results.missing_composite": error_of({}),
+        "results.bad_value_composite": error_of({ARGUMENT: VALUE}),
         "results.unknown_context_composite": _of_arguments(inner),
     }
 
@@ -234,28 +234,28 @@ def _of_the_run(copy: Copy) -> Texts:
     tool = Thing({"cost": "{cost}", "has_cost": lambda: True})
     names = {"tool_name": "{tool}", "tool_obj": tool, "required_types": [KIND], "current_types": [TASK]}
     loop = function(copy, RUN, "run_single_query")
-    found = Texts()
+    texts = Texts()
     for node in ast.walk(function(copy, RUN, "_execute_tool_simulation")):
         if isinstance(node, ast.AugAssign):
-            found["results.cost"] = reader.evaluate(node.value, names)
+            texts["results.cost"] = reader.evaluate(node.value, names)
     for node in ast.walk(loop):
         match node:
             case ast.If(test=ast.Name(id="precheck_failed"), body=body):
-                said = reader.evaluate(next(_contents(body)), names)
+                message = reader.evaluate(next(_contents(body)), names)
                 # The run looks for the word itself, so the cost begins there.
-                place = said.rindex(" Cost:")
-                found["results.cost_inaccessible"] = said[place:]
+                offset = message.rindex(" Cost:")
+                texts["results.cost_inaccessible"] = message[offset:]
                 for invented, name in ((repr([KIND]), "{required_list}"), (repr([TASK]), "{current_list}")):
-                    said = said.replace(invented, name)
-                found["results.inaccessible"] = said[: said.rindex(" Cost:")]
+                    message = message.replace(invented, name)
+                texts["results.inaccessible"] = message[: message.rindex(" Cost:")]
             case ast.If(test=ast.Name(id="tool_obj"), orelse=[*_, _] as orelse):
-                found["results.unknown_tool"] = reader.evaluate(next(_contents(orelse)), names)
+                texts["results.unknown_tool"] = reader.evaluate(next(_contents(orelse)), names)
             case ast.For(iter=ast.Subscript(value=ast.Name(id="tool_calls_list"), slice=ast.Slice()), body=body):
-                found["results.extra_parallel"] = reader.evaluate(next(_contents(body)), names)
+                texts["results.extra_parallel"] = reader.evaluate(next(_contents(body)), names)
             case ast.If(test=test, body=body) if "should_tool_call_fail" in ast.dump(test):
-                pieces = (one for one in ast.walk(next(_contents(body))) if isinstance(one, ast.JoinedStr))
-                found["results.cost_banned_again"] = reader.evaluate(next(pieces), names)
-    return found
+                pieces = (child for child in ast.walk(next(_contents(body))) if isinstance(child, ast.JoinedStr))
+                texts["results.cost_banned_again"] = reader.evaluate(next(pieces), names)
+    return texts
 
 
 def _contents(body: list[ast.stmt]) -> Iterator[ast.expr]:

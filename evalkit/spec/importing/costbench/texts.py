@@ -126,23 +126,23 @@ def costbench_texts(repo: Path) -> Texts:
 
 def filled_as_ours(copy: Copy, name: str, template: str, fields: Mapping[str, str]) -> str:
     """A template of `str.format` as one of ours: other names for its fields, single braces. Raises UsageError."""
-    found, plain = [], []
+    pieces, plain = [], []
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as flaw:
         raise copy.flaw(name, "a template", flaw) from flaw
     for literal, field, shape, conversion in parsed:
-        found.append(literal)
+        pieces.append(literal)
         plain.append(literal)
         if field is not None:
             if field not in fields or shape or conversion:
                 raise copy.flaw(name, "a template", f"nothing is known of its field {field!r}")
-            found.append("{" + fields[field] + "}")
+            pieces.append("{" + fields[field] + "}")
             plain.append("\n")
     for known in (*fields.values(), *SYSTEM_TEXTS["system"]):
         if f"{{{known}}}" in "".join(plain):
             raise copy.flaw(name, "a template", f"it holds {{{known}}} as plain text, which would be filled in")
-    return "".join(found)
+    return "".join(pieces)
 
 
 def function(copy: Copy, name: str, wanted: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
@@ -158,7 +158,7 @@ def _instructions(copy: Copy) -> Texts:
     try:
         criteria = steps.value("REFINEMENT_DIMENSION_MAPPING")
         sequences = steps.value("ATOMIC_SEQUENCE_MAPPING")
-        found = {
+        texts = {
             "system": filled_as_ours(copy, RUN, reader.value("QUERY_INSTRUCTION"), _INSTRUCTION),
             "parts.concept": reader.value("COMPOSITE_CONCEPT_CONTENT"),
             "parts.refinement": filled_as_ours(
@@ -173,12 +173,12 @@ def _instructions(copy: Copy) -> Texts:
             "parts.stage_names": reader.call("get_tool_types_str", Thing({"refinement_level": 1})),
             "parts.stage_names_short": reader.call("get_tool_types_str", Thing({"refinement_level": 0})),
         }
-        found["parts.context"] = _context(copy, reader)
-        found |= {f"parts.criterion.{step}": criteria[step] for step in range(1, max(LENGTHS) - 2)}
-        found["parts.sequence_joint"] = _joint(copy, sequences)
+        texts["parts.context"] = _context(copy, reader)
+        texts |= {f"parts.criterion.{step}": criteria[step] for step in range(1, max(LENGTHS) - 2)}
+        texts["parts.sequence_joint"] = _joint(copy, sequences)
     except (Unreadable, KeyError) as flaw:
         raise copy.flaw(f"{RUN}, {STEPS}", "the instructions", flaw) from flaw
-    return found
+    return texts
 
 
 def _context(copy: Copy, reader: Reader) -> str:
@@ -186,9 +186,9 @@ def _context(copy: Copy, reader: Reader) -> str:
     for node in ast.walk(function(copy, RUN, "run_single_query")):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="QUERY_INSTRUCTION"), attr="format"), keywords=keywords):
-                for one in keywords:
-                    if one.arg == "need_loc_pref":
-                        return str(reader.evaluate(one.value, {"task": TOLD}))
+                for keyword in keywords:
+                    if keyword.arg == "need_loc_pref":
+                        return str(reader.evaluate(keyword.value, {"task": TOLD}))
     raise copy.flaw(RUN, "the instructions", "nothing fills in `need_loc_pref`")
 
 
@@ -198,10 +198,10 @@ def _joint(copy: Copy, sequences: Mapping[int, str]) -> str:
     joint = ""
     for length in LENGTHS:
         names = make_world(catalogue, TOLD, length, whole=False).sequence
-        said = sequences[length - 3].replace("{task}", title(TOLD))
-        joint = joint or said.removeprefix(names[0]).partition(names[1])[0]
-        if said != joint.join(names):
-            raise copy.flaw(STEPS, "ATOMIC_SEQUENCE_MAPPING", f"the tools of {said!r} are not {', '.join(names)}")
+        sequence = sequences[length - 3].replace("{task}", title(TOLD))
+        joint = joint or sequence.removeprefix(names[0]).partition(names[1])[0]
+        if sequence != joint.join(names):
+            raise copy.flaw(STEPS, "ATOMIC_SEQUENCE_MAPPING", f"the tools of {sequence!r} are not {', '.join(names)}")
     return joint
 
 
@@ -238,23 +238,23 @@ def _tool_words(copy: Copy) -> Texts:
             methods,
         )
         interface, _ = reader.method(tool, "generate_interface", explained)
-        found: Mapping[str, Any] = interface["function"]
-        return found
+        declaration: Mapping[str, Any] = interface["function"]
+        return declaration
 
     try:
         plain = made("atomic", False, [])["description"]
         terms = plain.removeprefix("{text}")
-        found = {"tools.detail": FULL, "tools.schema": OPEN, "tools.plain": "{text}", "tools.terms": terms}
+        texts = {"tools.detail": FULL, "tools.schema": OPEN, "tools.plain": "{text}", "tools.terms": terms}
         for kind in ("atomic", "composite"):
-            said = made(kind, True, [])["description"]
-            if plain != "{text}" + terms or not said.endswith(terms):
+            description = made(kind, True, [])["description"]
+            if plain != "{text}" + terms or not description.endswith(terms):
                 raise Unreadable("what a description says of a tool's cost does not stand at its end")
-            found[f"tools.{kind}"] = said.removesuffix(terms)
-        for name, said in made("atomic", True, list(types))["parameters"]["properties"].items():
-            found[f"arguments.of.{name}"] = said["description"]
+            texts[f"tools.{kind}"] = description.removesuffix(terms)
+        for name, schema in made("atomic", True, list(types))["parameters"]["properties"].items():
+            texts[f"arguments.of.{name}"] = schema["description"]
     except (Unreadable, KeyError, TypeError) as flaw:
         raise copy.flaw(TYPES, "generate_interface", flaw) from flaw
-    return found
+    return texts
 
 
 def _argument_types(catalogue: Catalogue) -> Iterator[tuple[str, bool]]:
@@ -267,7 +267,7 @@ def _argument_types(catalogue: Catalogue) -> Iterator[tuple[str, bool]]:
 
 def _tools(copy: Copy) -> Texts:
     """What atomic tools do."""
-    reader, found = Reader(copy.module(ATOMIC)), Texts()
+    reader, texts = Reader(copy.module(ATOMIC)), Texts()
     tasks = tuple(shipped("travel").tasks)
     calls: list[tuple[ast.Call, Mapping[str, str]]] = []
     for node in copy.module(ATOMIC).body:
@@ -277,10 +277,10 @@ def _tools(copy: Copy) -> Texts:
         calls += [(call, {"subtask": task}) for task in tasks]
     try:
         for call, names in calls:
-            said = {one.arg: one.value for one in call.keywords}
+            arguments = {keyword.arg: keyword.value for keyword in call.keywords}
             known = {**names, "tool_name": f"Select_Final_{title(names['subtask'])}"} if names else {}
-            name = reader.evaluate(said["name"], known)
-            found[f"tools.of.{name}"] = reader.evaluate(said["description"], known)
+            name = reader.evaluate(arguments["name"], known)
+            texts[f"tools.of.{name}"] = reader.evaluate(arguments["description"], known)
     except (Unreadable, KeyError) as flaw:
         raise copy.flaw(ATOMIC, "a tool", flaw) from flaw
     wanted = {
@@ -289,61 +289,65 @@ def _tools(copy: Copy) -> Texts:
         for length in LENGTHS
         for name in make_world(shipped("travel"), task, length, whole=False).sequence
     }
-    if missing := sorted(wanted - {key.removeprefix("tools.of.") for key in found}):
+    if missing := sorted(wanted - {key.removeprefix("tools.of.") for key in texts}):
         raise copy.flaw(ATOMIC, missing[0], "it is not described there")
-    return found
+    return texts
 
 
 def _made(node: ast.AST) -> Iterator[ast.Call]:
     """The calls that make a tool."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "AtomicTool":
-            yield one
+    for child in ast.walk(node):
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Name) and child.func.id == "AtomicTool":
+            yield child
 
 
 def _composites(copy: Copy) -> Texts:
     """What composite tools do; by the names of their components there, by their own names here."""
     try:
-        said = Reader(copy.module(DESCRIPTIONS)).value("COMPOSITE_DESCRIPTIONS")
+        descriptions = Reader(copy.module(DESCRIPTIONS)).value("COMPOSITE_DESCRIPTIONS")
     except Unreadable as flaw:
         raise copy.flaw(DESCRIPTIONS, "COMPOSITE_DESCRIPTIONS", flaw) from flaw
-    found = Texts()
+    texts = Texts()
     for task in shipped("travel").tasks:
         for length in LENGTHS:
             for tool in make_world(shipped("travel"), task, length, whole=True).tools[length:]:
-                if tool.components not in said:
+                if tool.components not in descriptions:
                     raise copy.flaw(DESCRIPTIONS, tool.name, f"{', '.join(tool.components)} are not described")
-                found[f"tools.of.{tool.name}"] = said[tool.components]
-    return found
+                texts[f"tools.of.{tool.name}"] = descriptions[tool.components]
+    return texts
 
 
 def _events(copy: Copy) -> Texts:
     """What is said of a ban, and of a change of mind."""
     reader = Reader(copy.module(RUN))
-    said = {"location_pref_str": "", "new_user_message": ""}
+    messages = {"location_pref_str": "", "new_user_message": ""}
     names = {"task": TOLD, "pref_loc": "{id}", "location_pref_str": "{context}"}
     names |= {"final_blocking_result": {"new_user_requirement": "{requirements}"}}  # type: ignore[dict-item]
     try:
         for node in ast.walk(function(copy, RUN, "run_single_query")):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in said:
-                said[node.targets[0].id] = reader.evaluate(node.value, names)
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and node.targets[0].id in messages
+            ):
+                messages[node.targets[0].id] = reader.evaluate(node.value, names)
     except Unreadable as flaw:
         raise copy.flaw(RUN, "what is said of a change of mind", flaw) from flaw
-    if "{requirements}" not in said["new_user_message"]:
+    if "{requirements}" not in messages["new_user_message"]:
         raise copy.flaw(RUN, "new_user_message", "it does not hold the new requirements")
-    found = {"changes.context": said["location_pref_str"], "changes.constants": "", "changes.none": ""}
+    texts = {"changes.context": messages["location_pref_str"], "changes.constants": "", "changes.none": ""}
     banned = _listed(copy, "ban_tool_return_sentences")
     changed = _listed(copy, "preference_change_user_message_templates")
-    found |= {f"banned.{place}": text for place, text in enumerate(banned, 1)}
-    for place, text in enumerate(changed, 1):
+    texts |= {f"banned.{number}": text for number, text in enumerate(banned, 1)}
+    for number, text in enumerate(changed, 1):
         template = filled_as_ours(copy, CONFIG, text, {"new_user_message": "message"})
-        found[f"changed.{place}"] = template.replace("{message}", said["new_user_message"])
-    return found
+        texts[f"changed.{number}"] = template.replace("{message}", messages["new_user_message"])
+    return texts
 
 
 def _listed(copy: Copy, key: str) -> list[str]:
     """A list of texts in double quotes in the configuration, a text a line."""
-    found: list[str] = []
+    texts: list[str] = []
     lines = iter(copy.text(CONFIG).splitlines())
     for line in lines:
         if line.strip() == f"{key}:":
@@ -354,9 +358,9 @@ def _listed(copy: Copy, key: str) -> list[str]:
             break
         if entry is not None:
             try:
-                found.append(json.loads(entry[1]))
+                texts.append(json.loads(entry[1]))
             except json.JSONDecodeError as flaw:
                 raise copy.flaw(CONFIG, key, flaw) from flaw
-    if len(found) != SENTENCES:
-        raise copy.flaw(CONFIG, key, f"wanted are {SENTENCES} texts in double quotes, one a line; found {len(found)}")
-    return found
+    if len(texts) != SENTENCES:
+        raise copy.flaw(CONFIG, key, f"wanted are {SENTENCES} texts in double quotes, one a line; found {len(texts)}")
+    return texts
