@@ -19,8 +19,8 @@ from evalkit.store.manifest import Manifest
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
     """The sweep that is meant, with what the command line sets instead of the spec. Raises UsageError."""
-    said = {option: getattr(args, option, None) for option in ("name", "width", "budget", "deadline")}
-    return changed(read_sweep(find_sweep(args.sweep)), **said, mark="--")
+    options = {option: getattr(args, option, None) for option in ("name", "width", "budget", "deadline")}
+    return changed(read_sweep(find_sweep(args.sweep)), **options, mark="--")
 
 
 def only_of(words: list[str], option: str = "--only") -> dict[str, list[str]]:

@@ -104,21 +104,21 @@ class Holdings:
 
     def ended(self, episode: PlannedEpisode) -> bool:
         """Whether an episode has an ending in the log."""
-        held = self.episodes.get(episode.id)
-        return held is not None and bool(held.ending)
+        progress = self.episodes.get(episode.id)
+        return progress is not None and bool(progress.ending)
 
     def to_play(self, episode: str, retry: frozenset[str]) -> bool:
         """Whether an episode has to be played, or played on."""
-        held = self.episodes.get(episode)
-        ending = "" if held is None else held.ending
+        progress = self.episodes.get(episode)
+        ending = "" if progress is None else progress.ending
         if ending:
             return ending in retry
         return episode not in self.broken or "internal_error" in retry
 
     def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, LoggedProgress]:
         """Of a share of the run, the episodes that were begun and have to be played on."""
-        some = ((name, self.episodes[name]) for name in self.rows)
-        return {name: held for name, held in some if share.holds(held) and self.to_play(name, retry)}
+        with_rows = ((name, self.episodes[name]) for name in self.rows)
+        return {name: progress for name, progress in with_rows if share.holds(progress) and self.to_play(name, retry)}
 
     def started(self, episode: PlannedEpisode) -> bool:
         """Whether the log has rows of it."""
@@ -126,19 +126,19 @@ class Holdings:
 
     def activate(self, episode: PlannedEpisode) -> ActiveEpisode:
         """The episode where it stands. Raises CorruptLogError if replay does not reproduce the log."""
-        held = self.episodes.get(episode.id)
+        progress = self.episodes.get(episode.id)
         try:
             position = begin(episode.cell.env, episode.instance, episode.cell.kit)
         except UsageError as flaw:
             if not episode.suite.source:
                 raise  # each line was looked into before the run began
             raise UnfitInstance(f"suite {episode.suite.name!r}: {flaw}") from flaw
-        if held is None:
+        if progress is None:
             return ActiveEpisode(episode=episode, position=position)
-        rows, take = self.rows[episode.id], held.take
-        if held.ending and rows[-1].reply is not None:
+        rows, take = self.rows[episode.id], progress.take
+        if progress.ending and rows[-1].reply is not None:
             return ActiveEpisode(episode=episode, position=position, take=take + 1, line=take + 1)
-        if held.ending:
+        if progress.ending:
             # The provider refused that request: ask it again, keep what came before.
             rows, take = rows[:-1], take + 1
         _replay(episode, position, rows)
@@ -216,14 +216,14 @@ class RunPart:
                 if suite.environment in agent.packs:
                     yield agent, suite
 
-    def holds(self, held: LoggedProgress) -> bool:
+    def holds(self, progress: LoggedProgress) -> bool:
         """Whether an episode that the log knows is part of it."""
-        suite = self.manifest.suites.get(held.suite)
+        suite = self.manifest.suites.get(progress.suite)
         return (
             suite is not None
             and self.choice.takes_suite(suite)
-            and held.replicate in self.replicates
-            and any(agent.name == held.agent for agent in self.agents)
+            and progress.replicate in self.replicates
+            and any(agent.name == progress.agent for agent in self.agents)
         )
 
 
@@ -235,7 +235,7 @@ def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started:
     whole = share.manifest, share.agents, share.choice
     if not started:
         known = _PlacesHeld(share, holdings.episodes.values())
-        for episode in episodes(*whole, wanted=lambda *place: not known.holds(*place)):
+        for episode in episodes(*whole, wanted=lambda *key: not known.holds(*key)):
             if not holdings.started(episode) and holdings.to_play(episode.id, retry):
                 yield episode
         return
@@ -253,22 +253,22 @@ def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started:
 class _PlacesHeld:
     """Where in large suites episodes stand that the log knows: they are told from others without being read."""
 
-    def __init__(self, share: RunPart, held: Iterable[LoggedProgress]) -> None:
+    def __init__(self, share: RunPart, logged: Iterable[LoggedProgress]) -> None:
         self._large = {suite.name for suite in share.suites if suite.source}
         self._places: dict[tuple[str, str, int], set[int]] = {}
         names: dict[str, dict[str, list[tuple[str, int]]]] = {name: {} for name in self._large}
-        for one in held if self._large else ():
-            if one.suite in names:
-                names[one.suite].setdefault(one.instance, []).append((one.agent, one.replicate))
+        for progress in logged if self._large else ():
+            if progress.suite in names:
+                names[progress.suite].setdefault(progress.instance, []).append((progress.agent, progress.replicate))
         for suite, ids in names.items():
-            for name, place in laid(share.manifest.suites[suite].instances).find(list(ids)).items():
+            for name, index in laid(share.manifest.suites[suite].instances).find(list(ids)).items():
                 for agent, replicate in ids[name]:
-                    self._places.setdefault((agent, suite, replicate), set()).add(place)
+                    self._places.setdefault((agent, suite, replicate), set()).add(index)
 
-    def holds(self, agent: str, suite: ManifestSuite, place: int, replicate: int) -> bool:
+    def holds(self, agent: str, suite: ManifestSuite, index: int, replicate: int) -> bool:
         """Whether it is surely one of them."""
-        return suite.name in self._large and place in self._places.get((agent, suite.name, replicate), ())
+        return suite.name in self._large and index in self._places.get((agent, suite.name, replicate), ())
 
-    def may_hold(self, agent: str, suite: ManifestSuite, place: int, replicate: int) -> bool:
+    def may_hold(self, agent: str, suite: ManifestSuite, index: int, replicate: int) -> bool:
         """Whether it may be one of them."""
-        return suite.name not in self._large or place in self._places.get((agent, suite.name, replicate), ())
+        return suite.name not in self._large or index in self._places.get((agent, suite.name, replicate), ())

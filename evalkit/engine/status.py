@@ -133,8 +133,8 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
     }
 
 
-def _episode_json(one: Expected | None) -> dict[str, float] | None:
-    return None if one is None else {"usd": one.cost / 1e12, "requests": one.requests}
+def _episode_json(expected: Expected | None) -> dict[str, float] | None:
+    return None if expected is None else {"usd": expected.cost / 1e12, "requests": expected.requests}
 
 
 def _usd(amount: Range) -> dict[str, float]:
@@ -152,25 +152,25 @@ def read_status(directory: Path) -> Status:
 def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     """The status of a run whose log comes to these sums."""
     books = totals.books()
-    held = _held(manifest, totals)
-    forecast = _forecast(directory, manifest, held)
-    found = [_cell(manifest, cell, forecast) for cell in held]
+    logged = _held(manifest, totals)
+    forecast = _forecast(directory, manifest, logged)
+    cells = [_cell(manifest, cell, forecast) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
-    rates = _rates(totals, lanes) if any(cell.owed for cell in found) else {}
-    lane_seconds = _lane_seconds(found, lanes, rates)
+    rates = _rates(totals, lanes) if any(cell.owed for cell in cells) else {}
+    lane_seconds = _lane_seconds(cells, lanes, rates)
     steps_cost = sum(cell.cost for cell in totals.cells.values())
     return Status(
         directory=directory,
         name=manifest.name,
-        cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in found),
+        cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in cells),
         written_by=holder(directory),
         steps_cost=steps_cost,
-        charges=sum(one.charged - one.released + one.confirmed for one in books.values()),
-        crash_charges=sum(one.crashed - one.confirmed for one in books.values()),
+        charges=sum(account.charged - account.released + account.confirmed for account in books.values()),
+        crash_charges=sum(account.crashed - account.confirmed for account in books.values()),
         spent=spent(steps_cost, books.values()),
         unmetered=together(totals.unmetered(), manifest),
         lane_seconds=lane_seconds,
-        open_sessions=sum(not one.closed for one in books.values()),
+        open_sessions=sum(not account.closed for account in books.values()),
         kept=tuple(reworded(manifest)),
     )
 
@@ -186,15 +186,15 @@ def _held(manifest: Manifest, totals: Totals) -> list[Cell]:
     ]
 
 
-def _forecast(directory: Path, manifest: Manifest, held: Sequence[Cell]) -> Forecast:
+def _forecast(directory: Path, manifest: Manifest, logged: Sequence[Cell]) -> Forecast:
     """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
-    priors = {(one.agent, one.suite): one for one in read_priors(directory)}
-    owing = [cell for cell in held if cell.ended < _planned(manifest, cell.suite)]
+    priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
+    owing = [cell for cell in logged if cell.ended < _planned(manifest, cell.suite)]
     if owing:
         only = Choice(agents=frozenset(cell.agent for cell in owing), suites=frozenset(cell.suite for cell in owing))
-        priors |= {(one.agent, one.suite): one for one in alone(make_priors(manifest, only, known=priors))}
+        priors |= {(prior.agent, prior.suite): prior for prior in alone(make_priors(manifest, only, known=priors))}
     forecast = Forecast(priors.values())
-    learn_all(forecast, manifest, {cell.place: cell for cell in held})
+    learn_all(forecast, manifest, {cell.place: cell for cell in logged})
     return forecast
 
 
@@ -202,26 +202,26 @@ def _planned(manifest: Manifest, suite: str) -> int:
     return len(manifest.suites[suite].instances) * manifest.replicates
 
 
-def _cell(manifest: Manifest, held: Cell, forecast: Forecast) -> CellStatus:
-    agent, suite = place = held.place
+def _cell(manifest: Manifest, cell: Cell, forecast: Forecast) -> CellStatus:
+    agent, suite = cell_key = cell.place
     planned = _planned(manifest, suite)
     # Episodes that have come equally far count as their mean.
-    begun = [(count, steps / count, cost / count) for count, steps, cost in held.going.values() if count > 0]
-    fresh, whole, prior = planned - held.begun, forecast.whole(*place), forecast.priors.get(place)
-    expected = fresh * whole.cost + sum(n * forecast.rest(*place, cost=cost, requests=far) for n, far, cost in begun)
-    _, middle, high = forecast.owed(*place, planned - held.ended)
+    begun = [(count, steps / count, cost / count) for count, steps, cost in cell.going.values() if count > 0]
+    fresh, whole, prior = planned - cell.begun, forecast.whole(*cell_key), forecast.priors.get(cell_key)
+    expected = fresh * whole.cost + sum(n * forecast.rest(*cell_key, cost=cost, requests=far) for n, far, cost in begun)
+    _, middle, high = forecast.owed(*cell_key, planned - cell.ended)
     factor = high / middle if middle else 1.0
     return CellStatus(
         agent=agent,
         suite=suite,
         planned=planned,
-        ended=held.ended,
-        started=held.begun - held.ended,
-        steps=held.steps,
-        cost=held.cost,
-        endings={word: count for word, count in sorted(held.endings.items()) if count},
+        ended=cell.ended,
+        started=cell.begun - cell.ended,
+        steps=cell.steps,
+        cost=cell.cost,
+        endings={word: count for word, count in sorted(cell.endings.items()) if count},
         predicted=None if prior is None else prior.expected,
-        seen=forecast.seen(*place),
+        seen=forecast.seen(*cell_key),
         to_finish=Range(expected / factor, expected, expected * factor),
         requests_left=fresh * whole.requests + sum(n * max(1.0, whole.requests - far) for n, far, _ in begun),
     )
@@ -233,15 +233,15 @@ def _rates(totals: Totals, lanes: Mapping[str, str]) -> dict[str, float]:
     for cell in totals.cells.values():
         if cell.agent in lanes:
             of_lane.setdefault(lanes[cell.agent], []).append(cell)
-    rates = {lane: rate(found) for lane, found in of_lane.items()}
-    return {lane: found for lane, found in rates.items() if found is not None}
+    rates = {lane: rate(cells) for lane, cells in of_lane.items()}
+    return {lane: pace for lane, pace in rates.items() if pace is not None}
 
 
 def _lane_seconds(
-    found: Sequence[CellStatus], lanes: Mapping[str, str], rates: Mapping[str, float]
+    cells: Sequence[CellStatus], lanes: Mapping[str, str], rates: Mapping[str, float]
 ) -> dict[str, float]:
     left: dict[str, float] = {}
-    for cell in found:
+    for cell in cells:
         left[lanes[cell.agent]] = left.get(lanes[cell.agent], 0.0) + cell.requests_left
     return {lane: requests / rates[lane] for lane, requests in left.items() if requests and lane in rates}
 

@@ -18,8 +18,12 @@ from evalkit.wire.table import DIALECTS
 
 def brought(sweep: Sweep, environments: Iterable[str], providers: Iterable[Provider]) -> tuple[ManifestPlugin, ...]:
     """What packages bring to a sweep whose names have all been found, by entry."""
-    found = dict.fromkeys(_used(sweep, environments, providers))
-    lines = {ManifestPlugin(entry=one.entry, package=one.package, version=one.version) for one in found if one}
+    plugins = dict.fromkeys(_used(sweep, environments, providers))
+    lines = {
+        ManifestPlugin(entry=plugin.entry, package=plugin.package, version=plugin.version)
+        for plugin in plugins
+        if plugin
+    }
     return tuple(sorted(lines, key=lambda line: line.entry))
 
 
@@ -35,11 +39,11 @@ def _used(sweep: Sweep, environments: Iterable[str], providers: Iterable[Provide
 
 def require(run: Manifest) -> None:
     """Raises UsageError where something that a package brought to the run is not installed."""
-    for one in _latest(run):
-        if one.group in GROUPS and find(one.group, one.name) is None:
+    for plugin in _latest(run):
+        if plugin.group in GROUPS and find(plugin.group, plugin.name) is None:
             raise UsageError(
-                f"The run {run.name!r} uses {one.entry}, which {one.package} {one.version} brought to it and which is "
-                f"not installed. Nothing was changed. To go on: {install_line(one.package, one.version)}"
+                f"The run {run.name!r} uses {plugin.entry}, which {plugin.package} {plugin.version} brought to it and "
+                f"which is not installed. Nothing was changed. To go on: {install_line(plugin.package, plugin.version)}"
             )
 
 
@@ -50,15 +54,15 @@ def joined(old: Manifest, new: Manifest) -> tuple[ManifestPlugin, ...]:
 
 def changed(old: Manifest, new: Manifest) -> list[str]:
     """What comes in another version, or from another package, than the run had it last; in lines."""
-    was = {one.entry: one for one in _latest(old)}
+    was = {plugin.entry: plugin for plugin in _latest(old)}
     return [
-        f"{one.entry} was {was[one.entry].package} {was[one.entry].version} when the run was last played, and is now "
-        f"{one.package} {one.version}: episodes go on where replay comes to the same states. `evalkit verify` says "
-        "which do not."
-        for one in new.plugins
-        if one.entry in was and was[one.entry] != one
+        f"{plugin.entry} was {was[plugin.entry].package} {was[plugin.entry].version} when the run was last played, "
+        f"and is now {plugin.package} {plugin.version}: episodes go on where replay comes to the same states. "
+        "`evalkit verify` says which do not."
+        for plugin in new.plugins
+        if plugin.entry in was and was[plugin.entry] != plugin
     ]
 
 
 def _latest(run: Manifest) -> Iterable[ManifestPlugin]:
-    return {one.entry: one for one in run.plugins}.values()
+    return {plugin.entry: plugin for plugin in run.plugins}.values()

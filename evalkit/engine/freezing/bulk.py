@@ -40,19 +40,19 @@ class Sourced(Blocked):
         """See `Instances`."""
         return self._bulk.length
 
-    def raw(self, place: int) -> bytes:
+    def raw(self, index: int) -> bytes:
         """See `Blocked`."""
-        return super().raw(place if self._bulk.lines is None else int(self._bulk.lines[place]))
+        return super().raw(index if self._bulk.lines is None else int(self._bulk.lines[index]))
 
     def read_block(self, number: int) -> list[bytes]:
         """See `Blocked`."""
         return self._bulk.block(number)
 
-    def made(self, raw: bytes, place: int) -> ManifestInstance:
+    def made(self, raw: bytes, index: int) -> ManifestInstance:
         """See `Blocked`."""
         line, strata = orjson.loads(raw), list(self.strata)
         where = f"{self._bulk.path}: {line['id']}"
-        return reached(self._bulk.env.name, line, self._bulk.axes, where, strata[int(self._bulk.codes[place])])
+        return reached(self._bulk.env.name, line, self._bulk.axes, where, strata[int(self._bulk.codes[index])])
 
     def encoded(self) -> Iterator[Sequence[bytes]]:
         """See `Instances`."""

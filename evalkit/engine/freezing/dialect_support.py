@@ -38,7 +38,7 @@ class OfferedTools:
             env: Environment[Any, Any] = ENVIRONMENTS[self.environment]
             kit = Kit(pack=pack, notes=notes)
             lists = [env.tools(env.start(instance, kit)) for instance in self.samples]
-            self._known[key] = tuple({id(one): one for one in lists}.values())
+            self._known[key] = tuple({id(offered): offered for offered in lists}.values())
         return self._known[key]
 
 
@@ -46,8 +46,8 @@ def offer_of(suite: str, instances: Sequence[SuiteInstance]) -> OfferedTools:
     """What a suite of one environment offers."""
     env: Environment[Any, Any] = ENVIRONMENTS[instances[0].environment]
     samples: dict[tuple[str, int], Any] = {}
-    for one in instances:
-        samples.setdefault((one.stratum, env.offers(one.instance)), one.instance)
+    for instance in instances:
+        samples.setdefault((instance.stratum, env.offers(instance.instance)), instance.instance)
     most = max(count for _, count in samples)
     return OfferedTools(suite=suite, environment=env.name, most=most, samples=tuple(samples.values()))
 

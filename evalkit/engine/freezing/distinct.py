@@ -22,38 +22,38 @@ def shared(manifest: Manifest) -> Iterator[str]:
     for suite in manifest.suites.values():
         if suite.source:
             continue
-        found = [(suites[one.digest], one.id) for one in suite.instances if one.digest in suites]
-        if found:
-            more = f" and {len(found) - 1} more" if found[1:] else ""
-            yield _words(found[0][0], suite.name, f"{found[0][1]!r}{more}")
-        suites |= {one.digest: suite.name for one in suite.instances}
+        repeated = [(suites[instance.digest], instance.id) for instance in suite.instances if instance.digest in suites]
+        if repeated:
+            more = f" and {len(repeated) - 1} more" if repeated[1:] else ""
+            yield _words(repeated[0][0], suite.name, f"{repeated[0][1]!r}{more}")
+        suites |= {instance.digest: suite.name for instance in suite.instances}
     yield from _shared_large(manifest)
 
 
 def _shared_large(manifest: Manifest) -> Iterator[str]:
     """The same of suites that are too large to be looked into: some of the ids that they share are. What is not found
     so is found when it is reached (`universe.py`)."""
-    for one, other in combinations(manifest.suites.values(), 2):
-        if (one.source or other.source) and one.environment == other.environment:
-            found = next(_in_common(laid(one.instances), laid(other.instances)), None)
-            if found is not None:
-                yield _words(one.name, other.name, f"{found!r} among others")
+    for first, second in combinations(manifest.suites.values(), 2):
+        if (first.source or second.source) and first.environment == second.environment:
+            instance_id = next(_in_common(laid(first.instances), laid(second.instances)), None)
+            if instance_id is not None:
+                yield _words(first.name, second.name, f"{instance_id!r} among others")
 
 
-def _in_common(one: Instances, other: Instances) -> Iterator[str]:
+def _in_common(first: Instances, second: Instances) -> Iterator[str]:
     import numpy as np
 
-    _, here, there = np.intersect1d(one.marks(), other.marks(), return_indices=True)
-    for place in np.linspace(0, len(here) - 1, min(len(here), LOOKED_AT), dtype=int).tolist():
-        mine, theirs = one.at(int(here[place])), other.at(int(there[place]))
+    _, here, there = np.intersect1d(first.marks(), second.marks(), return_indices=True)
+    for index in np.linspace(0, len(here) - 1, min(len(here), LOOKED_AT), dtype=int).tolist():
+        mine, theirs = first.at(int(here[index])), second.at(int(there[index]))
         if mine.digest == theirs.digest:
             yield mine.id
 
 
-def _words(one: str, other: str, instances: str) -> str:
+def _words(first: str, second: str, instances: str) -> str:
     return (
-        f"the suites {one!r} and {other!r} have instances in common ({instances}): an instance belongs to one suite of "
-        "a run, so choose others by `instances`, or leave one of the suites out"
+        f"the suites {first!r} and {second!r} have instances in common ({instances}): an instance belongs to one "
+        "suite of a run, so choose others by `instances`, or leave one of the suites out"
     )
 
 
@@ -65,8 +65,8 @@ def _shared_agents(manifest: Manifest) -> Iterator[str]:
         if first != agent:
             same.setdefault((first, agent), []).append(environment)
     for (first, agent), shared_in in same.items():
-        one, other = manifest.agents[first], manifest.agents[agent]
-        if len(shared_in) == len(one.packs) == len(other.packs):
+        earlier, later = manifest.agents[first], manifest.agents[agent]
+        if len(shared_in) == len(earlier.packs) == len(later.packs):
             yield (
                 f"the agents {first!r} and {agent!r} are the same: leave one of them out; to play an agent more than "
                 "once, set `replicates`"

@@ -95,20 +95,22 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
     from msgspec import structs
 
     seen: set[str] = set()
-    held = {} if frozen is None else frozen.suites
+    frozen_suites = {} if frozen is None else frozen.suites
     for use in sweep.suites:
-        for name, axes, found in expand(use, {name: suite.digest for name, suite in held.items() if suite.source}):
+        for name, axes, expanded in expand(
+            use, {name: suite.digest for name, suite in frozen_suites.items() if suite.source}
+        ):
             if name in seen:
                 raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
             seen.add(name)
-            looked_at = _samples(held[name]) if isinstance(found, Recognised) else found
+            looked_at = _samples(frozen_suites[name]) if isinstance(expanded, Recognised) else expanded
             looked_at = looked_at.samples if isinstance(looked_at, Bulk) else looked_at
             env: Environment[Any, Any] = ENVIRONMENTS[looked_at[0].environment]
-            if any(one.environment != env.name for one in looked_at):
+            if any(instance.environment != env.name for instance in looked_at):
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
             offers.append(offer_of(name, looked_at))
-            if isinstance(found, Recognised):
-                yield structs.replace(held[name], environment_version=env.version)
+            if isinstance(expanded, Recognised):
+                yield structs.replace(frozen_suites[name], environment_version=env.version)
                 continue
             yield ManifestSuite(
                 name=name,
@@ -116,9 +118,11 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 axes=axes,
                 environment=env.name,
                 environment_version=env.version,
-                digest=found.digest if isinstance(found, Bulk) else suite_digest((one.id, one.digest) for one in found),
-                instances=Sourced(found) if isinstance(found, Bulk) else tuple(map(_listed, found)),
-                source=found.source if isinstance(found, Bulk) else "",
+                digest=expanded.digest
+                if isinstance(expanded, Bulk)
+                else suite_digest((instance.id, instance.digest) for instance in expanded),
+                instances=Sourced(expanded) if isinstance(expanded, Bulk) else tuple(map(_listed, expanded)),
+                source=expanded.source if isinstance(expanded, Bulk) else "",
             )
 
 
@@ -137,21 +141,23 @@ def _samples(suite: ManifestSuite) -> list[SuiteInstance]:
     return [
         SuiteInstance(
             suite=suite.name,
-            id=one.id,
+            id=instance.id,
             environment=suite.environment,
-            digest=one.digest,
-            instance=env.load(one.line),
-            stratum=one.stratum,
+            digest=instance.digest,
+            instance=env.load(instance.line),
+            stratum=instance.stratum,
             axes=suite.axes,
         )
-        for one in (suite.instances[place] for place in sorted({*firsts, *spread}))
-        if not one.flaw
+        for instance in (suite.instances[index] for index in sorted({*firsts, *spread}))
+        if not instance.flaw
     ]
 
 
-def _listed(one: SuiteInstance) -> ManifestInstance:
-    env: Environment[Any, Any] = ENVIRONMENTS[one.environment]
-    return ManifestInstance(id=one.id, digest=one.digest, stratum=one.stratum, line=dict(env.describe(one.instance)))
+def _listed(instance: SuiteInstance) -> ManifestInstance:
+    env: Environment[Any, Any] = ENVIRONMENTS[instance.environment]
+    return ManifestInstance(
+        id=instance.id, digest=instance.digest, stratum=instance.stratum, line=dict(env.describe(instance.instance))
+    )
 
 
 def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
@@ -266,11 +272,11 @@ def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, .
     """The limits that a model shares with others, narrow ones first. The sweep's word on the whole provider stands
     instead of the catalogue's; groups stay."""
     provider, model = endpoint.provider, endpoint.model.name
-    shared = [one for one in provider.shared if one.covers(model)]
-    said = resolved.sweep.limits.get(provider.name)
-    if said is not None:
-        shared = [one for one in shared if one.models is not None]
-        shared.append(SharedLimits(name=provider.name, limits=said))
+    shared = [limits for limits in provider.shared if limits.covers(model)]
+    own_limits = resolved.sweep.limits.get(provider.name)
+    if own_limits is not None:
+        shared = [limits for limits in shared if limits.models is not None]
+        shared.append(SharedLimits(name=provider.name, limits=own_limits))
     return tuple(shared)
 
 

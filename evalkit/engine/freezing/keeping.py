@@ -59,7 +59,9 @@ def same_instances(was: ManifestSuite, now: ManifestSuite) -> bool:
 
 
 def _content(suite: ManifestSuite) -> str:
-    return suite_digest((one.id, one.digest) for one in suite.instances) if suite.source else suite.digest
+    return (
+        suite_digest((instance.id, instance.digest) for instance in suite.instances) if suite.source else suite.digest
+    )
 
 
 def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:
@@ -98,9 +100,9 @@ class _ShippedTexts:
             if not pack.file:
                 self._packs.setdefault((pack.name, environment, which), pack)
             texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
-            held = self._standard.setdefault((environment, which), {})
+            standard = self._standard.setdefault((environment, which), {})
             for key in texts.keys() - own:
-                held.setdefault(key, texts[key])
+                standard.setdefault(key, texts[key])
 
     def of(self, today: ManifestPack, environment: str, which: str) -> ManifestPack:
         """A pack as an agent that joins the run reads it."""
@@ -121,18 +123,18 @@ class _ShippedTexts:
 
     def _of_standard(self, environment: str, which: str) -> Mapping[str, str]:
         """What the run holds of `standard`: a variant shares the texts that are not its own with the others."""
-        found = dict(self._standard.get((environment, which), {}))
+        standard = dict(self._standard.get((environment, which), {}))
         for other in {"", *VARIANTS} - {which}:
             apart = keys_of(STANDARD, environment).get(which or other, frozenset())
             for key, text in self._standard.get((environment, other), {}).items():
                 if key not in apart:
-                    found.setdefault(key, text)
-        return found
+                    standard.setdefault(key, text)
+        return standard
 
 
 def reworded(run: Manifest) -> list[str]:
     """In a line, which shipped packs say something else today than the run; nothing where all say the same."""
-    found: dict[str, set[str]] = {}
+    by_pack: dict[str, set[str]] = {}
     for environment, which, pack in _packs_of(run):
         own = _own(pack, environment, which)
         if own is None:
@@ -143,8 +145,8 @@ def reworded(run: Manifest) -> list[str]:
         today = read_pack(name, environment, which).texts
         texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
         if any(texts.get(key) != today[key] for key in today.keys() - aside):
-            found.setdefault(name, set()).add(environment)
-    others = "; ".join(f"{name}: {', '.join(sorted(where))}" for name, where in sorted(found.items()))
+            by_pack.setdefault(name, set()).add(environment)
+    others = "; ".join(f"{name}: {', '.join(sorted(environments))}" for name, environments in sorted(by_pack.items()))
     if not others:
         return []
     return [f"Agents read the prompts that this run has frozen, also those that join it; reworded since ({others})."]
@@ -155,10 +157,10 @@ def _packs_of(run: Manifest) -> Iterator[tuple[str, str, ManifestPack]]:
     seen = set()
     for agent in run.agents.values():
         for environment, digest in agent.packs.items():
-            place = environment, variant(agent.tags), digest
-            if place not in seen:
-                seen.add(place)
-                yield environment, place[1], run.packs[digest]
+            key = environment, variant(agent.tags), digest
+            if key not in seen:
+                seen.add(key)
+                yield environment, key[1], run.packs[digest]
 
 
 def _own(pack: ManifestPack, environment: str, which: str) -> frozenset[str] | None:

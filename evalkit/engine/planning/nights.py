@@ -70,8 +70,13 @@ class Proposal:
             "budget_usd_of_run": self.ceiling * USD,
             "suites": [_share_json(share) for share in self.shares],
             "commands": [
-                {"suite": one.suite, "agents": list(one.agents), "limit": one.limit, "options": one.words()}
-                for one in self.commands
+                {
+                    "suite": command.suite,
+                    "agents": list(command.agents),
+                    "limit": command.limit,
+                    "options": command.words(),
+                }
+                for command in self.commands
             ],
             "nights": [
                 {"half_width": _finite(worst(night)), "suites": [_share_json(share) for share in night]}
@@ -96,7 +101,7 @@ def proposal_of(plan: Plan, resolved: Resolved, basis: Basis, amount: int) -> Pr
                 replicates=resolved.manifest.replicates,
                 done=min(cell.ended for cell in cells),
                 cost=math.fsum(cell.one for cell in cells),
-                scatter=tuple((agent, *(one or (BETWEEN, WITHIN))) for agent, one in known.items()),
+                scatter=tuple((agent, *(scatter or (BETWEEN, WITHIN))) for agent, scatter in known.items()),
             )
         )
     free = max(0, amount - plan.dearest)

@@ -95,24 +95,24 @@ async def plan_sweep(
     )
 
 
-def _owed(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, held: Mapping[str, LoggedProgress]) -> _Owed:
+def _owed(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, progress: Mapping[str, LoggedProgress]) -> _Owed:
     total = len(suite.instances) * manifest.replicates
-    if not held:
+    if not progress:
         return _Owed(0, total, ())
     mine = RunPart(manifest=manifest, agents=[cell.agent], choice=Choice(suites=frozenset({suite.name})))
-    known = [one for one in held.values() if mine.holds(one)]
-    begun = tuple(one for one in known if not one.ending)
+    known = [episode for episode in progress.values() if mine.holds(episode)]
+    begun = tuple(episode for episode in known if not episode.ending)
     return _Owed(len(known) - len(begun), total - len(known), begun)
 
 
 async def _play(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, till: Till, seconds: float) -> list[Sample]:
     stand_in = stand_in_of(cell.agent, suite.environment)
-    until, found = time.process_time() + seconds, list[Sample]()
+    until, samples = time.process_time() + seconds, list[Sample]()
     for episode in admitted(manifest, cell, suite):
-        found.append(await play_sample(episode, stand_in, till))
+        samples.append(await play_sample(episode, stand_in, till))
         if time.process_time() >= until:
             break
-    return found
+    return samples
 
 
 def _till(resolved: Resolved, agent: ManifestAgent) -> Till:
@@ -145,7 +145,7 @@ def _plan_cell(
     itself = agent.provider == "simulated" and agent.model == stand_in
     seen = None if free else basis.cell(agent, suite.name)
     estimate = _estimate(agent, suite.name, samples, basis, itself=itself)
-    parts = [_rest(estimate, one) for one in owed.begun]
+    parts = [_rest(estimate, episode) for episode in owed.begun]
     left = owed.fresh + sum(parts)
     cost = left * estimate.cost
     seen_all = itself and len(samples) == total and not owed.ended and not owed.begun and seen is None
@@ -167,11 +167,11 @@ def _plan_cell(
         cost=cost,
         cost_high=high,
         one=estimate.cost,
-        chain=0 if free else seen.chain if seen is not None else max(one.requests for one in samples),
-        longest_prompt=0 if free else max(one.longest_prompt for one in samples),
-        dearest=max(one.dearest for one in samples),
+        chain=0 if free else seen.chain if seen is not None else max(sample.requests for sample in samples),
+        longest_prompt=0 if free else max(sample.longest_prompt for sample in samples),
+        dearest=max(sample.dearest for sample in samples),
         context_tokens=context,
-        too_long=min((one.too_long for one in samples if one.too_long is not None), default=None),
+        too_long=min((sample.too_long for sample in samples if sample.too_long is not None), default=None),
     )
 
 
@@ -181,12 +181,12 @@ def _estimate(
     """What one episode takes: of the run if it has the cell, else of the stand-in, scaled if the run knows how."""
     count = len(samples)
     sampled = Figures(
-        sum(one.requests for one in samples) / count,
-        sum(one.tokens_in for one in samples) / count,
-        sum(one.tokens_out for one in samples) / count,
+        sum(sample.requests for sample in samples) / count,
+        sum(sample.tokens_in for sample in samples) / count,
+        sum(sample.tokens_out for sample in samples) / count,
     )
-    cost = sum(one.cost for one in samples) / count
-    spread = _spread([one.cost for one in samples])
+    cost = sum(sample.cost for sample in samples) / count
+    spread = _spread([sample.cost for sample in samples])
     if not agent.provider:
         return _EpisodeEstimate(sampled, 0.0, 0.0, 0.0, "this process")
     seen = basis.cell(agent, suite)
@@ -200,7 +200,7 @@ def _estimate(
     if scale is None:
         return _EpisodeEstimate(sampled, cost, spread, math.hypot(doubt, DOUBT), "stand-in")
     factors, words = scale
-    mean = Figures(*(one * factor for one, factor in zip(sampled, factors, strict=True)))
+    mean = Figures(*(figure * factor for figure, factor in zip(sampled, factors, strict=True)))
     before = basis.cost(agent, sampled, None)
     paid = cost * basis.cost(agent, mean, None) / before if before else 0.0
     return _EpisodeEstimate(
@@ -220,12 +220,12 @@ def _spread(costs: Sequence[int]) -> float:
     return math.sqrt(sum((cost - mean) ** 2 for cost in costs) / (count - 1)) / mean if count > 1 else SPREAD
 
 
-def _rest(estimate: _EpisodeEstimate, held: LoggedProgress) -> float:
+def _rest(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
     """What is left of a begun episode, in whole ones."""
     if estimate.mean.requests <= 0:
         return 1.0
     return beyond(
-        1.0, max(LEAST_SPREAD, math.hypot(estimate.spread, estimate.doubt)), held.steps / estimate.mean.requests
+        1.0, max(LEAST_SPREAD, math.hypot(estimate.spread, estimate.doubt)), progress.steps / estimate.mean.requests
     )
 
 
@@ -261,32 +261,34 @@ def _shared(resolved: Resolved, lanes: Sequence[LanePlan]) -> list[LanePlan]:
         for share in lane_shares(resolved, endpoint) if lane is not None else ():
             assert lane is not None
             members.setdefault(share.name, (share.limits, {}))[1][lane.lane] = lane
-    found = []
+    shared = []
     for name, (limits, own) in members.items():
         bounds = _bounds(limits, list(own.values()))
         if len(own) > 1 and max(bounds.values()) > 0:
-            found.append(_lane(name, list(own.values()), bounds, tuple(own)))
-    return found
+            shared.append(_lane(name, list(own.values()), bounds, tuple(own)))
+    return shared
 
 
 def _bounds(limits: Limits, parts: Sequence[CellPlan | LanePlan]) -> dict[str, float]:
     """Seconds that the limits a minute make it last."""
     return {
-        "requests/min": 60 * sum(one.requests for one in parts) / (limits.requests_per_minute or math.inf),
-        "input tokens/min": 60 * sum(one.tokens_in for one in parts) / (limits.input_tokens_per_minute or math.inf),
-        "output tokens/min": 60 * sum(one.tokens_out for one in parts) / (limits.output_tokens_per_minute or math.inf),
+        "requests/min": 60 * sum(part.requests for part in parts) / (limits.requests_per_minute or math.inf),
+        "input tokens/min": 60 * sum(part.tokens_in for part in parts) / (limits.input_tokens_per_minute or math.inf),
+        "output tokens/min": 60
+        * sum(part.tokens_out for part in parts)
+        / (limits.output_tokens_per_minute or math.inf),
     }
 
 
 def _lane(
     name: str, parts: Sequence[CellPlan | LanePlan], bounds: Mapping[str, float], members: tuple[str, ...] = ()
 ) -> LanePlan:
-    requests, bound = sum(one.requests for one in parts), max(bounds, key=lambda one: bounds[one])
+    requests, bound = sum(part.requests for part in parts), max(bounds, key=lambda kind: bounds[kind])
     return LanePlan(
         lane=name,
         requests=requests,
-        tokens_in=sum(one.tokens_in for one in parts),
-        tokens_out=sum(one.tokens_out for one in parts),
+        tokens_in=sum(part.tokens_in for part in parts),
+        tokens_out=sum(part.tokens_out for part in parts),
         seconds=bounds[bound],
         bound=bound if requests else "this process",
         members=members,

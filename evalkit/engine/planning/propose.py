@@ -102,28 +102,28 @@ class Share:
 
 def worst(shares: Sequence[Share]) -> float:
     """Half of the widest interval over all suites that can have one."""
-    return max((one.width for one in shares if one.part.instances >= LEAST_INSTANCES), default=0.0)
+    return max((share.width for share in shares if share.part.instances >= LEAST_INSTANCES), default=0.0)
 
 
 def propose(parts: Sequence[SuiteShare], amount: float, begun: Sequence[int] | None = None) -> list[Share]:
     """The share of each suite for at most `amount` pico-dollars beyond `begun` (what is done already, if not given)."""
     counts = [part.done for part in parts] if begun is None else list(begun)
     left = amount
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if part.cost == 0:
-            counts[place] = part.most
-    open_ones = {place for place, part in enumerate(parts) if counts[place] < part.most}
+            counts[index] = part.most
+    open_ones = {index for index, part in enumerate(parts) if counts[index] < part.most}
     while open_ones:
         # The widest one first, but those last whom nothing helps; without intervals, the one with the fewest episodes.
-        place = max(open_ones, key=lambda one: (_helps(parts[one], counts[one]), -counts[one], -one))
-        part = parts[place]
+        index = max(open_ones, key=lambda i: (_helps(parts[i], counts[i]), -counts[i], -i))
+        part = parts[index]
         if part.cost > left:
-            open_ones.discard(place)
+            open_ones.discard(index)
             continue
-        counts[place] += 1
+        counts[index] += 1
         left -= part.cost
-        if counts[place] == part.most:
-            open_ones.discard(place)
+        if counts[index] == part.most:
+            open_ones.discard(index)
     return [Share(part=part, episodes=count) for part, count in zip(parts, counts, strict=True)]
 
 
@@ -144,9 +144,11 @@ def rotate(parts: Sequence[SuiteShare], amount: float) -> list[list[Share]]:
     while any(count < part.most for count, part in zip(counts, parts, strict=True)):
         saved += amount
         shares = propose(parts, saved, counts)
-        paid = math.fsum((one.episodes - count) * one.part.cost for one, count in zip(shares, counts, strict=True))
+        paid = math.fsum(
+            (share.episodes - count) * share.part.cost for share, count in zip(shares, counts, strict=True)
+        )
         saved -= paid
-        counts = [one.episodes for one in shares]
+        counts = [share.episodes for share in shares]
         nights.append(shares)
         if len(nights) > MOST_NIGHTS or amount <= 0:
             return []
