@@ -81,13 +81,13 @@ def load(environments: Iterable[Env]) -> bool:
     wanted = [env for env in environments if env.kernels]
     if not all(map(ready, wanted)) or import_module("numba.core.config").DISABLE_JIT:
         return False
-    found: dict[str, ModuleType] = {}
+    modules: dict[str, ModuleType] = {}
     for env in wanted:
         module = _kernels(env)
         if not all(_taken(getattr(module, kernel), given) for kernel, given in module.samples().items()):
             return False
-        found[env.name] = module
-    LOADED.update(found)
+        modules[env.name] = module
+    LOADED.update(modules)
     return True
 
 
@@ -136,13 +136,13 @@ def _kernels(env: Env) -> ModuleType:
 def _taken(kernel: Any, given: tuple[Any, ...]) -> bool:
     """Have a kernel take its machine code for arguments of these types from the cache, and never compile."""
     typeof = import_module("numba").typeof
-    kinds = tuple(typeof(one) for one in given)
+    kinds = tuple(typeof(value) for value in given)
     if kinds not in kernel.overloads:
-        held = kernel._cache.load_overload(kinds, kernel.targetctx)
-        if held is None:
+        overload = kernel._cache.load_overload(kinds, kernel.targetctx)
+        if overload is None:
             return False
-        kernel.targetctx.insert_user_function(held.entry_point, held.fndesc, [held.library])
-        kernel.add_overload(held)
+        kernel.targetctx.insert_user_function(overload.entry_point, overload.fndesc, [overload.library])
+        kernel.add_overload(overload)
     kernel.disable_compile()
     return True
 
@@ -150,30 +150,30 @@ def _taken(kernel: Any, given: tuple[Any, ...]) -> bool:
 def _marked() -> dict[str, Any]:
     """By environment: the versions that made what the cache has of it."""
     try:
-        held = json.loads((folder() / _MARK).read_bytes())
+        versions = json.loads((folder() / _MARK).read_bytes())
     except (OSError, ValueError):
         return {}
-    return held if isinstance(held, dict) else {}
+    return versions if isinstance(versions, dict) else {}
 
 
 def _versions(env: Env) -> dict[str, str]:
     """All that decides whether a kernel in the cache is the one that would be compiled now, the processor aside."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": sys.version}
+    versions = {"python": sys.version}
     for name in ("numba", "llvmlite", "numpy"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = ""
+            versions[name] = ""
     try:
-        place = find_spec(env.kernels)
+        spec = find_spec(env.kernels)
     except ImportError:
-        place = None
+        spec = None
     digest = hashlib.sha256()
     # A kernel may be a function of any file beside its own.
-    for path in sorted(Path(place.origin).parent.glob("*.py")) if place and place.origin else ():
+    for path in sorted(Path(spec.origin).parent.glob("*.py")) if spec and spec.origin else ():
         digest.update(path.read_bytes())
         # numba finds its code by the place and the time of the source.
         digest.update(f"{path}\0{path.stat().st_mtime_ns}".encode())
-    return {**found, "kernels": digest.hexdigest()}
+    return {**versions, "kernels": digest.hexdigest()}

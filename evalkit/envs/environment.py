@@ -257,6 +257,6 @@ def fill(template: str, **values: object) -> str:
 
 def outcomes(facts: Iterable[Facts]) -> Iterator[tuple[str, str]]:
     """All (tool, outcome) pairs of an episode, in order."""
-    for one in facts:
-        for call in one.get("calls", ()):
+    for step in facts:
+        for call in step.get("calls", ()):
             yield call["tool"], call["outcome"]

@@ -26,8 +26,8 @@ class _Own(Mapping[str, Environment[Any, Any]]):
 
     def __getitem__(self, name: str) -> Environment[Any, Any]:
         module, record = _PLACES[name]
-        found: Environment[Any, Any] = getattr(import_module(module), record)
-        return found
+        environment: Environment[Any, Any] = getattr(import_module(module), record)
+        return environment
 
     def __contains__(self, name: object) -> bool:
         return name in _PLACES
