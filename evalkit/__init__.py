@@ -13,7 +13,7 @@ Play a sweep and read it:
     ...     "suites": [{"name": "scheduling/basic"}],
     ... })
     >>> run
-    Run('runs/first': complete, 24 of 24 episodes, 0 USD)
+    Run(first: complete, 24 of 24 episodes, 0 USD)
     >>> run.sql("select agent, avg(score) > 0.99 as best from episodes where used group by 1 order by 1").to_pylist()
     [{'agent': 'knuth', 'best': True}, {'agent': 'random', 'best': False}]
 

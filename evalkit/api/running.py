@@ -120,9 +120,9 @@ def run(
     ...     "suites": [{"name": "scheduling/basic", "instances": ["seed-0"]}],
     ... }
     >>> evalkit.run(spec)
-    Run('runs/first': complete, 2 of 2 episodes, 0 USD)
+    Run(first: complete, 2 of 2 episodes, 0 USD)
     >>> evalkit.run(spec | {"replicates": 2}, only={"agent": ["knuth"]})
-    Run('runs/first': complete, 3 of 4 episodes, 0 USD)
+    Run(first: complete, 3 of 4 episodes, 0 USD)
     """
     sweep = changed(sweep_of(spec, name), width=width)
     call = call_of(sweep, directory=directory, only=only, limit=limit, retry=retry)
@@ -158,7 +158,7 @@ async def run_async(
     ...     runs = evalkit.run_async(spec("a", "knuth")), evalkit.run_async(spec("b", "random"))
     ...     return await asyncio.gather(*runs)
     >>> asyncio.run(both())
-    [Run('runs/a': complete, 1 of 1 episodes, 0 USD), Run('runs/b': complete, 1 of 1 episodes, 0 USD)]
+    [Run(a: complete, 1 of 1 episodes, 0 USD), Run(b: complete, 1 of 1 episodes, 0 USD)]
     """
     sweep = changed(sweep_of(spec, name), width=width)
     call = call_of(sweep, directory=directory, only=only, limit=limit, retry=retry)

@@ -27,7 +27,7 @@ class Run:
     """A run in its directory: how it stood when `run` returned or `load` was called, and ways to read it.
 
     name        as in the spec
-    directory   Path; relative to where it was asked for
+    directory   absolute Path
     reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
                 provider could not go on), `parked` (it did not answer), `storage`, `errors`; empty while another
                 process writes the run, and where that was killed before its end
@@ -57,7 +57,7 @@ class Run:
 
     def __repr__(self) -> str:
         why = self.reason or "not ended"
-        return f"Run({str(self.directory)!r}: {why}, {self.ended:,} of {self.planned:,} episodes, {self.spent_usd} USD)"
+        return f"Run({self.name}: {why}, {self.ended:,} of {self.planned:,} episodes, {self.spent_usd} USD)"
 
     def table(self, name: str) -> "pa.Table":
         """A view of `evalkit sql`, or a table of `evalkit report`, as a `pyarrow.Table`.
@@ -157,7 +157,7 @@ def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> R
     cost = sum(cell.cost for cell in totals.cells.values())
     return Run(
         name=manifest.name,
-        directory=directory,
+        directory=directory.absolute(),
         reason=reason,
         planned=planned,
         ended=ended,

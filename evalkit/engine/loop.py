@@ -38,10 +38,8 @@ def finish(play: Play[Result]) -> Result:
     except RuntimeError:
         return run_loop(play(None))
     apart = _Apart(play)
-    with ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:
-        done = pool.submit(lambda: run_loop(apart.play()))
-        with apart.interruptible():
-            return done.result()
+    with apart.interruptible(), ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:
+        return pool.submit(lambda: run_loop(apart.play())).result()
 
 
 async def drained(play: Play[Result]) -> Result:
@@ -91,14 +89,15 @@ class _Apart(Generic[Result]):
     def __init__(self, play: Play[Result]) -> None:
         self._play = play
         self._stop = Stop()
-        self._begun = threading.Event()
+        self._signals = self._taken = 0
+        """How many were heard, and how many the run was told of."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
     async def play(self) -> Result:
         """To be run in the other thread."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._begun.set()
+        self._take()
         return await self._play(self._stop)
 
     @contextmanager
@@ -116,7 +115,13 @@ class _Apart(Generic[Result]):
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self._begun.wait()
-        assert self._loop is not None
-        with suppress(RuntimeError):  # it has ended, and its loop is closed
-            self._loop.call_soon_threadsafe(interrupt, self._stop, self._task)
+        self._signals += 1
+        if self._loop is not None:  # else it has not begun, and looks when it does
+            with suppress(RuntimeError):  # it has ended, and its loop is closed
+                self._loop.call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        """Tell the run of signals that it was not told of; on its loop."""
+        while self._taken < self._signals:
+            self._taken += 1
+            interrupt(self._stop, self._task)

@@ -1,6 +1,7 @@
 """`run` and `run_async`: from files, names and mappings; in threads, within loops, twice, at once, cancelled."""
 
 import asyncio
+import gc
 import json
 import logging
 import signal
@@ -26,8 +27,8 @@ def test_a_mapping_runs_as_its_file_does(here: Path) -> None:
     )
     by_file, by_text = evalkit.run(file, name="file"), evalkit.run("mine.toml", directory="elsewhere")
     mapped = evalkit.run(policies())
-    assert (by_file.name, by_file.directory) == ("file", Path("runs/file"))
-    assert (by_text.name, by_text.directory) == ("mine", Path("elsewhere"))
+    assert (by_file.name, by_file.directory) == ("file", here / "runs" / "file")
+    assert (by_text.name, by_text.directory) == ("mine", here / "elsewhere")
     query = "select episode, score, ending from episodes order by episode"
     assert mapped.sql(query) == by_file.sql(query) == by_text.sql(query)
     assert mapped.reason == "complete"
@@ -113,6 +114,24 @@ def test_handlers_of_the_caller_are_in_place_afterwards() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_run_is_read_from_wherever_one_works_by_then(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = evalkit.run(policies())
+    (here / "other").mkdir()
+    monkeypatch.chdir(here / "other")
+    assert run.table("episodes").num_rows == 4
+
+
+def test_runs_that_overlap_leave_the_collector_as_it_was() -> None:
+    before = gc.get_threshold()
+
+    async def overlapping() -> None:
+        short = asyncio.create_task(evalkit.run_async(policies("short")))
+        await asyncio.gather(short, evalkit.run_async(policies("long", replicates=30)))
+
+    asyncio.run(overlapping())
+    assert gc.get_threshold() == before
 
 
 def test_progress_comes_as_values_and_its_last_is_the_end() -> None:

@@ -17,3 +17,14 @@ def test_collections_are_rare_within_and_as_before_behind(before: int, within: i
         assert (inside, gc.get_threshold()) == ((within, 7, 8), (before, 7, 8))
     finally:
         gc.set_threshold(*own)
+
+
+def test_blocks_that_overlap_in_any_order_leave_all_as_it_was() -> None:
+    own = gc.get_threshold()
+    first, second = seldom_collected(), seldom_collected()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_threshold()[0] == COLLECT_EVERY
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == own
