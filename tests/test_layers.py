@@ -149,12 +149,12 @@ def circles(sources: Mapping[str, str]) -> list[str]:
     return sorted([*alone, *(f"{', '.join(one)} import each other" for one in found)])
 
 
-# Where an import stands in a function only if what it loads is heavy. Commands load what their call needs, and the rest
-# of the package has such imports still.
-EAGER = (
-    *("client/", "envs/costbench/", "envs/pricing/", "envs/scheduling/", "policy/", "serve/", "store/", "view/"),
-    "wire/",
-)
+# Where an import may stand in a function though what it loads is light: a command, a call of the interface and a table
+# of exporters load what they need.
+LAZY = ("api/", "cli/", "report/exports/exporter.py")
+
+SLOW = frozenset({"difflib", "importlib.metadata"})
+"""Of Python's own modules, what takes so long to import that most calls should do without."""
 
 
 def top_imports(tree: ast.AST) -> Iterator[str]:
@@ -176,7 +176,7 @@ def late_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def idle_delays(sources: Mapping[str, str]) -> list[str]:
-    """Imports within functions of `EAGER` that put off nothing heavy, in words."""
+    """Imports within functions that put off nothing heavy, in words, but for those of `LAZY`."""
     trees = {module_name(path): ast.parse(text) for path, text in sources.items()}
     loads = nx.DiGraph()
     for module, tree in trees.items():
@@ -191,9 +191,9 @@ def idle_delays(sources: Mapping[str, str]) -> list[str]:
     found = []
     for path in sources:
         here = module_name(path)
-        for line, name in late_imports(trees[here]) if path.startswith(EAGER) else ():
+        for line, name in late_imports(trees[here]) if not path.startswith(LAZY) else ():
             target = name if name in trees else name.rpartition(".")[0]
-            weight = heavy(target) if target in trees else HEAVY & {name.split(".")[0]}
+            weight = heavy(target) if target in trees else HEAVY & {name.split(".")[0]} | SLOW & {target}
             if not weight - heavy(here):
                 found.append(f"{path}:{line} imports {name} within a function, and nothing heavy with it")
     return found

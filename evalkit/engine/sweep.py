@@ -41,6 +41,7 @@ from evalkit.store.live import publish, withdraw
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest, write_manifest
 from evalkit.store.reading.accounts import accounts, unaccounted
+from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.writing.writer import open_store
 
 SHOW_EVERY_S = 0.25
@@ -131,7 +132,6 @@ def _existing(directory: Path) -> Manifest | None:
 
 def _repair(options: RunOptions) -> tuple[str, ...]:
     """Mend the log; what was given up, in sentences. Raises RunError if another process writes the run."""
-    from evalkit.store.recovery.repair import Repair, repair
 
     def announce(repaired: Repair) -> None:
         if options.announce is not None:

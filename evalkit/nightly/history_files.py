@@ -9,6 +9,7 @@ from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.nights.history import NightRecord, Rule, decode, encode, read_night, with_alarms
 from evalkit.store.disk import read_whole, write_durably
 from evalkit.store.manifests import runs_in
+from evalkit.store.reading.accounts import accounts, spent
 
 FOLDER = "nights"
 HISTORY = "history.jsonl"
@@ -75,7 +76,6 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
 
 def spent_in(run: Path) -> int:
     """Pico-dollars that a run has spent: steps, charges and crash charges."""
-    from evalkit.store.reading.accounts import accounts, spent
     from evalkit.store.reading.index import read_index
 
     index = read_index(run)

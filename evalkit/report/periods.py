@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.extras.record import extras_of
 
 if TYPE_CHECKING:
@@ -98,8 +99,6 @@ def _only(episode: "EpisodeResult") -> "Values":
 
 def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[Values, Values]]":
     """(episode of the cell, its actions) -> each period's value, and what stands."""
-    from evalkit.envs.table import ENVIRONMENTS
-
     environment = cell.suite.environment
     standing = extras_of(environment).standing
     if standing is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.extras.record import ErrorKind, QuotedPlace, extras_of
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table
@@ -111,7 +112,6 @@ def quotes(
 
 def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Quote, ...]:
     """The quotes of a run directory, whose cells these are. Raises CorruptLogError."""
-    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reading.reader import replay_rows
 
     def read(episodes: Sequence[EpisodeResult]) -> Mapping[str, Sequence[Any]]:

@@ -14,6 +14,7 @@ from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.results.cells import Cell, cells
+from evalkit.results.derived import read_run
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.manifest import Manifest
@@ -132,7 +133,6 @@ def report(
     `half_width`: say what an interval of so much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
-    from evalkit.results.derived import read_run
     from evalkit.store.reading.reader import read_ledger
     from evalkit.store.reading.sums import read_totals
 

@@ -14,10 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from evalkit.errors import RunError, UsageError
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
 from evalkit.results.cells import Cell
+from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
 from evalkit.store.manifests import read_manifest
 
@@ -132,8 +135,6 @@ def open_views(run: Path) -> Views:
     """The views of a run directory. Raises RunError if it is none."""
 
     def results() -> Sequence[Cell]:
-        from evalkit.results.derived import read_cells
-
         return read_cells(run)[1]
 
     read_manifest(run)
@@ -191,8 +192,6 @@ def _flat(column: "pa.ChunkedArray") -> "pa.ChunkedArray | pa.Array":
 
 
 def _json(value: object) -> str:
-    import orjson
-
     return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS).decode()
 
 

@@ -21,8 +21,10 @@ import msgspec
 import numpy as np
 import orjson
 
+import evalkit.envs
 from evalkit import __version__
 from evalkit.envs.environment import Environment
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
 from evalkit.results.cells import Cell, cells
 from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
@@ -63,7 +65,6 @@ def read_run(run: Path, more: Sequence[str] = ()) -> "tuple[Manifest, pa.Table, 
 
     Works while another process writes the run. Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
-    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reading.reader import scan
 
     manifest = read_manifest(run)
@@ -149,8 +150,6 @@ def _mark(env: Environment[Any, Any]) -> str:
 
 def _code(env: Environment[Any, Any]) -> list[Path]:
     """The files that say how its episodes are scored: its own module's, its package's, and all of `evalkit.envs`."""
-    import evalkit.envs
-
     module = sys.modules[env.score.__module__]
     top = sys.modules[env.score.__module__.partition(".")[0]]
     own = [] if top.__name__ == evalkit.envs.__name__.partition(".")[0] else list(getattr(top, "__path__", ()))

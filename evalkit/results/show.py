@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
@@ -65,7 +66,6 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
 
 def open_episode(run: Path, episode: str) -> ReplayedEpisode:
     """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
-    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.reading.reader import replay_rows, scan
 
     manifest = read_manifest(run)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.envs.compiled import load_for
 from evalkit.envs.environment import Environment
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.results.episodes import Environments
 from evalkit.results.replayer import COLUMNS, Replayer
@@ -52,7 +53,6 @@ def verify(run: Path) -> list[Finding]:
 
     Raises RunError if `run` is no run directory or is being written, CorruptLogError if its manifest cannot be read.
     """
-    from evalkit.envs.table import ENVIRONMENTS
     from evalkit.store.recovery.check import check_log
 
     manifest = read_manifest(run)

@@ -21,6 +21,7 @@ from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
+from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
 from evalkit.wire.dialect import Quirks
@@ -154,8 +155,6 @@ def find_model(provider: Provider, name: str) -> Model:
     if model.price is not None:
         return model
     if provider.genai_prices:
-        from evalkit.spec.price_library import published
-
         known = published(provider.genai_prices, model.price_as or name)
         if known is not None:
             context = model.context_tokens or known.context_tokens
@@ -181,7 +180,6 @@ def model_names(provider: Provider) -> list[str]:
 def _priced_names(provider: Provider) -> list[str]:
     if not provider.genai_prices:
         return []
-    from evalkit.spec.price_library import published_names
 
     return published_names(provider.genai_prices)
 

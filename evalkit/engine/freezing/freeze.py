@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from msgspec import structs
+
 from evalkit import __version__
 from evalkit.dialogue import Sampling
 from evalkit.engine.freezing.brought import brought, joined, require
@@ -92,8 +94,6 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
 
 def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -> Iterator[ManifestSuite]:
     """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
-    from msgspec import structs
-
     seen: set[str] = set()
     frozen_suites = {} if frozen is None else frozen.suites
     for use in sweep.suites:
@@ -334,8 +334,6 @@ def united(old: Manifest, new: Manifest) -> Manifest:
 
 
 def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:
-    from msgspec import structs
-
     return structs.replace(
         now,
         sampling={**now.sampling, **was.sampling},

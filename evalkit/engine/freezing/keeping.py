@@ -10,6 +10,8 @@ Its suites stay as they are listed, its key of permutations stays, and what join
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.spec.identity import suite_digest, variant
 from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, packs, read_pack, texts_digest
@@ -19,8 +21,6 @@ from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, Manif
 def kept(old: Manifest, new: Manifest) -> Manifest:
     """What a spec asks for now, `new`, in the words and the order that the run has frozen. Conflicts stay in it, to be
     found."""
-    import msgspec
-
     words = _ShippedTexts(old)
     packs: dict[str, ManifestPack] = {}
     agents: dict[str, ManifestAgent] = {}
@@ -66,8 +66,6 @@ def _content(suite: ManifestSuite) -> str:
 
 def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:
     """The order of the two together: the old one's, and behind it what the new one adds."""
-    import msgspec
-
     grown = (
         new.agents.keys() - old.agents.keys()
         or new.suites.keys() - old.suites.keys()

@@ -20,6 +20,7 @@ from evalkit.envs.procurement.market import (
     totals,
     workers_of,
 )
+from evalkit.envs.procurement.optimum import solve
 from evalkit.errors import UsageError
 
 _FIELDS = ("product", "workers", "cost", "plan", "gap", "proven")
@@ -47,8 +48,6 @@ class Best:
 
 def made_best(made: Made) -> Best:
     """The best plan of a market, solved for."""
-    from evalkit.envs.procurement.optimum import solve
-
     market = made.market
     useful = is_feasible(market, made.start) and product(market, made.start) > 0
     solution = solve(market, made.start if useful else None)

@@ -13,6 +13,7 @@ import numpy as np
 
 from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.results.cells import Cell
+from evalkit.results.derived import read_cells
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.results.moves import ROW, Move, moves
 from evalkit.store.instances import ManifestInstance
@@ -75,8 +76,6 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
     Raises RunError if it is no run, CorruptLogError.
     """
-    from evalkit.results.derived import read_cells
-
     manifest, cells = read_cells(run)
     chosen_cells = tuple(
         cell

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
 from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SHORT, by_agent, clean, data, in_order, reach, spec_of, tooltip
@@ -113,8 +114,6 @@ def _figure(
 
 def _rows(curve: Curve, cell: Cell, actions: Mapping[str, Sequence[Action]], per_cell: int) -> Iterator[dict[str, Any]]:
     """Median, quartiles and mean by period of a cell's first episodes, up to the end of the longest."""
-    from evalkit.envs.table import ENVIRONMENTS
-
     load = ENVIRONMENTS[curve.environment].load
     lines = {name: target.line for name, target in cell.targets.items()}
     played = cell.prefix[:per_cell]

@@ -1,6 +1,7 @@
 """Scores by night: a line for each agent with intervals, alarms ringed, changes of what a provider served marked."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figures.figure import MOST_MARKS, Figure
@@ -117,8 +118,6 @@ def _chart(rows: Rows) -> "Drawing":
 
 def _every(rows: Rows) -> int:
     """Days from one date on the axis to the next, so that they have room."""
-    from datetime import date
-
     nights = [date.fromisoformat(row["night"]) for row in rows]
     return max(1, ((max(nights) - min(nights)).days + 13) // 14)
 

@@ -14,10 +14,16 @@ from typing import Any
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.results.cells import Cell
+from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
+from evalkit.report.drift import versions
+from evalkit.report.scores import scores_table
+from evalkit.results.cells import Cell, cells
+from evalkit.results.derived import read_run
+from evalkit.spec.identity import episode_key
 from evalkit.stats.alarm import WINDOWS, Night, regression
 from evalkit.store import json_text
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.store.void import read_voids
 
 FORMAT = 1
 
@@ -137,21 +143,12 @@ Dated = tuple[str, CellNight]
 
 def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
     """What makes two nights of an agent on a suite comparable."""
-    from evalkit.spec.identity import episode_key
-
     env = suite.environment
     return episode_key(agent.identity, agent.sampling[env], agent.packs[env], env, suite.environment_version)
 
 
 def read_night(run: Path, night: str, spent: int) -> NightRecord:
     """A night's record from its log, without alarms. Raises RunError if it is no run, CorruptLogError."""
-    from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
-    from evalkit.report.drift import versions
-    from evalkit.report.scores import scores_table
-    from evalkit.results.cells import cells
-    from evalkit.results.derived import read_run
-    from evalkit.store.void import read_voids
-
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
     run_cells = cells(manifest, results, read_voids(run))
     served: dict[str, list[str]] = {}
