@@ -64,9 +64,11 @@ class Basis:
         """The run's agent that this one is: by name, else by what it is and reads, else by its model; empty if none."""
         if agent.name in self.agents:
             return agent.name
-        models = [(name, one) for name, one in self.agents.items() if one.provider]
-        same = [name for name, one in models if one.identity == agent.identity]
-        same += [name for name, one in models if (one.provider, one.model) == (agent.provider, agent.model)]
+        models = [(name, candidate) for name, candidate in self.agents.items() if candidate.provider]
+        same = [name for name, candidate in models if candidate.identity == agent.identity]
+        same += [
+            name for name, candidate in models if (candidate.provider, candidate.model) == (agent.provider, agent.model)
+        ]
         return same[0] if same else ""
 
     def cell(self, agent: ManifestAgent, suite: str) -> SeenCell | None:
@@ -76,17 +78,23 @@ class Basis:
     def scale(self, agent: ManifestAgent, suite: str) -> tuple[Figures, str] | None:
         """How much more than its stand-in an agent takes on a suite the run lacks, and where that is from, in words."""
         twin = self.twin(agent)
-        kin = {name for name, one in self.agents.items() if _kin(one, agent)}
+        kin = {name for name, candidate in self.agents.items() if _kin(candidate, agent)}
         looks = (
-            (f"its other suites in {self.name}", [one for (who, _), one in self.against.items() if who == twin]),
-            (f"models like it in {self.name}", [one for (who, _), one in self.against.items() if who in kin]),
-            (f"others on the suite in {self.name}", [one for (_, at), one in self.against.items() if at == suite]),
+            (
+                f"its other suites in {self.name}",
+                [figures for (who, _), figures in self.against.items() if who == twin],
+            ),
+            (f"models like it in {self.name}", [figures for (who, _), figures in self.against.items() if who in kin]),
+            (
+                f"others on the suite in {self.name}",
+                [figures for (_, of_suite), figures in self.against.items() if of_suite == suite],
+            ),
             (f"the agents of {self.name}", list(self.against.values())),
         )
-        for words, found in looks:
-            if found:
+        for words, group in looks:
+            if group:
                 # Geometric: twice as much here and half as much there are as much.
-                means = (math.exp(math.fsum(map(math.log, column)) / len(found)) for column in zip(*found, strict=True))
+                means = (math.exp(math.fsum(map(math.log, column)) / len(group)) for column in zip(*group, strict=True))
                 return Figures(*means), words
         return None
 
@@ -104,10 +112,10 @@ class Basis:
     def reply_s(self, agent: ManifestAgent) -> float | None:
         """Seconds a reply took: of the agent, else of its model's family; None if nobody knows."""
         twin = self.twin(agent)
-        for names in ({twin}, {name for name, one in self.agents.items() if _kin(one, agent)}):
-            found = [cell for (who, _), cell in self.cells.items() if who in names]
-            replies = sum(cell.episodes * cell.mean.requests for cell in found)
-            seconds = sum(cell.reply_s * cell.episodes * cell.mean.requests for cell in found)
+        for names in ({twin}, {name for name, candidate in self.agents.items() if _kin(candidate, agent)}):
+            cells = [cell for (who, _), cell in self.cells.items() if who in names]
+            replies = sum(cell.episodes * cell.mean.requests for cell in cells)
+            seconds = sum(cell.reply_s * cell.episodes * cell.mean.requests for cell in cells)
             if replies and seconds:
                 return seconds / replies
         return None
@@ -132,17 +140,17 @@ NOTHING = Basis(cells={}, agents={}, against={})
 
 def family(model: str) -> str:
     """The family of a model's name: `gpt` of `gpt-5-mini`, `claude` of `anthropic/claude-sonnet-5-5`."""
-    found = re.match(r"[A-Za-z]+", model.rpartition("/")[2])
-    return found.group().lower() if found else model
+    match = re.match(r"[A-Za-z]+", model.rpartition("/")[2])
+    return match.group().lower() if match else model
 
 
 def basis_of(name: str, manifest: Manifest, results: Iterable[EpisodeResult], priors: Iterable[Prior]) -> Basis:
     """A run's ended episodes as a basis; `priors`: the stand-ins' play of its cells."""
     by_cell: dict[tuple[str, str], list[EpisodeResult]] = {}
-    for one in results:
-        if one.finished:
-            by_cell.setdefault((one.agent, one.suite), []).append(one)
-    cells = {place: _seen(episodes) for place, episodes in by_cell.items()}
+    for result in results:
+        if result.finished:
+            by_cell.setdefault((result.agent, result.suite), []).append(result)
+    cells = {cell_key: _seen(episodes) for cell_key, episodes in by_cell.items()}
     against = {}
     for prior in priors:
         seen = cells.get((prior.agent, prior.suite))
@@ -156,21 +164,23 @@ def basis_of(name: str, manifest: Manifest, results: Iterable[EpisodeResult], pr
 
 
 def _seen(episodes: Sequence[EpisodeResult]) -> SeenCell:
-    count, replies = len(episodes), sum(one.steps for one in episodes)
-    cost = sum(one.cost for one in episodes) / count
-    variance = sum((one.cost - cost) ** 2 for one in episodes) / (count - 1) if count > 1 else (SPREAD * cost) ** 2
+    count, replies = len(episodes), sum(episode.steps for episode in episodes)
+    cost = sum(episode.cost for episode in episodes) / count
+    variance = (
+        sum((episode.cost - cost) ** 2 for episode in episodes) / (count - 1) if count > 1 else (SPREAD * cost) ** 2
+    )
     between, within = scatter_of(episodes)
     return SeenCell(
         episodes=count,
         mean=Figures(
             replies / count,
-            sum(one.tokens_in for one in episodes) / count,
-            sum(one.tokens_out for one in episodes) / count,
+            sum(episode.tokens_in for episode in episodes) / count,
+            sum(episode.tokens_out for episode in episodes) / count,
         ),
         cost=cost,
         spread=math.sqrt(variance) / cost if cost else 0.0,
-        chain=max(one.steps for one in episodes),
-        reply_s=sum(one.latency_s for one in episodes) / max(1, replies),
+        chain=max(episode.steps for episode in episodes),
+        reply_s=sum(episode.latency_s for episode in episodes) / max(1, replies),
         between=between,
         within=within,
     )
@@ -179,9 +189,9 @@ def _seen(episodes: Sequence[EpisodeResult]) -> SeenCell:
 def scatter_of(episodes: Iterable[EpisodeResult]) -> tuple[float, float]:
     """(between instances, within them): standard deviations of scores, from the analysis of variance of one factor."""
     scores: dict[str, list[float]] = {}
-    for one in episodes:
-        if one.score is not None:
-            scores.setdefault(one.instance, []).append(one.score)
+    for episode in episodes:
+        if episode.score is not None:
+            scores.setdefault(episode.instance, []).append(episode.score)
     means = [sum(values) / len(values) for values in scores.values()]
     free = sum(len(values) - 1 for values in scores.values())
     if len(means) < 2:
@@ -196,9 +206,9 @@ def scatter_of(episodes: Iterable[EpisodeResult]) -> tuple[float, float]:
 
 def _list_cost(agent: ManifestAgent, mean: Figures) -> float:
     """At list prices, without a cache; the prompts taken to be of one length."""
-    one = Usage(input=round(mean.tokens_in / mean.requests), output=round(mean.tokens_out / mean.requests))
-    return price_of(agent).of(one) * mean.requests
+    usage = Usage(input=round(mean.tokens_in / mean.requests), output=round(mean.tokens_out / mean.requests))
+    return price_of(agent).of(usage) * mean.requests
 
 
-def _kin(one: ManifestAgent, agent: ManifestAgent) -> bool:
-    return bool(one.provider) and family(one.model) == family(agent.model)
+def _kin(candidate: ManifestAgent, agent: ManifestAgent) -> bool:
+    return bool(candidate.provider) and family(candidate.model) == family(agent.model)
