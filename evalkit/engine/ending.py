@@ -56,7 +56,7 @@ def outcome_of(session: Session) -> RunOutcome:
 
 
 def _spent(session: Session) -> int:
-    budget = session.desk.budget if session.desk is not None else None
+    budget = session.endpoints.budget if session.endpoints is not None else None
     return session.spent_before if budget is None else budget.stats().spent
 
 
@@ -88,7 +88,7 @@ def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[s
 def _all_wait(session: Session) -> bool:
     """Whether it is the run's own budget that holds episodes back, not an agent's or a lane's alone."""
     gate = session.gate
-    return gate is not None and any(line.why == "budget" for line in gate.admission.lines.values())
+    return gate is not None and any(backlog.why == "budget" for backlog in gate.admission.backlogs.values())
 
 
 def _ceiling_words(session: Session) -> Iterator[str]:

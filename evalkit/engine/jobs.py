@@ -9,8 +9,8 @@ from evalkit.client.file_limit import make_room
 from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
+from evalkit.engine.admit.backlogs import LaneBacklog, Place
 from evalkit.engine.admit.ceilings import Ceilings
-from evalkit.engine.admit.lines import LaneBacklog, Place
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.forecast import forecast_run
@@ -21,26 +21,26 @@ from evalkit.engine.universe import PlannedEpisode, lanes
 from evalkit.store.manifest import ManifestAgent
 
 
-async def make_jobs(session: Session, desk: Endpoints) -> list[LaneJob]:
+async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:
     """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
     sweep = session.resolved.sweep
-    models = max(1, len(desk.lanes))
+    models = max(1, len(endpoints.lanes))
     room = make_room(sweep.width * models) // models
     if room < sweep.width:
         session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
     by_lane = lanes(session.resolved.manifest, session.options.choice)
-    backlogs = {name: _line(session, name, agents) for name, agents in by_lane.items()}
-    jobs = [_job(session, desk, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
+    backlogs = {name: _backlog(session, name, agents) for name, agents in by_lane.items()}
+    jobs = [_job(session, endpoints, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
     gated = [job for job in jobs if job.lane is not None]
     bounded = sweep.bounded or sweep.deadline_s is not None
-    if gated and desk.budget is not None and bounded:
-        session.gate = await _gate(session, desk, desk.budget, [backlogs[job.name] for job in gated])
+    if gated and endpoints.budget is not None and bounded:
+        session.gate = await _gate(session, endpoints, endpoints.budget, [backlogs[job.name] for job in gated])
         for job in gated:
             job.gate = session.gate
     return jobs
 
 
-def _line(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBacklog:
+def _backlog(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBacklog:
     """What a lane has to start: counted from sizes and from what the log holds, not from what is still to be played."""
     options, holdings = session.options, session.holdings
     share = RunPart(manifest=session.resolved.manifest, agents=agents, choice=options.choice)
@@ -94,8 +94,8 @@ def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
             yield agent, suite
 
 
-def _job(session: Session, desk: Endpoints, backlog: LaneBacklog, width: int) -> LaneJob:
-    lane = desk.lanes.get(backlog.name)
+def _job(session: Session, endpoints: Endpoints, backlog: LaneBacklog, width: int) -> LaneJob:
+    lane = endpoints.lanes.get(backlog.name)
     if lane is not None and (backlog.ended or backlog.begun):
         lane.acted()  # earlier calls have had its replies: no canary is needed
     return LaneJob(
@@ -106,7 +106,7 @@ def _job(session: Session, desk: Endpoints, backlog: LaneBacklog, width: int) ->
         broken_before=backlog.broken,
         todo=backlog.todo,
         activate=session.holdings.activate,
-        asker=desk.asker,
+        asker=endpoints.asker,
         context=LaneContext(
             log=session.store,
             worker=session.name,
@@ -134,17 +134,17 @@ def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
     return counts
 
 
-async def _gate(session: Session, desk: Endpoints, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
+async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
     holdings, directory = session.holdings, session.options.directory
     began = clock()
     forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
 
     def first_bound(episode: PlannedEpisode) -> int:
-        return 0 if episode.target.flaw else desk.worst_case(holdings.activate(episode))
+        return 0 if episode.target.flaw else endpoints.worst_case(holdings.activate(episode))
 
     for backlog in backlogs:
-        backlog.reply_s, backlog.bound = _median_s(desk.lanes[backlog.name]), _largest(budget, backlog.name)
+        backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)
     admission = Admission(
         forecast,
         backlogs,

@@ -54,7 +54,7 @@ class Session:
     began: float
     """In the loop's time."""
     jobs: list[LaneJob]
-    desk: Endpoints | None = None
+    endpoints: Endpoints | None = None
     gate: AdmissionQueue | None = None
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
     cut: str = ""
@@ -73,5 +73,5 @@ class Session:
     @property
     def unmetered(self) -> Unmetered:
         """The same with this session's."""
-        budget = self.desk.budget if self.desk is not None else None
+        budget = self.endpoints.budget if self.endpoints is not None else None
         return self.unmetered_before + (Unmetered() if budget is None else budget.stats().unmetered)

@@ -104,9 +104,9 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
 
 async def _play(session: Session, show: Callable[[View], None]) -> None:
     with interruptible(session.stop) if session.options.stop is None else nullcontext():
-        async with _desk(session) as desk:
-            session.desk = desk
-            session.jobs = await make_jobs(session, desk)
+        async with _endpoints(session) as endpoints:
+            session.endpoints = endpoints
+            session.jobs = await make_jobs(session, endpoints)
             with _timed(session):
                 async with _watched(session, show):
                     await play_lanes(session.jobs)
@@ -175,11 +175,11 @@ def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str
 
 
 @asynccontextmanager
-async def _desk(session: Session) -> AsyncIterator[Endpoints]:
+async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
     """Everything that asks, with the money of earlier sessions settled and this session's on the books."""
     options, store = session.options, session.store
     async with AsyncExitStack() as stack:
-        desk = await open_endpoints(
+        endpoints = await open_endpoints(
             session.resolved,
             session.manifest,
             options.choice,
@@ -187,9 +187,9 @@ async def _desk(session: Session) -> AsyncIterator[Endpoints]:
             launch=options.launch,
             directory=options.directory,
         )
-        if desk.lanes:
+        if endpoints.lanes:
             crashes = list(
-                settle_crashes(session.accounts, _worst_cases(session, desk), all_known=not _strangers(session))
+                settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=not _strangers(session))
             )
             # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
             crashes += unaccounted(session.accounts)
@@ -199,33 +199,33 @@ async def _desk(session: Session) -> AsyncIterator[Endpoints]:
             store.enter(
                 open_row(
                     session.name,
-                    sweep.width * len(desk.lanes),
+                    sweep.width * len(endpoints.lanes),
                     budgeted=sweep.budget is not None,
                     apart=any(agent.budget is not None for agent in sweep.agents),
                     partial=bool(choice.agents or choice.suites or options.retry),
                 )
             )
             await store.durable()
-            desk.budget = Budget(
+            endpoints.budget = Budget(
                 budget=sweep.budget,
                 spent=session.spent_before,
                 ledger=store,
                 session=session.name,
                 ceilings=_ceilings(session, crashes),
             )
-        session.stop.wake = lambda: _wake(session, desk)
+        session.stop.wake = lambda: _wake(session, endpoints)
         try:
-            yield desk
+            yield endpoints
         except asyncio.CancelledError:
             # All players have ended, and each attempt that they left has its charge: nothing is in flight.
-            _close(desk)
+            _close(endpoints)
             raise
-        _close(desk)
+        _close(endpoints)
 
 
-def _close(desk: Endpoints) -> None:
-    if desk.budget is not None:
-        desk.budget.close()
+def _close(endpoints: Endpoints) -> None:
+    if endpoints.budget is not None:
+        endpoints.budget.close()
 
 
 def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
@@ -240,18 +240,18 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 
-def _wake(session: Session, desk: Endpoints) -> None:
+def _wake(session: Session, endpoints: Endpoints) -> None:
     """The run stops: whoever waits for a limit or for money leaves; what is in flight comes back."""
     error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
-    for lane in desk.lanes.values():
+    for lane in endpoints.lanes.values():
         lane.end(error)
     if session.gate is not None:
         session.gate.end()
-    if desk.budget is not None:
-        desk.budget.end(error)
+    if endpoints.budget is not None:
+        endpoints.budget.end(error)
 
 
-def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
+def _worst_cases(session: Session, endpoints: Endpoints) -> Iterator[WorstCase]:
     """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
 
     Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order; of
@@ -259,7 +259,7 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
     call was asked to play: money is the run's.
     """
     crashed = [account for account in session.accounts.values() if not account.closed]
-    usual = session.resolved.sweep.width * len(desk.lanes)  # of one whose ledger is lost
+    usual = session.resolved.sweep.width * len(endpoints.lanes)  # of one whose ledger is lost
     width, apart = (
         max((account.width or usual for account in crashed), default=0),
         any(account.apart for account in crashed),
@@ -273,7 +273,7 @@ def _worst_cases(session: Session, desk: Endpoints) -> Iterator[WorstCase]:
                 owed = order(share, session.holdings, frozenset(), started=started)
                 fit = (episode for episode in owed if not episode.target.flaw)  # nobody asks for the others
                 for episode in fit if started else islice(fit, width):
-                    amount = desk.worst_case(session.holdings.activate(episode))
+                    amount = endpoints.worst_case(session.holdings.activate(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 
@@ -310,7 +310,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
     def look() -> View:
         return view_of(
             session.jobs,
-            session.desk,
+            session.endpoints,
             session.resolved.sweep,
             pace,
             spent_before=session.spent_before,
@@ -339,10 +339,10 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
 
 def _keep_pace(session: Session, late_s: float) -> None:
     """A row may wait for company a tenth of the time that the fastest replies take; lanes hear how late we are."""
-    assert session.desk is not None
-    for lane in session.desk.lanes.values():
+    assert session.endpoints is not None
+    for lane in session.endpoints.lanes.values():
         lane.late(late_s)
-    medians = [lane.stats().median_latency_s for lane in session.desk.lanes.values()]
+    medians = [lane.stats().median_latency_s for lane in session.endpoints.lanes.values()]
     known = [median for median in medians if median > 0]
     if known:
         session.store.pace(min(known))

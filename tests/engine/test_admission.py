@@ -142,10 +142,10 @@ class World:
                 if gated:
                     episode = self.admission.next(lane)
                 else:
-                    episode = next(self.admission.lines[lane].todo, None)
+                    episode = next(self.admission.backlogs[lane].todo, None)
                     if episode is not None:
-                        self.admission.lines[lane].head = episode
-                        self.admission._start(self.admission.lines[lane], episode)
+                        self.admission.backlogs[lane].head = episode
+                        self.admission._start(self.admission.backlogs[lane], episode)
                 if episode is None:
                     break
                 play = Play(lane, len(self.plays[lane]), *self.draw(lane, draws))

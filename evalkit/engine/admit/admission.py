@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from evalkit.client.budget import BudgetStats
+from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place
 from evalkit.engine.admit.ceilings import Ceilings
-from evalkit.engine.admit.lines import Came, Flight, LaneBacklog, Learning, Place
 from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.forecast import Expected
 from evalkit.engine.universe import PlannedEpisode
@@ -64,7 +64,7 @@ class Admission:
         """`deadline` in the clock's time; `first_bound`: the most that an episode's next request can cost."""
         self.ceilings = ceilings if ceilings is not None else Ceilings({})
         self.forecast = forecast
-        self.lines: Mapping[str, LaneBacklog] = {backlog.name: backlog for backlog in backlogs}
+        self.backlogs: Mapping[str, LaneBacklog] = {backlog.name: backlog for backlog in backlogs}
         self._stats, self._clock, self._deadline, self._first_bound = stats, clock, deadline, first_bound
         self._bounds: dict[tuple[str, str, str], int] = {}
         self._flights: dict[str, Flight] = {}
@@ -88,7 +88,7 @@ class Admission:
     def next(self, name: str) -> PlannedEpisode | None:
         """The lane's next episode, which thereby starts; None where it has to wait (`why`) or has none left."""
         self._look()
-        backlog = self.lines[name]
+        backlog = self.backlogs[name]
         if not self.free(backlog):
             return None
         episode, backlog.head = backlog.head, None
@@ -158,7 +158,7 @@ class Admission:
 
     def close(self, name: str) -> None:
         """Nobody of this lane will start any more: what it owes is kept for nobody."""
-        self.lines[name].open = False
+        self.backlogs[name].open = False
 
     def came(self, episode: str) -> tuple[int, int]:
         """How far an admitted episode has come: (pico-dollars, requests)."""
@@ -173,10 +173,10 @@ class Admission:
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._squares -= flight.rest**2
-        self.ceilings.need(flight.line.name, flight.place[0], -flight.need)
-        self.ceilings.end(flight.line.name, flight.place[0])
+        self.ceilings.need(flight.backlog.name, flight.place[0], -flight.need)
+        self.ceilings.end(flight.backlog.name, flight.place[0])
         cost, requests = flight.came()
-        backlog, cell = flight.line, self._cells[flight.place]
+        backlog, cell = flight.backlog, self._cells[flight.place]
         backlog.flights -= 1
         if how not in LEFT_OWED:
             backlog.seconds += self._clock() - flight.since
@@ -193,18 +193,18 @@ class Admission:
 
     def stuck(self) -> bool:
         """Whether nothing is in flight and nothing may start, so that nothing will ever change."""
-        return not self._flights and not any(self.free(backlog) for backlog in self.lines.values())
+        return not self._flights and not any(self.free(backlog) for backlog in self.backlogs.values())
 
     def why(self) -> str:
         """What holds the lanes back: `budget` before `deadline`; empty if nothing does."""
-        words = {backlog.why for backlog in self.lines.values()} | ({"budget"} if self.ceilings.used_up else set())
+        words = {backlog.why for backlog in self.backlogs.values()} | ({"budget"} if self.ceilings.used_up else set())
         return next((word for word in ("budget", "deadline") if word in words), "")
 
     def owed(self) -> int:
         """Predicted pico-dollars to end everything that has not ended."""
         self._predict_lanes()
         flying = sum(self._rest(flight) for flight in self._flights.values())
-        return round(sum(backlog.owing for backlog in self.lines.values())) + flying + self._parked
+        return round(sum(backlog.owing for backlog in self.backlogs.values())) + flying + self._parked
 
     def doubt(self, cell_key: Place) -> float:
         """How far a cell's prediction may be off, relatively: as far as itself before anything has ended."""
@@ -233,7 +233,7 @@ class Admission:
         """Predicted cost of bringing every other lane as far as this one will be, and of what they have begun."""
         reach = (backlog.done + 1) / backlog.planned
         cost = float(self._parked)
-        for other in self.lines.values():
+        for other in self.backlogs.values():
             if other is backlog or not other.open or not other.left:
                 continue
             due = reach * other.planned - other.done
@@ -247,7 +247,7 @@ class Admission:
         kind = backlog.name, cell.agent.name, cell.env.name
         if kind not in self._bounds:
             self._bounds[kind] = self._first_bound(episode)
-        playing = (other.bound() for other in self.lines.values() if other.flights or other is backlog)
+        playing = (other.bound() for other in self.backlogs.values() if other.flights or other is backlog)
         return max(self._bounds[kind], *playing)
 
     def _start(self, backlog: LaneBacklog, episode: PlannedEpisode) -> None:
@@ -257,7 +257,7 @@ class Admission:
         cost, requests = (0, 0) if begun is None else begun[1:]
         cell = self._cells.setdefault(cell_key, Learning())
         flight = Flight(
-            line=backlog,
+            backlog=backlog,
             place=cell_key,
             came=lambda: (cost, requests),
             since=self._clock(),
@@ -293,7 +293,7 @@ class Admission:
         need = round(rest * (1 + self.doubt(flight.place)))
         self._need += need - flight.need
         self._squares += rest**2 - flight.rest**2
-        self.ceilings.need(flight.line.name, flight.place[0], need - flight.need)
+        self.ceilings.need(flight.backlog.name, flight.place[0], need - flight.need)
         flight.rest, flight.need = rest, need
 
     def _look(self) -> None:
@@ -304,12 +304,12 @@ class Admission:
             if flight is not None:
                 self._take(flight, self._rest(flight))
                 self._round.append(name)
-        if self._news >= sum(len(backlog.fresh) for backlog in self.lines.values()) > 0:
+        if self._news >= sum(len(backlog.fresh) for backlog in self.backlogs.values()) > 0:
             self._predict_lanes()
 
     def _predict_lanes(self) -> None:
         self._news = 0
-        for backlog in self.lines.values():
+        for backlog in self.backlogs.values():
             owing = {cell_key: count * self.forecast.whole(*cell_key).cost for cell_key, count in backlog.fresh.items()}
             backlog.owing_begun = sum(self._whole(begun[0], begun) for begun in backlog.begun.values())
             backlog.owing = sum(owing.values()) + backlog.owing_begun

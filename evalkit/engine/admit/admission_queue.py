@@ -19,20 +19,20 @@ class AdmissionQueue:
         """`over` is told once, with `budget` or `deadline`, that no episode may start any more though some are owed."""
         self.admission = admission
         self._over = over
-        self._waiting = {name: WaitQueue[None, None]() for name in admission.lines}
-        self._players = dict.fromkeys(admission.lines, 0)
+        self._waiting = {name: WaitQueue[None, None]() for name in admission.backlogs}
+        self._players = dict.fromkeys(admission.backlogs, 0)
         self._shut = False
 
     def next(self, lane: str) -> PlannedEpisode | None:
         """The lane's next episode if it may start now."""
         episode = None if self._shut else self.admission.next(lane)
-        if episode is not None and self._waiting[lane] and self.admission.free(self.admission.lines[lane]):
+        if episode is not None and self._waiting[lane] and self.admission.free(self.admission.backlogs[lane]):
             _wake_first(self._waiting[lane])
         return episode
 
     def over(self, lane: str) -> bool:
         """Whether none of the lane's episodes will start any more."""
-        return self._shut or not self.admission.lines[lane].open
+        return self._shut or not self.admission.backlogs[lane].open
 
     async def wait(self, lane: str) -> None:
         """Wait until the lane's next episode may start, or none will."""
@@ -79,7 +79,7 @@ class AdmissionQueue:
                 self._over(why)
             return
         for lane, waiting in self._waiting.items():
-            backlog = self.admission.lines[lane]
+            backlog = self.admission.backlogs[lane]
             if waiting and (self.admission.free(backlog) or not backlog.open):
                 _wake_first(waiting)
 

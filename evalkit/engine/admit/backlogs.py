@@ -80,7 +80,7 @@ class LaneBacklog:
 class Flight:
     """An episode that has started."""
 
-    line: LaneBacklog
+    backlog: LaneBacklog
     place: Place
     came: Came
     since: float
