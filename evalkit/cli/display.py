@@ -72,14 +72,14 @@ def render(view: View, width: int, height: int = 50) -> Group:
         head.insert(0, Text(_progress(view), style="bold"))
     room = max(LANES_LEAST + 1, height - len(head) - 2)
     troubles = list(_troubles(view.lanes))
-    lanes, rest = _fitting(view.lanes, room - min(TROUBLES_MOST, len(troubles) + 1))
-    table, told = _table(lanes, width)
-    below = troubles if told else [*troubles, *_waits(view.lanes, width)]
-    kept = below[: max(1, room - len(lanes) - bool(rest))]
-    if len(kept) < len(below):
-        kept[-1] = f"and {len(below) - len(kept) + 1:,} lines more of this kind"
-    more = [Text(_of_the_rest(rest), style="dim")] if rest else []
-    return Group(table, *more, *(Text(line, style="yellow") for line in kept), *head)
+    lanes, hidden = _fitting(view.lanes, room - min(TROUBLES_MOST, len(troubles) + 1))
+    table, waits_told = _table(lanes, width)
+    below = troubles if waits_told else [*troubles, *_waits(view.lanes, width)]
+    shown = below[: max(1, room - len(lanes) - bool(hidden))]
+    if len(shown) < len(below):
+        shown[-1] = f"and {len(below) - len(shown) + 1:,} lines more of this kind"
+    more = [Text(_of_the_rest(hidden), style="dim")] if hidden else []
+    return Group(table, *more, *(Text(line, style="yellow") for line in shown), *head)
 
 
 def _fitting(lanes: Sequence[LaneView], room: int) -> tuple[list[LaneView], list[LaneView]]:
@@ -116,8 +116,8 @@ def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
     words = [visible(lane.waits_for) for lane in lanes]
     wanted = min(WORDS_MOST, max(len(WAITS), *map(len, words)))
     spare = room - taken[0] - GAP
-    told = any(words) and spare - GAP - BAR_LEAST >= wanted
-    if told:
+    waits_told = any(words) and spare - GAP - BAR_LEAST >= wanted
+    if waits_told:
         spare -= wanted + GAP
     bar = min(BAR_MOST, spare)
     table = Table(box=None, header_style="dim", padding=(0, GAP, 0, 0), pad_edge=False)
@@ -126,12 +126,12 @@ def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
         table.add_column("", width=bar)
     for title, columns in zip(titles[1:], taken[1:], strict=True):
         table.add_column(title, justify="right", no_wrap=True, min_width=columns)
-    if told:
+    if waits_told:
         table.add_column(WAITS, no_wrap=True, overflow="ellipsis", width=wanted)
     for lane, row, word in zip(lanes, rows, words, strict=True):
         bars = [ProgressBar(total=max(1, lane.episodes), completed=lane.done, width=bar)] if bar >= BAR_LEAST else []
-        table.add_row(Text(row[0]), *bars, *row[1:], *([Text(word, style="dim")] if told else []))
-    return table, told
+        table.add_row(Text(row[0]), *bars, *row[1:], *([Text(word, style="dim")] if waits_told else []))
+    return table, waits_told
 
 
 def _cells(lane: LaneView) -> list[str]:
@@ -160,8 +160,8 @@ def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:
     for lane in lanes:
         if lane.waits_for and not _is_held_up(lane):
             names.setdefault(lane.waits_for, []).append(lane.name)
-    for what, mine in names.items():
-        line = visible(f"{WAITS} {what}: {', '.join(mine)}")
+    for reason, lane_names in names.items():
+        line = visible(f"{WAITS} {reason}: {', '.join(lane_names)}")
         yield line if len(line) <= width else f"{line[: width - 1]}…"
 
 

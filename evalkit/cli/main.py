@@ -126,9 +126,9 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
     top.add_argument("--version", action="version", version=f"evalkit {__version__}")
     # The commands are listed by ourselves: argparse breaks the line after its longest name.
     commands = top.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="evalkit")
-    made: dict[str, argparse.ArgumentParser] = {}
+    subparsers: dict[str, argparse.ArgumentParser] = {}
     for name, command in COMMANDS.items():
-        sub = made[name] = commands.add_parser(
+        sub = subparsers[name] = commands.add_parser(
             name,
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
             epilog="examples:\n" + "\n".join(f"  {example}" for example in command.examples),
@@ -137,7 +137,7 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
         )
         sub.set_defaults(module=name, call=name)
         command.options(sub)
-    return top, made
+    return top, subparsers
 
 
 def _listed(group: str, title: str) -> str:

@@ -186,17 +186,17 @@ class Forecast:
         """(mean cost, cost of a request, requests; and over the mean cost the standard deviations of an episode around
         its mean, of an episode around what we take for it, and of the mean itself)."""
         cell_key = agent, suite
-        whole, prior, seen = self.whole(agent, suite), self.priors.get(cell_key), self._seen.get(cell_key, _Seen())
+        expected, prior, seen = self.whole(agent, suite), self.priors.get(cell_key), self._seen.get(cell_key, _Seen())
         weight = WEIGHT if prior is not None else 1.0
-        mean, all_of_it = whole.cost, weight + seen.count
+        mean, all_of_it = expected.cost, weight + seen.count
         if mean <= 0:
-            return 0.0, 0.0, whole.requests, 0.0, 0.0, 0.0
+            return 0.0, 0.0, expected.requests, 0.0, 0.0, 0.0
         scatter = seen.squares - seen.cost**2 / seen.count if seen.count else 0.0
         known = prior.spread if prior is not None else SPREAD
         within = (weight * known**2 + max(0.0, scatter) / mean**2) / all_of_it
         doubt = ((prior.doubt if prior is not None else DOUBT) ** 2 * weight + within) / all_of_it
         total = max(LEAST_SPREAD, math.sqrt(within + doubt))
-        return mean, mean / max(1.0, whole.requests), whole.requests, math.sqrt(within), total, math.sqrt(doubt)
+        return mean, mean / max(1.0, expected.requests), expected.requests, math.sqrt(within), total, math.sqrt(doubt)
 
     def _elsewhere(self, cell_key: tuple[str, str]) -> tuple[float, float]:
         """How the agent's other cells came out against their priors: (of cost, of requests)."""
@@ -321,10 +321,10 @@ async def forecast_run(
     Writes `forecast.json` where there are new cells. Raises StorageError, CorruptLogError.
     """
     known = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
-    made = await make_priors(manifest, choice, known=known)
-    if made:
-        write_priors(directory, [*known.values(), *made])
-    forecast = Forecast([*known.values(), *made])
+    new = await make_priors(manifest, choice, known=known)
+    if new:
+        write_priors(directory, [*known.values(), *new])
+    forecast = Forecast([*known.values(), *new])
     learn_all(forecast, manifest, by_cell)
     return forecast
 

@@ -76,9 +76,9 @@ def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
     """(by agent and suite, episodes that the log knows; how many of all have ended)."""
     holdings = session.holdings
     if len(share.replicates) < session.manifest.replicates:  # less is asked for than the run has
-        mine = [progress for progress in holdings.episodes.values() if share.holds(progress)]
-        return Counter((progress.agent, progress.suite) for progress in mine), sum(
-            bool(progress.ending) for progress in mine
+        in_share = [progress for progress in holdings.episodes.values() if share.holds(progress)]
+        return Counter((progress.agent, progress.suite) for progress in in_share), sum(
+            bool(progress.ending) for progress in in_share
         )
     cells = {cell_key: holdings.cells.get(cell_key) for cell_key in ((a.name, s.name) for a, s in share.places)}
     begun = Counter({cell_key: cell.begun for cell_key, cell in cells.items() if cell is not None})
@@ -89,8 +89,8 @@ def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
     """Of episodes without a row in the log, where those are that an internal error has stopped."""
     holdings, places = session.holdings, {(agent.name, suite.name) for agent, suite in share.places}
     for name, (agent, suite, replicate) in holdings.broken.items():
-        mine = (agent, suite) in places and replicate in share.replicates
-        if mine and name not in holdings.episodes and not holdings.to_play(name, session.options.retry):
+        in_share = (agent, suite) in places and replicate in share.replicates
+        if in_share and name not in holdings.episodes and not holdings.to_play(name, session.options.retry):
             yield agent, suite
 
 

@@ -35,11 +35,11 @@ RESTART = "restart"
 def opening(state: PeriodsState[Any]) -> Opening:
     """The start of the current period's chat."""
     last = state.period + 1 >= state.setting.periods
-    made, told = state.setting.last_opening if last else state.setting.opening, state.setting.rules.told
-    if not told:
-        return made
-    *before, asked = made.messages
-    values = {name: read(state) for name, read in told.items()}
+    plain_opening, getters = state.setting.last_opening if last else state.setting.opening, state.setting.rules.told
+    if not getters:
+        return plain_opening
+    *before, asked = plain_opening.messages
+    values = {name: getter(state) for name, getter in getters.items()}
     return Opening(messages=(*before, replace(asked, text=fill(asked.text, **values))))
 
 

@@ -33,8 +33,8 @@ def scripted(replies: Sequence[str | Mapping[str, Any]]) -> PolicyFn:
     def reply(request: Request, draws: Stream) -> Reply:
         del draws
         text, calls, finish = entries[turns(request) % len(entries)]
-        made = calling(request, calls, text)
-        return Reply(text=made.text, calls=made.calls, finish=finish or made.finish)
+        reply = calling(request, calls, text)
+        return Reply(text=reply.text, calls=reply.calls, finish=finish or reply.finish)
 
     return reply
 

@@ -93,7 +93,7 @@ def keys_of(name_or_path: str, environment: str) -> Mapping[str, frozenset[str]]
     name, path = _find(name_or_path, environment)
     env: Environment[Any, Any] = ENVIRONMENTS[environment]
     by_variant = _variants(path, env, _own_table(env)) if name == STANDARD else _texts(path, environment)
-    return {which: frozenset(texts) for which, texts in by_variant.items()}
+    return {variant: frozenset(texts) for variant, texts in by_variant.items()}
 
 
 def _find(name: str, environment: str) -> tuple[str, Path]:

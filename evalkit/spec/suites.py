@@ -143,15 +143,15 @@ def _recognised(
 def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:
     """The lines that a sweep's entry chooses; None: they are too many to be looked into. Raises UsageError."""
     known: set[str] = set()
-    read, wanted, lines = 0, frozenset(use.instances), list[Mapping[str, Any]]()
+    count, wanted, lines = 0, frozenset(use.instances), list[Mapping[str, Any]]()
     for line in read_lines(path):
-        read += 1
+        count += 1
         known.add(line["id"])
         if not wanted or line["id"] in wanted:
             lines.append(line)
         if len(lines) > LOOKED_INTO:
             return None
-    if len(known) < read:
+    if len(known) < count:
         raise UsageError(f"{path}: two lines share an id; ids must be unique.")
     for name in use.instances:
         if name not in known:

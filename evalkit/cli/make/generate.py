@@ -72,12 +72,12 @@ class _Lines:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Say in the command's help which environments there are, and which parameters each has."""
-    made = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
+    generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
     others = "; or one that a package brings"
-    parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(made) + others)
+    parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []
-    for name in made:
+    for name in generated:
         lines.append(f"parameters of {name}:")
         for key, parameter in OWN_ENVIRONMENTS[name].parameters.items():
             if key != SEED:

@@ -54,19 +54,19 @@ def ask(args: argparse.Namespace) -> int:
         about=f"Asks {args.model} about the queries of {args.suite}: {args.what}.",
     )
     out = f"{args.suite.removesuffix('.jsonl')}-{args.what}.jsonl"
-    after = ["queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
-    tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, after, "the suite as the answers make it")
+    next_command = ["queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
+    tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, next_command, "the suite as the answers make it")
     return 0
 
 
-def tell_next(wrote: str, sweep: Path, after: Sequence[str], what: str) -> None:
-    """Say what was written, and which commands come next: the sweep's plan and run, then `after`."""
+def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -> None:
+    """Say what was written, and which commands come next: the sweep's plan and run, then `next_command`."""
     print(f"Wrote {wrote}, and the sweep {sweep}. Next:")
     evalkit, path = program(), shlex.quote(str(sweep))
     hints = [
         (f"{evalkit} plan {path}", "what it will cost"),
         (f"{evalkit} run {path}", "ask; resumable, under the budget"),
-        (f"{evalkit} {shlex.join(after)}", what),
+        (f"{evalkit} {shlex.join(next_command)}", what),
     ]
     room = max(len(command) for command, _ in hints) + 2
     print("\n".join(f"  {command:<{room}}{why}" for command, why in hints))
@@ -75,9 +75,9 @@ def tell_next(wrote: str, sweep: Path, after: Sequence[str], what: str) -> None:
 def apply(args: argparse.Namespace) -> int:
     """Write the suite that the answers of an errand run make of another one."""
     out = new_file(args.out, ".jsonl", "a suite's file")
-    lines, applied, before = answered_suite(run_directory(args.run), args.suite)
+    lines, applied, total = answered_suite(run_directory(args.run), args.suite)
     write_new(out, suite_text(lines))
-    print(f"Wrote {len(lines):,} of {before:,} queries to {out}.")
+    print(f"Wrote {len(lines):,} of {total:,} queries to {out}.")
     for line in _counts(applied):
         print(line)
     return 0

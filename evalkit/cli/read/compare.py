@@ -46,8 +46,8 @@ def compare(args: argparse.Namespace) -> int:
 def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]:
     """(first, second, which agents are compared with which). Raises UsageError."""
     if args.second is None:
-        side, named = _side(args.first)
-        if args.agents is None or named:
+        side, agent = _side(args.first)
+        if args.agents is None or agent:
             raise UsageError(
                 f"compare: say with what: a second run, or --agents X Y.{_listed(side)} Example: "
                 f"evalkit compare {side.label} --agents {' '.join(list(side.manifest.agents)[:2])}"

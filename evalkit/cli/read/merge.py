@@ -25,12 +25,14 @@ def merge(args: argparse.Namespace) -> int:
     refuse_existing(out)
     name = checked_name(out.absolute().name, "--out", "/:")
     manifest = msgspec.structs.replace(_manifest(runs), name=name)
-    made = merge_runs(runs, manifest, out, prefer_first=args.prefer == "first")
-    print(f"Wrote {out}: {made.episodes:,} episodes in {made.rows:,} steps, of {len(runs)} runs.")
-    if made.shared:
-        print(f"{made.shared:,} episodes were in several of them; {made.differing:,} differed: the first run's stand.")
-    if made.charged:
-        print(f"{show_usd(made.charged)} were paid for steps that are left out; the new ledger charges them.")
+    merged = merge_runs(runs, manifest, out, prefer_first=args.prefer == "first")
+    print(f"Wrote {out}: {merged.episodes:,} episodes in {merged.rows:,} steps, of {len(runs)} runs.")
+    if merged.shared:
+        print(
+            f"{merged.shared:,} episodes were in several of them; {merged.differing:,} differed: the first run's stand."
+        )
+    if merged.charged:
+        print(f"{show_usd(merged.charged)} were paid for steps that are left out; the new ledger charges them.")
     print(f"Next: evalkit verify {out}")
     return 0
 
@@ -40,20 +42,20 @@ def _manifest(runs: list[Path]) -> Manifest:
     from evalkit.engine.freezing.distinct import shared
     from evalkit.engine.freezing.freeze import MOST_SHARED, conflicts, united
 
-    whole = read_manifest(runs[0])
+    joined = read_manifest(runs[0])
     for run in runs[1:]:
         manifest = read_manifest(run)
-        differing = conflicts(whole, manifest)
+        differing = conflicts(joined, manifest)
         if differing:
             raise RunError(
                 f"{run} cannot be joined with {runs[0]}: {'; '.join(differing)}. Nothing was written. Runs that call "
                 "different things by one name stay apart."
             )
-        whole = united(whole, manifest)
-        twice = list(islice(shared(whole), MOST_SHARED))
+        joined = united(joined, manifest)
+        twice = list(islice(shared(joined), MOST_SHARED))
         if twice:
             raise RunError(
                 f"{run} cannot be joined with {runs[0]}, since they call the same by different names: "
                 f"{'; '.join(twice)}. Nothing was written."
             )
-    return whole
+    return joined

@@ -21,8 +21,8 @@ def report(args: argparse.Namespace) -> int:
     directory = run_directory(args.run)
     if args.html:
         return _write_page(directory, Path(args.html))
-    whole = build(directory, judged=_judged(directory, args.judged), half_width=_half_width(args.half_width))
-    run = _chosen(args, directory, whole)
+    full = build(directory, judged=_judged(directory, args.judged), half_width=_half_width(args.half_width))
+    run = _chosen(args, directory, full)
     if args.json:
         print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
@@ -34,7 +34,7 @@ def report(args: argparse.Namespace) -> int:
     elif args.csv:
         write_csv(Path(args.csv), run.tables)
     elif args.figures:
-        _write_figures(directory, whole, Path(args.figures))
+        _write_figures(directory, full, Path(args.figures))
     else:
         from evalkit.report.render.terminal import print_report
 
@@ -56,15 +56,15 @@ def _write_figures(directory: Path, run: Report, folder: Path) -> None:
     from evalkit.report.figures.build import run_figures
     from evalkit.report.figures.draw import write_figures
 
-    drawn = run_figures(directory, run)
-    if not drawn:
+    figures = run_figures(directory, run)
+    if not figures:
         print("This run has nothing to draw yet: no episode that a score stands on has ended.")
         return
     try:
-        write_figures(folder, run.manifest.name, drawn)
+        write_figures(folder, run.manifest.name, figures)
     except OSError as flaw:
         raise UsageError(f"--figures: {folder} cannot be written: {flaw}") from flaw
-    print(f"Wrote {len(drawn)} figures to {folder}; {folder / 'index.html'} shows them all.")
+    print(f"Wrote {len(figures)} figures to {folder}; {folder / 'index.html'} shows them all.")
 
 
 def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:

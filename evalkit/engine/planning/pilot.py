@@ -82,9 +82,9 @@ class Basis:
         looks = (
             (
                 f"its other suites in {self.name}",
-                [figures for (who, _), figures in self.against.items() if who == twin],
+                [figures for (name, _), figures in self.against.items() if name == twin],
             ),
-            (f"models like it in {self.name}", [figures for (who, _), figures in self.against.items() if who in kin]),
+            (f"models like it in {self.name}", [figures for (name, _), figures in self.against.items() if name in kin]),
             (
                 f"others on the suite in {self.name}",
                 [figures for (_, of_suite), figures in self.against.items() if of_suite == suite],
@@ -104,16 +104,16 @@ class Basis:
         list_cost = _list_cost(agent, mean)
         if seen is None or not list_cost:
             return list_cost
-        then = self.agents[self.twin(agent)]
-        known = _list_cost(then, seen.mean)
-        same = price == price_of(then)
+        twin = self.agents[self.twin(agent)]
+        known = _list_cost(twin, seen.mean)
+        same = price == price_of(twin)
         return seen.cost if same else list_cost * (seen.cost / known if known and seen.cost else 1.0)
 
     def reply_s(self, agent: ManifestAgent) -> float | None:
         """Seconds a reply took: of the agent, else of its model's family; None if nobody knows."""
         twin = self.twin(agent)
         for names in ({twin}, {name for name, candidate in self.agents.items() if _kin(candidate, agent)}):
-            cells = [cell for (who, _), cell in self.cells.items() if who in names]
+            cells = [cell for (name, _), cell in self.cells.items() if name in names]
             replies = sum(cell.episodes * cell.mean.requests for cell in cells)
             seconds = sum(cell.reply_s * cell.episodes * cell.mean.requests for cell in cells)
             if replies and seconds:

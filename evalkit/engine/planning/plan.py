@@ -99,8 +99,8 @@ def _owed(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, progress: 
     total = len(suite.instances) * manifest.replicates
     if not progress:
         return _Owed(0, total, ())
-    mine = RunPart(manifest=manifest, agents=[cell.agent], choice=Choice(suites=frozenset({suite.name})))
-    known = [episode for episode in progress.values() if mine.holds(episode)]
+    part = RunPart(manifest=manifest, agents=[cell.agent], choice=Choice(suites=frozenset({suite.name})))
+    known = [episode for episode in progress.values() if part.holds(episode)]
     begun = tuple(episode for episode in known if not episode.ending)
     return _Owed(len(known) - len(begun), total - len(known), begun)
 
@@ -230,18 +230,18 @@ def _rest(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
 
 
 def _plan_lane(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float, spent: int) -> LanePlan:
-    mine = [cell for cell in plans if cell.lane == lane]
+    in_lane = [cell for cell in plans if cell.lane == lane]
     limits = lane_limits(resolved, lane)
-    requests = sum(cell.requests for cell in mine)
-    bounds = _bounds(limits, mine)
-    width = min(resolved.sweep.width, sum(cell.episodes for cell in mine), limits.in_flight or math.inf)
+    requests = sum(cell.requests for cell in in_lane)
+    bounds = _bounds(limits, in_lane)
+    width = min(resolved.sweep.width, sum(cell.episodes for cell in in_lane), limits.in_flight or math.inf)
     in_flight = _in_flight(resolved, plans, spent)
     narrow = "width" if in_flight is None or in_flight >= width else "budget (requests in flight)"
     bounds[narrow] = requests * reply_s / max(1, width if in_flight is None else min(width, in_flight))
     bounds["longest episode"] = (
-        max((cell.chain for cell in mine if cell.episodes), default=0) * reply_s if requests else 0.0
+        max((cell.chain for cell in in_lane if cell.episodes), default=0) * reply_s if requests else 0.0
     )
-    return _lane(lane, mine, bounds)
+    return _lane(lane, in_lane, bounds)
 
 
 def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int | None:

@@ -38,7 +38,7 @@ def settle_crashes(
     `all_known`: whether none of them is missing. Where one may be (a session that played a part may have begun other
     episodes than those next in order), all that is left of the leases is charged.
     """
-    known, more = list[WorstCase](), iter(worst_cases)
+    known, others = list[WorstCase](), iter(worst_cases)
     for account in ledger.values():
         if account.closed:
             continue
@@ -46,7 +46,7 @@ def settle_crashes(
         if left is not None and (account.partial or not all_known):
             parts = {("", ""): left}
         else:
-            _read_until(left, known, more)
+            _read_until(left, known, others)
             parts = _parts(account, known)
         account.crashed, account.closed, account.crashed_close = sum(parts.values()), True, True
         yield from (
@@ -88,11 +88,11 @@ def crash_row(session: str, amount: int, *, lane: str = "", agent: str = "") -> 
     )
 
 
-def _read_until(enough: int | None, known: list[WorstCase], more: Iterator[WorstCase]) -> None:
+def _read_until(enough: int | None, known: list[WorstCase], others: Iterator[WorstCase]) -> None:
     """Add to the known ones until they are more than `enough`; all there are if None."""
     total = sum(case.amount for case in known)
     while enough is None or total <= enough:
-        case = next(more, None)
+        case = next(others, None)
         if case is None:
             return
         known.append(case)

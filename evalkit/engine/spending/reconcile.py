@@ -202,8 +202,8 @@ def held_charges(books: Books) -> tuple[dict[Step, HeldCharges], list[HeldCharge
         )
     for row in books.ledger:
         if row.kind in ("charge", "crash", "release"):
-            whose = row.episode, str(unit_of((row.episode, row.step))[1])
-            key = whose if row.episode else (row.session, row.lane, row.agent)
+            request_key = row.episode, str(unit_of((row.episode, row.step))[1])
+            key = request_key if row.episode else (row.session, row.lane, row.agent)
             first.setdefault(key, row)
             amounts[key] += -row.amount if row.kind == "release" else row.amount
     charges = [HeldCharges(row=row, amount=amounts[key]) for key, row in first.items()]
@@ -235,8 +235,8 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
         yield from _take_off(crashes, sum(charge.amount for charge in crashes) - lost.total())
         return
     for lane in word.lanes:
-        mine = [charge for charge in crashes if _lane(books, charge.row) == lane]
-        yield from _take_off(mine, sum(charge.amount for charge in mine) - lost[lane])
+        lane_charges = [charge for charge in crashes if _lane(books, charge.row) == lane]
+        yield from _take_off(lane_charges, sum(charge.amount for charge in lane_charges) - lost[lane])
 
 
 def by_total(books: Books, lane: str, truth: int, *, since: float, until: float) -> Iterator[LedgerRecord]:
@@ -250,13 +250,13 @@ def by_total(books: Books, lane: str, truth: int, *, since: float, until: float)
         for (episode, step), cost in books.known.items()
         if books.lane_of[episode] == lane and since <= books.started[episode, step] <= until
     )
-    mine = [
+    lane_charges = [
         charge
         for charge in (*crashes, *steps.values())
         if (_lane(books, charge.row) == lane or (alone and not charge.row.agent))
         and since <= _when(books, charge.row) <= until
     ]
-    yield from _take_off(mine, counted + sum(charge.amount for charge in mine) - truth)
+    yield from _take_off(lane_charges, counted + sum(charge.amount for charge in lane_charges) - truth)
 
 
 def _lane(books: Books, row: LedgerRecord) -> str:

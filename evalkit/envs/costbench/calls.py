@@ -192,19 +192,19 @@ def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str)
         world = desk.world
         available = (name for name in world.types if world.bit[name] & have)
         required, current = sorted(set(tool.inputs)), sorted(available)
-        told = {"required": ", ".join(required), "current": ", ".join(current)}
-        return Refusal("inaccessible", {**told, "required_list": repr(required), "current_list": repr(current)})
+        fields = {"required": ", ".join(required), "current": ", ".join(current)}
+        return Refusal("inaccessible", {**fields, "required_list": repr(required), "current_list": repr(current)})
     values = _values(desk, tool, arguments)
     if isinstance(values, Refusal):
         return values
-    made: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     number: int | Refusal = query.number
     for name in tool.components:
         component = desk.specs.get(name, tool)
-        number = _component_number(desk, component, {**values}, made, query)
+        number = _component_number(desk, component, {**values}, numbers, query)
         if isinstance(number, Refusal):
             return (_is_charged(desk, tool, number) and _strictly(desk, tool, values, query)) or number
-        made[component.output] = number
+        numbers[component.output] = number
     return _strictly(desk, tool, values, query) or number
 
 
@@ -215,25 +215,25 @@ def _is_charged(desk: Desk, tool: ToolSpec, refusal: Refusal) -> bool:
 
 def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refusal:
     """The tool's arguments as texts, all there, those with listed values among them."""
-    read: dict[str, object] | Refusal = {} if not (tool.inputs or arguments.strip()) else read_call(arguments)
-    if isinstance(read, Refusal):
-        return read
-    missing = next((name for name in tool.inputs if name not in read), None)
+    parsed: dict[str, object] | Refusal = {} if not (tool.inputs or arguments.strip()) else read_call(arguments)
+    if isinstance(parsed, Refusal):
+        return parsed
+    missing = next((name for name in tool.inputs if name not in parsed), None)
     if missing is not None:
         return Refusal("missing", {"argument": missing})
-    values = {name: str(read[name]) for name in tool.inputs}
+    values = {name: str(parsed[name]) for name in tool.inputs}
     listed = split_values(desk.world.catalogue, desk.world.task, desk.instance.split)
     for name, value in values.items():
         key = desk.world.dimensions.get(name)
         if key is not None and value not in listed[key]:
             options = list(listed[key])
-            told = {"argument": name, "options": ", ".join(options), "options_list": repr(options)}
-            return Refusal("bad_value", {**told, "value": shown(value)})
+            fields = {"argument": name, "options": ", ".join(options), "options_list": repr(options)}
+            return Refusal("bad_value", {**fields, "value": shown(value)})
     return values
 
 
 def _component_number(
-    desk: Desk, tool: ToolSpec, values: Mapping[str, str], made: Mapping[str, int], query: Query
+    desk: Desk, tool: ToolSpec, values: Mapping[str, str], numbers: Mapping[str, int], query: Query
 ) -> int | Refusal:
     """The number that one component gives, from the arguments and what the components before it made."""
     world = desk.world
@@ -241,10 +241,10 @@ def _component_number(
     if wishes:
         return _settled(desk, tool, values, wishes, query)
     main = next((name for name in tool.inputs if not world.bit[name] & world.start), None)
-    if main is None or (main not in made and main not in values):
+    if main is None or (main not in numbers and main not in values):
         return query.number
-    if main in made:
-        return made[main]
+    if main in numbers:
+        return numbers[main]
     digits = [sign for sign in values[main] if sign in _DIGITS]
     if len(digits) != desk.digits:
         return Refusal(BAD_ID, {"argument": main, "digits": desk.digits, "found": len(digits)})
@@ -313,8 +313,8 @@ def _process(desk: Desk, tool: ToolSpec) -> str:
         return ""
     deeds: Iterable[str] = tool.components
     if not desk.bare_deeds:
-        told = (_deed(desk, tool, position, name) for position, name in enumerate(tool.components, tool.first))
-        deeds = (deed for deed in told if deed)
+        all_deeds = (_deed(desk, tool, position, name) for position, name in enumerate(tool.components, tool.first))
+        deeds = (deed for deed in all_deeds if deed)
     joined = desk.texts["results.process_joint"].join(deeds)
     return fill(desk.texts["results.process"], components=joined)
 
@@ -338,5 +338,5 @@ def _stage(desk: Desk, tool: ToolSpec) -> tuple[str, str, str]:
         return ("first", "second")[tool.last], "", ""
     if tool.last == world.length - 1:
         return "last", "", ""
-    named = [named_criterion(chain, step, desk.texts, "results") for step in range(1, tool.last)]
-    return "step", named[-1], ", ".join(named)
+    criteria = [named_criterion(chain, step, desk.texts, "results") for step in range(1, tool.last)]
+    return "step", criteria[-1], ", ".join(criteria)

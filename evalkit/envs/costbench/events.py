@@ -216,8 +216,8 @@ class _TruthWalk:
 
     def course(self) -> Course:
         """What was found on the way."""
-        taken = {event.at for event in self.events}
-        events = [*self.events, *(Event(at=turn, kind=TOOL_FAILURE) for turn in self.failing - taken)]
+        turns = {event.at for event in self.events}
+        events = [*self.events, *(Event(at=turn, kind=TOOL_FAILURE) for turn in self.failing - turns)]
         return Course(
             events=tuple(sorted(events, key=lambda event: event.at)),
             scenarios=tuple(self.scenarios),
@@ -328,9 +328,9 @@ class _TruthWalk:
         costs = self.terms.costs
         if block.seed is not None:
             costs = costs_of(self.instance, self.world, block.seed)
-        named = {self.world.place[name]: cents for name, cents in block.costs.items()}
+        costs_by_index = {self.world.place[name]: cents for name, cents in block.costs.items()}
         for index, cents in enumerate(costs):
-            yield named.get(index, cents)
+            yield costs_by_index.get(index, cents)
 
 
 def _names(world: World, path: Iterable[int]) -> tuple[str, ...]:

@@ -120,9 +120,9 @@ def opening(instance: PlanningProblem, world: World, texts: Mapping[str, str]) -
     """The instructions, and what the user says first."""
     shown = (instance.example, instance.composites, instance.sequence)
     words = (*(texts[key] for key in SYSTEM_TEXTS), texts.get(f"{OF_LENGTH}.{world.length}", ""))
-    told = _system(world, instance.split, shown, words)
+    instructions = _system(world, instance.split, shown, words)
     asked = message(instance.catalogue, instance.split, instance.query)
-    return Opening(messages=(Message(role="system", text=told), Message(role="user", text=asked)))
+    return Opening(messages=(Message(role="system", text=instructions), Message(role="user", text=asked)))
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +133,7 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
     with_example, with_concept, with_sequence = shown
     catalogue, digits = world.catalogue, world.catalogue.digits[split]
     count, stages, refinement = _structure(world, texts)
-    named = "parts.sequence" if world.chain else "parts.sequence_graph"
+    sequence_key = "parts.sequence" if world.chain else "parts.sequence_graph"
     joint = texts["parts.sequence_joint"] if world.chain else ", "
     many = world.chain and world.length > MOST_EXAMPLE
     worked = (texts["example.text"], texts["example.path"], texts["example.cost"])
@@ -146,7 +146,7 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
         readable=_readable(world, texts),
         context=_context(world, texts),
         concept=texts["parts.concept"] if with_concept else "",
-        sequence=fill(texts[named], tools=joint.join(world.sequence)) if with_sequence else "",
+        sequence=fill(texts[sequence_key], tools=joint.join(world.sequence)) if with_sequence else "",
         ways=fill(texts["parts.ways_many" if many else "parts.ways"], goal=world.goal_type),
         example=(own_example or example(world.length, *worked)) if with_example else "",
         purpose=catalogue.purpose,
@@ -166,11 +166,11 @@ def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
         return 0, "", ""
     steps = world.length - 3
     stages = [stage for index, stage in enumerate(chain.stages) if steps or index != 2]
-    named = texts["parts.stage_names" if steps else "parts.stage_names_short"] or ", ".join(stages)
+    stage_names = texts["parts.stage_names" if steps else "parts.stage_names_short"] or ", ".join(stages)
     if not steps:
-        return len(stages), named, ""
+        return len(stages), stage_names, ""
     criteria = ", ".join(named_criterion(chain, step, texts, "parts") for step in range(1, steps + 1))
-    return len(stages), named, fill(texts["parts.refinement"], title=world.title, count=steps, criteria=criteria)
+    return len(stages), stage_names, fill(texts["parts.refinement"], title=world.title, count=steps, criteria=criteria)
 
 
 def named_criterion(chain: TaskChain, step: int, texts: Mapping[str, str], section: str) -> str:
@@ -266,12 +266,12 @@ def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...],
 def _description(world: World, tool: ToolSpec, kinds: bool, texts: Mapping[str, str], own: str) -> str:
     text = own or _deeds(world, tool, texts) or tool.text or _stages(world, tool, texts)
     if not kinds:
-        about = fill(texts["tools.plain"], text=text)
+        description = fill(texts["tools.plain"], text=text)
     elif tool.size == 1:
-        about = fill(texts["tools.atomic"], text=text)
+        description = fill(texts["tools.atomic"], text=text)
     else:
-        about = fill(texts["tools.composite"], text=text, components=", ".join(tool.components))
-    return about + fill(texts["tools.terms"], type=tool.output)
+        description = fill(texts["tools.composite"], text=text, components=", ".join(tool.components))
+    return description + fill(texts["tools.terms"], type=tool.output)
 
 
 def _deeds(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
@@ -308,17 +308,17 @@ def _property(world: World, split: str, name: str, texts: Mapping[str, str], own
     key = world.dimensions.get(name)
     if key is not None:
         values = split_values(catalogue, world.task, split)[key]
-        about, options = _dimension_about(catalogue, key), ", ".join(values)
-        text = fill(own or texts["arguments.value"], about=about, options=options)
+        description, options = _dimension_about(catalogue, key), ", ".join(values)
+        text = fill(own or texts["arguments.value"], about=description, options=options)
         if texts["tools.schema"] == OPEN:
             return {"type": "string", "enum": list(values), "description": text}
         return {"type": "string", "description": text, "enum": list(values)}
     if own:
         return {"type": "string", "description": own}
-    what = meaning(world, name) if texts["tools.detail"] == FULL else ""
+    explanation = meaning(world, name) if texts["tools.detail"] == FULL else ""
     kind = "arguments.given" if world.bit[name] & world.start else "arguments.made"
-    if what and texts[kind]:
-        return {"type": "string", "description": fill(texts[kind], type=name, what=what)}
+    if explanation and texts[kind]:
+        return {"type": "string", "description": fill(texts[kind], type=name, what=explanation)}
     number = "d" * catalogue.digits[split]
     text = fill(texts["arguments.id"], type=name, label=world.labels[name], number=number)
     return {"type": "string", "description": text}

@@ -47,16 +47,16 @@ class _Broken:
 def _decoded(text: str, rounds: int) -> dict[str, Any] | Refusal | _Broken:
     """The object that the text holds, or a text in it, and so on."""
     while True:
-        read = read_json(text)
-        if isinstance(read, Refusal):
-            return _Broken(text, rounds) if read.outcome == "not_json" else read
-        if isinstance(read.value, dict):
-            return read.value
-        if not isinstance(read.value, str):
+        parsed = read_json(text)
+        if isinstance(parsed, Refusal):
+            return _Broken(text, rounds) if parsed.outcome == "not_json" else parsed
+        if isinstance(parsed.value, dict):
+            return parsed.value
+        if not isinstance(parsed.value, str):
             return Refusal("not_object")
         if not rounds:
             return Refusal("not_json")
-        text, rounds = read.value, rounds - 1
+        text, rounds = parsed.value, rounds - 1
 
 
 def _repairs(text: str) -> Iterator[str]:

@@ -237,8 +237,8 @@ def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[
         messages.append(Message(role="tool", text=text, call_id=extra.id, name=extra.name))
     state = replace(state, have=state.have | done.gives)
     if event is not None:
-        state, told = _happen(state, event)
-        messages += told
+        state, user_messages = _happen(state, event)
+        messages += user_messages
     return state, tuple(messages), facts
 
 

@@ -238,20 +238,20 @@ def market_of(instance: PricingInstance) -> PricingMarket:
     return market
 
 
-def _check_optimum(instance: PricingInstance, made: PricingOptimum) -> None:
-    if made.profit < LEAST_PROFIT:
+def _check_optimum(instance: PricingInstance, optimum: PricingOptimum) -> None:
+    if optimum.profit < LEAST_PROFIT:
         raise UsageError(
-            f"{instance.id}: the best prices earn {made.profit:.3g} a period; profits are counted with two decimals, "
-            f"so it must be {LEAST_PROFIT} at least. Lower the costs or raise the qualities."
+            f"{instance.id}: the best prices earn {optimum.profit:.3g} a period; profits are counted with two "
+            f"decimals, so it must be {LEAST_PROFIT} at least. Lower the costs or raise the qualities."
         )
     stored = instance.optimum
     # Not to the last bit: a logarithm's may be the platform's.
     if stored is not None and not (
-        math.isclose(stored.profit, made.profit, rel_tol=1e-12)
-        and math.isclose(stored.markup, made.markup, rel_tol=1e-12)
+        math.isclose(stored.profit, optimum.profit, rel_tol=1e-12)
+        and math.isclose(stored.markup, optimum.markup, rel_tol=1e-12)
     ):
         raise UsageError(
-            f"{instance.id}: optimum: it is {{profit: {made.profit!r}, markup: {made.markup!r}}}, the line says "
+            f"{instance.id}: optimum: it is {{profit: {optimum.profit!r}, markup: {optimum.markup!r}}}, the line says "
             f"{{profit: {stored.profit!r}, markup: {stored.markup!r}}}."
         )
 

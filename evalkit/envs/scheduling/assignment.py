@@ -63,16 +63,16 @@ def submit(state: PeriodsState[SchedulingWorld], mapping: Mapping[Any, Any]) -> 
         return matching
     blocking_pairs = blocking(market, matching)
     before = state.world.seen.get(matching)
-    world, told = _feedback(state.world, matching, blocking_pairs) if before is None else (state.world, before)
+    world, shown = _feedback(state.world, matching, blocking_pairs) if before is None else (state.world, before)
     workers, tasks = market.workers, market.tasks
     return Accepted(
         world=world,
         facts={
             "blocking": blocking_pairs.count,
-            "shown": [[workers[w], tasks[t]] for w, t in told],
+            "shown": [[workers[w], tasks[t]] for w, t in shown],
             "repeat": before is not None,
         },
-        history=_history(state, dict(mapping), matching, told),
+        history=_history(state, dict(mapping), matching, shown),
         ended="" if blocking_pairs.count else STABLE,
     )
 
@@ -112,8 +112,8 @@ def _feedback(
         else:
             name = ",".join(map(str, matching))
             chosen = distinct(Stream(world.seed, "feedback", name), blocking_pairs.count, world.k)
-    told = tuple(blocking_pairs.pairs(chosen))
-    return replace(world, random_state=random_state, seen=world.seen.put(matching, told)), told
+    shown = tuple(blocking_pairs.pairs(chosen))
+    return replace(world, random_state=random_state, seen=world.seen.put(matching, shown)), shown
 
 
 def distinct(stream: Stream, n: int, size: int) -> list[int]:
@@ -128,7 +128,7 @@ def distinct(stream: Stream, n: int, size: int) -> list[int]:
 
 
 def _history(
-    state: PeriodsState[SchedulingWorld], mapping: Mapping[str, str], matching: tuple[int, ...], told: Iterable[Pair]
+    state: PeriodsState[SchedulingWorld], mapping: Mapping[str, str], matching: tuple[int, ...], shown: Iterable[Pair]
 ) -> str:
     """What the history tool appends for an assignment: the mapping in one line, and a line for each pair shown."""
     texts, market = state.setting.texts, state.world.market
@@ -142,7 +142,7 @@ def _history(
             other=workers[matching.index(t)],
             wanted=tasks[t],
         )
-        for number, (w, t) in enumerate(told, 1)
+        for number, (w, t) in enumerate(shown, 1)
     ]
     text = texts["results.history_attempt"]
     return fill(text, attempt=state.period, assignment=mapping, problems="".join(problems))

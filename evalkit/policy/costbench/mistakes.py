@@ -58,7 +58,7 @@ def _other_number(moment: Moment) -> Reply:
 def _more_arguments(moment: Moment) -> Reply:
     """Arguments that nobody asked for, beside the good ones."""
     return with_last(
-        moment.good, lambda made: json.dumps({"reason": "cheap", **arguments_of(made), "options": [1, {}]})
+        moment.good, lambda good: json.dumps({"reason": "cheap", **arguments_of(good), "options": [1, {}]})
     )
 
 

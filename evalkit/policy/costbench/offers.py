@@ -190,11 +190,11 @@ def _finest(tools: Sequence[Offer]) -> dict[str, Offer]:
     depth: dict[str, int] = {}
     # A type lies as deep as the longest way to it; so many rounds settle all types that are on no circle.
     for _ in tools:
-        before = dict(depth)
+        previous = dict(depth)
         for tool in tools:
-            here = 1 + max((depth.get(name, 0) for name in tool.inputs), default=0)
-            depth[tool.output] = min(len(tools), max(depth.get(tool.output, 0), here))
-        if depth == before:
+            own_depth = 1 + max((depth.get(name, 0) for name in tool.inputs), default=0)
+            depth[tool.output] = min(len(tools), max(depth.get(tool.output, 0), own_depth))
+        if depth == previous:
             break
     finest: dict[str, Offer] = {}
     for tool in tools:
@@ -209,11 +209,11 @@ def _before(tool: Offer, depth: Mapping[str, int]) -> int:
 
 
 def _resized(tool: Offer, finest: Mapping[str, Offer]) -> Offer:
-    made: set[str] = set()
+    outputs: set[str] = set()
     left = [tool.output]
     while left:
         name = left.pop()
-        if name not in made and name not in tool.need and name in finest:
-            made.add(name)
+        if name not in outputs and name not in tool.need and name in finest:
+            outputs.add(name)
             left += finest[name].inputs
-    return replace(tool, size=max(1, len(made)))
+    return replace(tool, size=max(1, len(outputs)))

@@ -142,9 +142,9 @@ def _hear(chat: ChatState, spoken: Message, text: str) -> None:
 
 def _named_output(offers: Offers, spoken: str, result: str) -> str:
     """What a tool gave that is no longer offered: the last type that our words name, or the first in the result."""
-    ours = [word for word in _WORD.findall(spoken) if word in offers.types]
-    theirs = (word for word in _WORD.findall(result) if word in offers.types)
-    return ours[-1] if ours else next(theirs, "")
+    spoken_types = [word for word in _WORD.findall(spoken) if word in offers.types]
+    result_types = (word for word in _WORD.findall(result) if word in offers.types)
+    return spoken_types[-1] if spoken_types else next(result_types, "")
 
 
 def _well_formed(chat: ChatState, offer: Offer, arguments: str) -> bool:
@@ -173,8 +173,8 @@ def closest(text: str, values: tuple[str, ...]) -> str:
     words = _words_said(text)
     parts = [set(value.lower().split("_")) for value in values]
     scores = []
-    for mine in parts:
-        own = [word for word in mine if len(word) > 2 and sum(word in other for other in parts) == 1]
+    for value_words in parts:
+        own = [word for word in value_words if len(word) > 2 and sum(word in other for other in parts) == 1]
         scores.append(sum(_SEPARATOR + word[:_STEM] in words for word in own) / max(1, len(own)))
     return values[scores.index(max(scores))]
 

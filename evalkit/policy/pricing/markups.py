@@ -38,17 +38,17 @@ def best_markup(totals: Sequence[Total]) -> float | None:
     """The markup that earns most by all that was sold; None while that tells no demand that falls with it."""
     import numpy as np
 
-    told = [total for total in totals if total.quantity > 0]
-    if len(told) < 2:
+    informative = [total for total in totals if total.quantity > 0]
+    if len(informative) < 2:
         return None
-    markup = np.array([total.markup for total in told])
+    markup = np.array([total.markup for total in informative])
     # Unequal markups make the law an approximation, whose error grows with the square of their spread.
-    weight = np.array([(1e-3 + total.spread**2) ** -2 for total in told])
+    weight = np.array([(1e-3 + total.spread**2) ** -2 for total in informative])
     weight /= weight.sum()
     mean = float(weight @ markup)
     if math.sqrt(float(weight @ (markup - mean) ** 2)) < _LEAST_APART * abs(mean):
-        weight = np.full(len(told), 1.0 / len(told))
-    sold = np.array([total.quantity for total in told])
+        weight = np.full(len(informative), 1.0 / len(informative))
+    sold = np.array([total.quantity for total in informative])
     level, slope = _law(markup, sold, weight)
     if not slope < 0:
         return None

@@ -175,11 +175,11 @@ def _markup(
     import numpy as np
 
     totals = []
-    told = telling.all(axis=0)
-    if told.sum() < len(_FIRST_MARKUPS) and telling.shape[1] >= _PATIENCE:
+    telling_periods = telling.all(axis=0)
+    if telling_periods.sum() < len(_FIRST_MARKUPS) and telling.shape[1] >= _PATIENCE:
         # Some product never sells: it does without it.
-        told = telling.any(axis=0)
-    for t in np.flatnonzero(told):
+        telling_periods = telling.any(axis=0)
+    for t in np.flatnonzero(telling_periods):
         share = np.where(telling[:, t], quantity[:, t], 0.0) / quantity[telling[:, t], t].sum()
         off = np.where(telling[:, t], markup[:, t], 0.0)
         mean = float(share @ off)

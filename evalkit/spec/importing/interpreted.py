@@ -97,8 +97,8 @@ def _measured(value: Any, left: int) -> int:
 def method_of(value: Any, name: str) -> Callable[..., Any] | None:
     """A method of a text, list, mapping or set; None where it is not known."""
     if (type(value), name) in _MEASURED:
-        made = _MEASURED[type(value), name]
-        return lambda *given: made(value, *given)
+        measured = _MEASURED[type(value), name]
+        return lambda *given: measured(value, *given)
     return getattr(value, name) if name in METHODS.get(type(value), ()) else None
 
 

@@ -212,8 +212,8 @@ def _check_graph(catalogue: Catalogue, task: str, graph: Graph, where: str) -> N
     for name in graph.start:
         _known(name, given, f"{where}.start", "dimension type, constant or context type")
     _once(graph.start, f"{where}.start", "the type")
-    made = {tool.output for tool in graph.tools}
-    types = {*graph.start, *made}
+    outputs = {tool.output for tool in graph.tools}
+    types = {*graph.start, *outputs}
     _identifiers(types, f"{where}.tools")
     atomic = [tool.name for tool in graph.tools if not tool.components]
     for tool in graph.tools:
@@ -228,7 +228,7 @@ def _check_graph(catalogue: Catalogue, task: str, graph: Graph, where: str) -> N
             )
     if graph.goal in graph.start:
         raise UsageError(f"{where}.goal: {graph.goal!r} is held from the start.")
-    _known(graph.goal, made, f"{where}.goal", "tool that gives")
+    _known(graph.goal, outputs, f"{where}.goal", "tool that gives")
     for name in graph.labels:
         _known(name, types, f"{where}.labels", "type")
     labels = [graph.labels.get(name, name) for name in sorted(types - set(dimension_types(catalogue, task)))]

@@ -190,10 +190,10 @@ def _span_tool(catalogue: Catalogue, task: str, length: int, span: tuple[int, in
     assert chain is not None
     first, last = span
     inputs: list[str] = []
-    made: set[str] = set()
+    outputs: set[str] = set()
     for i in range(first, last + 1):
-        inputs += [name for name in position_inputs(catalogue, task, length, i) if name not in (*made, *inputs)]
-        made.add(output_type(chain, task, length, i))
+        inputs += [name for name in position_inputs(catalogue, task, length, i) if name not in (*outputs, *inputs)]
+        outputs.add(output_type(chain, task, length, i))
     if last > first:
         inputs.sort()
     output = output_type(chain, task, length, last)

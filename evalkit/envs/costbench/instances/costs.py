@@ -72,10 +72,10 @@ def reference_costs(
     own = _places(catalogue, world.task, world.length)
     others = _places(catalogue, catalogue.context, world.length) if foreign and world.foreign else ()
     stream = Mersenne(draw_seed)
-    drawn = [round(stream.uniform(low, high), 2) for _ in range(max(*own, *others) + 1)]
-    costs = _sums(world.tools, [drawn[index] for index in own])
+    atomic_costs = [round(stream.uniform(low, high), 2) for _ in range(max(*own, *others) + 1)]
+    costs = _sums(world.tools, [atomic_costs[index] for index in own])
     if others:
-        costs += _sums(world.foreign, [drawn[index] for index in others])
+        costs += _sums(world.foreign, [atomic_costs[index] for index in others])
     composite = [index for index, tool in enumerate(tools) if tool.first != tool.last]
     deviations = [0.0] * len(composite)
     if noise:
@@ -112,8 +112,8 @@ def _native_costs(instance: PlanningProblem, world: World, seed: int) -> list[in
     for tool in sorted(world.tools, key=lambda tool: tool.size > 1):
         draws = fractions(seed, "cost", tool.name)
         if tool.size == 1:
-            drawn = _atomic_cost(draws, instance.distribution, instance.low, instance.high)
-            costs[tool.name] = max(LEAST_CENTS, round(100 * drawn))
+            cost = _atomic_cost(draws, instance.distribution, instance.low, instance.high)
+            costs[tool.name] = max(LEAST_CENTS, round(100 * cost))
         else:
             costs[tool.name] = _composite_cost(draws, tool, costs, instance.noise)
     return [costs[tool.name] for tool in world.tools]

@@ -148,8 +148,8 @@ def found_optimum(instance: PlanningProblem) -> tuple[int, str]:
         raise UsageError(
             f"{instance.id}: no sequence of the tools of task {instance.task!r} reaches {world.goal_type}."
         )
-    named = [[tool.name, cents] for tool, cents in zip(world.tools, costs, strict=False)]
-    return least, hashlib.sha256(orjson.dumps(named)).hexdigest()[:32]
+    named_costs = [[tool.name, cents] for tool, cents in zip(world.tools, costs, strict=False)]
+    return least, hashlib.sha256(orjson.dumps(named_costs)).hexdigest()[:32]
 
 
 def check_optimum(instance: PlanningProblem) -> None:

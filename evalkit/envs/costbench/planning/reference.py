@@ -50,8 +50,8 @@ def first_popped(world: World, terms: Terms, state: int) -> tuple[int, ...]:
         done.add(node)
         for index, price, need, gives in usable:
             if not need & ~node and node | gives not in done:
-                then = _Types((*types, gives))
-                heappush(heap, (cost + price, calls + 1, then, node | gives, (*path, index)))
+                next_types = _Types((*types, gives))
+                heappush(heap, (cost + price, calls + 1, next_types, node | gives, (*path, index)))
 
 
 class _Types(frozenset[int]):

@@ -55,15 +55,15 @@ class Routes:
     def _count(self, node: int) -> int:
         if node not in self._number:
             edges = self._on(node)
-            self._number[node] = sum(self._count(then) for _, then in edges) if edges else 1
+            self._number[node] = sum(self._count(next_node) for _, next_node in edges) if edges else 1
         return self._number[node]
 
     def _calls(self, node: int) -> int:
         # Bit k: whether there is a way of k calls.
         if node not in self._sizes:
             edges, lengths = self._on(node), 0
-            for _, then in edges:
-                lengths |= self._calls(then) << 1
+            for _, next_node in edges:
+                lengths |= self._calls(next_node) << 1
             self._sizes[node] = lengths if edges else 1
         return self._sizes[node]
 
@@ -71,9 +71,9 @@ class Routes:
         if calls == 0:
             yield ()
             return
-        for index, then in self._on(node):
-            if self._calls(then) >> (calls - 1) & 1:
-                for rest in self._of_size(then, calls - 1):
+        for index, next_node in self._on(node):
+            if self._calls(next_node) >> (calls - 1) & 1:
+                for rest in self._of_size(next_node, calls - 1):
                     yield (index, *rest)
 
 
@@ -120,9 +120,9 @@ def routes(world: World, terms: Terms, state: int) -> Routes:
 @lru_cache(maxsize=64)
 def _relevant(world: World) -> int:
     """The types that lie on a way to the goal."""
-    types, before = world.goal, 0
-    while types != before:
-        before = types
+    types, previous = world.goal, 0
+    while types != previous:
+        previous = types
         for tool in world.tools:
             if tool.gives & types:
                 types |= tool.need

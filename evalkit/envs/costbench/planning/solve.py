@@ -132,8 +132,8 @@ def distances(world: World, terms: Terms) -> tuple[int, ...]:
     far = [FAR] * world.length + [0]
     for i, edges in zip(range(world.length - 1, -1, -1), reversed(spans(world)), strict=True):
         best = FAR
-        for index, then in edges:
-            cost = costs[index] * CALL + 1 + far[then]
+        for index, end in edges:
+            cost = costs[index] * CALL + 1 + far[end]
             if cost < best and index not in off:
                 best = cost
         far[i] = best
@@ -204,10 +204,10 @@ def _routes(world: World, terms: Terms, state: int) -> Routes | None:
         if node == world.length or (node == _ORIGIN and state & world.goal):
             return []
         edges = [
-            (index, then)
+            (index, end)
             for i in (starts if node == _ORIGIN else (node,))
-            for index, then in ways[i]
-            if costs[index] + far[then] // CALL == far[i] // CALL and index not in off
+            for index, end in ways[i]
+            if costs[index] + far[end] // CALL == far[i] // CALL and index not in off
         ]
         if len(starts) > 1:
             edges.sort()

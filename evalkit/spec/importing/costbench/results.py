@@ -95,16 +95,16 @@ def _atomic(copy: Copy) -> Texts:
     reader = Reader(copy.module(TYPES), _given())
     uid = f"<{TASK.capitalize()}Preference{DIGITS}>"
 
-    def result_of(kind: str, step: int = 0, level: int = LEVEL, made: str = uid) -> str:
-        text, _ = reader.method(_tool(copy, kind, step), "process_output", Thing({"unique_id": made}), level, {})
+    def result_of(kind: str, step: int = 0, level: int = LEVEL, unique_id: str = uid) -> str:
+        text, _ = reader.method(_tool(copy, kind, step), "process_output", Thing({"unique_id": unique_id}), level, {})
         return str(text)
 
     texts = {f"results.{kind}": _as_fields(result_of(kind), kind) for kind in ("first", "second", "last")}
     texts["results.second_final"] = _as_fields(result_of("second", level=0), "second")
     texts["results.step"] = _as_fields(result_of("step", OTHER), "step", OTHER)
     texts["results.step_final"] = _as_fields(result_of("step", OTHER, OTHER), "step", OTHER)
-    texts["results.bad_id"] = result_of("second", made=f"<X{DIGITS[1:]}>")
-    texts["results.no_id"] = result_of("second", made="<X>")
+    texts["results.bad_id"] = result_of("second", unique_id=f"<X{DIGITS[1:]}>")
+    texts["results.no_id"] = result_of("second", unique_id="<X>")
     named = next(
         node.value
         for node in ast.walk(_methods(copy)["process_output"])
@@ -135,8 +135,8 @@ def _composite(copy: Copy) -> Texts:
     def ran(*kinds: str, level: int = LEVEL) -> tuple[str, dict[str, Any]]:
         names = [known[kind].attributes["name"] for kind in kinds]
         tool = Thing({"component_tool_names": names, "refinement_level": level, "name": NAME}, methods)
-        made = Thing({"unique_id": f"<{TASK.capitalize()}Preference{DIGITS}>"})
-        text, local = reader.method(tool, "process_output", made, level, tools)
+        preference = Thing({"unique_id": f"<{TASK.capitalize()}Preference{DIGITS}>"})
+        text, local = reader.method(tool, "process_output", preference, level, tools)
         return str(text), local
 
     text, local = ran("first", "second", "step1", "last")
