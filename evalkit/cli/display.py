@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evalkit.cli.play.plan_words import show_span
+from evalkit.cli.plan_words import show_span
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
 from evalkit.text import visible

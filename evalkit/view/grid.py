@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.tables import MISSING, Column, Table, as_csv, shown, without_shared_packs, written
 
 RANGE_WIDTH = 120.0

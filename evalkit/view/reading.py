@@ -7,8 +7,8 @@ from typing import Any
 
 from evalkit.engine.status import Status, read_status
 from evalkit.errors import EvalkitError
+from evalkit.report.figure import Figure
 from evalkit.report.figures.build import run_figures
-from evalkit.report.figures.figure import Figure
 from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.store.events import read_events

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.report import beside
+from evalkit.report.beside import HERE, NOT_SAID, SAME, THERE, beside_tables, settings_of
 from evalkit.report.costbench.planning import planning_tables
 from evalkit.report.markets.econ import econ_tables
-from evalkit.report.published import beside
-from evalkit.report.published.beside import HERE, NOT_SAID, SAME, THERE, beside_tables, settings_of
 from evalkit.report.published.papers import published_papers
 from evalkit.report.tables import Table
 from evalkit.results.cells import Cell

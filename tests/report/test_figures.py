@@ -14,12 +14,12 @@ import pytest
 
 from evalkit.cli.main import main
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.extras import pricing, procurement, scheduling
+from evalkit.report.environments import pricing, procurement, scheduling
 from evalkit.report.extras.record import Curve
+from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures import curves
 from evalkit.report.figures.build import figures, run_figures
 from evalkit.report.figures.draw import bundle, page, png, script_json, svg
-from evalkit.report.figures.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import spec_of
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.theme import DARK, LIGHT, config

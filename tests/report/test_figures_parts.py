@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evalkit.report.figure import Figure
 from evalkit.report.figures.behaviour import said, spearman
 from evalkit.report.figures.draw import svg
 from evalkit.report.figures.econ import ladder_figures
-from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.marks import reach, told_apart
 from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures

@@ -9,7 +9,7 @@ from evalkit.envs.costbench.score import Walk
 from evalkit.envs.environment import outcomes
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
-from evalkit.report.extras import costbench
+from evalkit.report.environments import costbench
 from evalkit.report.quotes import BOUND, Quote, error_kinds, quotes, quotes_table
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult

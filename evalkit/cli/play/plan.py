@@ -23,7 +23,7 @@ def plan(args: argparse.Namespace) -> int:
         values = planned_run.plan.to_json() | ({} if proposal is None else {"proposal": proposal.to_json()})
         print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
         return 0
-    from evalkit.cli.play.plan_words import print_plan, print_proposal
+    from evalkit.cli.plan_words import print_plan, print_proposal
 
     print_plan(planned_run.plan, judge=proposal is None)
     if proposal is not None:

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.play.plan_words import show_span
+from evalkit.cli.plan_words import show_span
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import show_usd

@@ -71,7 +71,7 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
     """The report with the tables that were asked for instead of its own; with its own where none were."""
     tables: list[Table] = []
     if args.beside:
-        from evalkit.report.published.beside import beside_tables
+        from evalkit.report.beside import beside_tables
 
         beside = beside_tables(run.manifest, run.cells, run.tables)
         if not beside:

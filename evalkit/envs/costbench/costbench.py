@@ -56,7 +56,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     described=DESCRIBED,
     text_choices=TEXT_CHOICES,
     kernels="evalkit.envs.costbench.planning.kernels",
-    report="evalkit.report.extras.costbench:EXTRAS",
+    report="evalkit.report.environments.costbench:EXTRAS",
     made_suites={
         "costbench/reference": "It is made from a copy of the reference's query file: evalkit queries import "
         "path/to/test/queries.json --out instances/costbench/reference.jsonl"

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from evalkit.report.charts.drawing import Spec, figure, label, tips, values
 from evalkit.report.charts.path import Pair, Relation
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 
 MOST_ROWS = 80

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.report.extras.record import extras_of
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.results.moves import Move
 
 

@@ -27,7 +27,7 @@ from evalkit.report.charts.drawing import (
     values,
 )
 from evalkit.report.charts.path import Called, Pair, aligned
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 from evalkit.results.moves import Move
 

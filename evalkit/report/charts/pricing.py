@@ -28,7 +28,7 @@ from evalkit.report.charts.drawing import (
     tips,
     values,
 )
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 from evalkit.results.moves import Move
 

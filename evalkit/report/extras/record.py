@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from evalkit.report.figures.figure import Figure
+    from evalkit.report.figure import Figure
     from evalkit.report.tables import Table
     from evalkit.results.cells import Cell
     from evalkit.results.episodes import EpisodeResult

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import by_agent, clean, data, dotted, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.figures.varied import place_of

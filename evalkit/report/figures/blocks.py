@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import bounds, spec_of, suite_of, told_apart
 from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.scores import MOST_ROWS, at_most

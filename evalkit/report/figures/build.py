@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from evalkit.report.extras.record import all_extras
+from evalkit.report.figure import Figure
 from evalkit.report.figures.behaviour import behaviour_figures
 from evalkit.report.figures.curves import curve_figures
-from evalkit.report.figures.figure import Figure
 from evalkit.report.figures.money import latency_figures, money_figures
 from evalkit.report.figures.progress import progress_figures
 from evalkit.report.figures.scores import score_figures

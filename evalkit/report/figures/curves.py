@@ -13,7 +13,7 @@ import numpy as np
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
-from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SHORT, by_agent, clean, data, in_order, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.periods import ACTIONS, Action, logged_actions, standing

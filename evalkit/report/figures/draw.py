@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.figures.theme import config
 from evalkit.report.tables import as_csv
 from evalkit.text import visible

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import (
     bounds,
     by_agent,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import clean, data, in_order, names_axis, spec_of, suite_of, tooltip
 from evalkit.report.figures.scores import MOST_ROWS, at_most
 from evalkit.report.figures.theme import WIDTH

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
     Rows,
     bounds,

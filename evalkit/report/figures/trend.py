@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import Rows, by_agent, data, reach, spec_of, tooltip
 from evalkit.report.figures.theme import WIDTH
 from evalkit.report.nights.history import CellNight, NightRecord

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import axes_in, bounds, spec_of
 from evalkit.report.figures.panels import Panels, numeric
 from evalkit.report.tables import Table

@@ -7,7 +7,7 @@ import pytest
 
 from evalkit.report.charts.build import episode_figures, period_lines
 from evalkit.report.extras.record import extras_of
-from evalkit.report.figures.figure import MOST_MARKS
+from evalkit.report.figure import MOST_MARKS
 from tests.charting import Played, line_of, played
 
 SUITES = {

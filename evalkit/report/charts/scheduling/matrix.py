@@ -6,7 +6,7 @@ from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
 from evalkit.envs.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching
 from evalkit.report.charts.drawing import ACTED, PERIOD, WIDTH, Spec, figure, steps_query, tips, values
 from evalkit.report.charts.scheduling.assignments import Assigned
-from evalkit.report.figures.figure import MOST_MARKS, Figure
+from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.tables import Column
 
 MOST_NAMED = 20

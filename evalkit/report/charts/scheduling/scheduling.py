@@ -23,7 +23,7 @@ from evalkit.report.charts.drawing import (
 )
 from evalkit.report.charts.scheduling.assignments import Assigned, assigned
 from evalkit.report.charts.scheduling.matrix import matrix_figure
-from evalkit.report.figures.figure import Figure
+from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 from evalkit.results.moves import Move
 

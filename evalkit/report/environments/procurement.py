@@ -8,7 +8,7 @@ import numpy as np
 from evalkit.envs.procurement.instance import optimum_of
 from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts.procurement import procurement_figures, procurement_lines
-from evalkit.report.extras import markets
+from evalkit.report.environments import markets
 from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, PeriodStanding, QuotedPlace
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures

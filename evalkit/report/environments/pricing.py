@@ -8,7 +8,7 @@ import numpy as np
 from evalkit.envs.pricing.instance import market_of, optimum_of
 from evalkit.envs.pricing.optimum import solve
 from evalkit.report.charts.pricing import pricing_figures, pricing_lines
-from evalkit.report.extras import markets
+from evalkit.report.environments import markets
 from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
@@ -63,7 +63,7 @@ EXTRAS = Extras(
             environment=NAME,
             title="Pricing: prices over periods",
             axis="Price / best price of the period",
-            about="extras.pricing.price_ratios",
+            about="environments.pricing.price_ratios",
             ends=(0.5, 1.5),
             most=(0, 4),
             series=price_ratios,

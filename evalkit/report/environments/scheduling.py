@@ -8,7 +8,7 @@ import numpy as np
 from evalkit.envs.scheduling.instance import expected_of
 from evalkit.envs.scheduling.score import value_of
 from evalkit.report.charts.scheduling.scheduling import scheduling_figures, scheduling_lines
-from evalkit.report.extras import markets
+from evalkit.report.environments import markets
 from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
