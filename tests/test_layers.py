@@ -149,6 +149,15 @@ def circles(sources: Mapping[str, str]) -> list[str]:
     return sorted([*alone, *(f"{', '.join(one)} import each other" for one in found)])
 
 
+def room_circles(sources: Mapping[str, str]) -> list[str]:
+    """Folders, and modules that lie in a layer's folder itself, that reach each other by imports, in words."""
+    rooms = {module_name(path): path.removesuffix(".py") for path in sources}
+    rooms = {name: path.rpartition("/")[0] if path.count("/") > 1 else path for name, path in rooms.items()}
+    graph = nx.DiGraph((rooms[name], rooms[other]) for name, other in edges(sources) if rooms[name] != rooms[other])
+    found = (sorted(component) for component in nx.strongly_connected_components(graph) if len(component) > 1)
+    return sorted(f"{', '.join(component)} import each other" for component in found)
+
+
 # Where an import may stand in a function though what it loads is light: a command, a call of the interface and a table
 # of exporters load what they need.
 LAZY = ("api/", "cli/", "report/exports/exporter.py")
@@ -258,6 +267,22 @@ def test_a_planted_circle_is_named(line: str) -> None:
     }
     assert circles(sources) == ["evalkit.envs.goods, evalkit.envs.market, evalkit.envs.names import each other"]
     assert circles({**sources, "envs/names.py": "NAMES = ()"}) == []
+
+
+def test_no_import_leads_in_a_circle_of_folders() -> None:
+    assert room_circles(package()) == []
+
+
+def test_a_planted_circle_of_folders_is_named() -> None:
+    sources = {
+        "report/extras/record.py": "NAMES = ()",
+        "report/extras/own.py": "from evalkit.report.figures.draw import draw",
+        "report/figures/draw.py": "from evalkit.report.extras.record import NAMES",
+        "report/tables.py": "from evalkit.report.extras.record import NAMES",
+    }
+    assert circles(sources) == []
+    assert room_circles(sources) == ["report/extras, report/figures import each other"]
+    assert room_circles({**sources, "report/figures/draw.py": "NAMES = ()"}) == []
 
 
 def test_only_what_is_heavy_is_imported_within_functions() -> None:
