@@ -8,11 +8,29 @@ from collections.abc import Iterable
 
 
 class EvalkitError(Exception):
-    """Something in the world is not as it must be. The message says what, where, and what to do."""
+    """Something in the world is not as it must be. The message says what, where, and what to do.
+
+    All errors that evalkit raises on purpose are of this family; any other exception is a bug.
+
+    >>> import evalkit
+    >>> try:
+    ...     evalkit.env("pricng")
+    ... except evalkit.EvalkitError as flaw:
+    ...     print(type(flaw).__name__, flaw)
+    UsageError There is no environment 'pricng'. Did you mean 'pricing'?
+    """
 
 
 class UsageError(EvalkitError):
-    """What the user asked for cannot be started: a spec, a suite, a flag. Nothing was written."""
+    """What the user asked for cannot be started: a spec, a suite, a flag. Nothing was written.
+
+    >>> import evalkit
+    >>> try:
+    ...     evalkit.run({"name": "mine", "agents": [{"policy": "knth"}], "suites": [{"name": "scheduling/basic"}]})
+    ... except evalkit.UsageError as flaw:
+    ...     print(flaw)
+    spec: agents[1].policy: there is no policy 'knth'. Did you mean 'knuth'?
+    """
 
 
 class UnfitInstance(UsageError):
@@ -20,7 +38,15 @@ class UnfitInstance(UsageError):
 
 
 class RunError(EvalkitError):
-    """A run directory cannot be used as asked: locked, foreign, conflicting."""
+    """A run directory cannot be used as asked: locked, foreign, conflicting.
+
+    >>> import evalkit
+    >>> try:
+    ...     evalkit.load("nowhere")
+    ... except evalkit.RunError as flaw:
+    ...     print(flaw)
+    There is no run 'nowhere': no such directory, here or in runs/.
+    """
 
 
 class CorruptLogError(EvalkitError):

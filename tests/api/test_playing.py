@@ -99,3 +99,21 @@ def test_another_pack_is_read(here: Path) -> None:
     episode = evalkit.play("knuth", instance(), prompts="mine.toml")
     assert episode.messages[0].text == "Match them."
     assert evalkit.game(instance(), prompts="mine.toml").messages[0].text == "Match them."
+
+
+def test_a_cancelled_episode_leaves_nothing(here: Path, rooms: Path) -> None:
+    (here / "providers").mkdir()
+    with simulated({"latency": "0.05s", "bill": str(here / "bill.jsonl")}) as url:
+        (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
+
+        async def some() -> None:
+            task = asyncio.create_task(evalkit.play_async("lab/random", evalkit.suite("scheduling/hard")[0]))
+            while not (here / "bill.jsonl").exists() or not (here / "bill.jsonl").stat().st_size:
+                await asyncio.sleep(0.01)
+                assert not task.done()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(some())
+    assert list(rooms.iterdir()) == []

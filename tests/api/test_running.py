@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -57,6 +58,25 @@ def test_what_it_counts_is_what_the_report_counts(capsys: pytest.CaptureFixture[
         run = evalkit.load("mine")
         assert (run.planned, run.ended, run.void) == (said["planned"], said["ended"], said["void"])
     assert run.void == 1
+
+
+def test_a_mapping_may_hold_what_python_has_for_the_values_of_a_file(here: Path) -> None:
+    (here / "mine.toml").write_text('[scheduling]\nsystem = "Match them."\n')
+    agents = ({"policy": "knuth", "prompts": here / "mine.toml", "tags": ("open",)},)
+    suites = ({"name": "scheduling/basic", "instances": ("seed-0",), "vary": {"periods": (4, 5)}},)
+    spec = MappingProxyType({"name": "mine", "budget_usd": Decimal("1.50"), "agents": agents, "suites": suites})
+    before = repr(spec)
+    run = evalkit.run(spec)
+    assert (run.reason, run.ended) == ("complete", 2)
+    assert run.table("agents").select(["pack", "tags"]).to_pylist() == [{"pack": "mine", "tags": ["open"]}]
+    assert repr(spec) == before
+
+
+def test_a_plan_is_made_within_a_loop_too() -> None:
+    async def notebook() -> evalkit.Plan:
+        return evalkit.plan(policies())
+
+    assert [cell.episodes for cell in asyncio.run(notebook()).cells] == [2, 2]
 
 
 def test_a_loop_that_runs_stands_still_for_it() -> None:

@@ -328,3 +328,17 @@ def test_episodes_for_which_the_money_does_not_last_are_an_exception_that_is_rep
     assert (event["episodes"], event["why"]) == (outcome.unfinished, "budget")
     done, _ = go_served(sweep, tmp_path / "run")
     assert (done.exit_code, done.unfinished, done.spent) == (0, 0, whole.spent)
+
+
+def test_one_replicate_may_be_played_alone_and_the_others_later(tmp_path: Path) -> None:
+    sweep, directory = resolved(tmp_path), tmp_path / "run"
+    later = go(sweep, directory, choice=Choice(replicate=1))
+    assert (later.reason, later.episodes, later.ended, later.owed) == ("complete", 8, 8, 0)
+    assert set(scan(directory, ["replicate"]).column("replicate").to_pylist()) == {1}
+    nothing = go(sweep, directory, choice=Choice(replicate=2))
+    assert (nothing.reason, nothing.episodes, nothing.steps) == ("complete", 0, 0)
+    rest = go(sweep, directory)
+    assert (rest.reason, rest.episodes, rest.ended) == ("complete", 16, 16)
+    assert rest.steps + later.steps == scan(directory, ["step"]).num_rows
+    again = go(sweep, directory, choice=Choice(replicate=0))
+    assert (again.episodes, again.ended, again.steps) == (8, 8, 0)
