@@ -167,7 +167,6 @@ def ask(folder: Path) -> None:
     """Commands about the run as it is."""
     for name, words in (
         ("status", ("status", "runs/run")),
-        ("report", ("report", "runs/run")),
         ("sql: count the steps", ("sql", "runs/run", "select count(*) from steps")),
     ):
         show(name, *command(folder, *words))
@@ -191,6 +190,7 @@ def main() -> None:
         show("begin, to the first request", *server.run(folder), f"killed after {REQUESTS} requests")
         show("go on, to the first request", *server.run(folder), "killed again")
         ask(folder)
+        show("report", *command(folder, "report", "runs/run"))
         fill(folder, steps)
         print(f"the same run with {steps:,} steps in its log", flush=True)
         show("go on, to the first request", *server.run(folder), "killed")
