@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from evalkit.errors import UsageError
 
@@ -177,12 +177,11 @@ class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
         value = plugin.load()
         if not isinstance(value, self._kind):
             raise UsageError(f"{plugin.source}: expected a value of {self._kind.__name__}, got {value!r:.80}.")
-        if not is_dataclass(value):
-            return value
-        own = getattr(value, "name", plugin.name)
-        if own != plugin.name:
+        own = getattr(value, "name", None) if is_dataclass(self._kind) else None
+        if own not in (None, plugin.name):
             raise UsageError(f"{plugin.source}: its record has the name {own!r}; it must be the entry's.")
-        return value if name in ("", own) else replace(value, name=name)  # type: ignore[type-var,return-value]
+        changed: Any = value
+        return value if own is None or name in ("", own) else cast(ValueT, replace(changed, name=name))
 
 
 def names(group: str, taken: Iterable[str] = ()) -> list[str]:

@@ -9,18 +9,34 @@ from pathlib import Path
 import msgspec
 
 from evalkit.api.specs import KINDS, changed, chosen
+from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import is_run, read_manifest
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
     """The sweep that is meant, with what the command line sets instead of the spec. Raises UsageError."""
     options = {option: getattr(args, option, None) for option in ("name", "width", "budget", "deadline")}
-    return changed(read_sweep(find_sweep(args.sweep)), **options, mark="--")
+    path = find_sweep(args.sweep)
+    try:
+        sweep = read_sweep(path)
+    except UsageError:
+        _require_packages(args, path)
+        raise
+    return changed(sweep, **options, mark="--")
+
+
+def _require_packages(args: argparse.Namespace, path: Path) -> None:
+    """Raises UsageError where the spec cannot be read since a package is absent that brought something to its run."""
+    named = getattr(args, "dir", None)
+    directory = Path(named) if named else Path("runs") / (getattr(args, "name", None) or path.stem)
+    if is_run(directory):
+        require(read_manifest(directory))
 
 
 def only_of(words: list[str], option: str = "--only") -> dict[str, list[str]]:

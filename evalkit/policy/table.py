@@ -1,16 +1,20 @@
-"""All policies: those that play any environment stand here, those of one in the table that its record names.
+"""All policies: those that play any environment stand here, those of one in the table that its record names; others are
+found by their packages' entry points.
 
 `find_policy(name, environment)` is the way to a policy; the functions behind it are all that reads the tables.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from evalkit.dialogue import Reply, Request
 from evalkit.envs.known import known
 from evalkit.envs.named import named_table
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
+from evalkit.plugins import AT, Plugin, PluginTable, installed
 from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.record import Policy
@@ -26,9 +30,38 @@ GENERAL: Mapping[str, Policy] = {
 """Policies that play any environment, by name; where an environment has one of the same name, that one plays it."""
 
 
+BROUGHT = PluginTable("policies", {}, Policy)
+"""What packages bring: `NAME` plays any environment, `NAME@ENVIRONMENT` that one."""
+
+
 def find_policy(name: str, environment: str) -> Policy | None:
-    """The policy of that name as it plays that environment; None where it does not."""
-    return policies_of(environment).get(name) or GENERAL.get(name)
+    """The policy of that name as it plays that environment; None where it does not.
+
+    The environment's own goes first, then what a package brings for it, then what plays any. How a policy of evalkit's
+    plays an environment of evalkit's is no package's to say. Raises UsageError where a package is at fault.
+    """
+    own = policies_of(environment).get(name)
+    if own is not None:
+        return own
+    if name in GENERAL and environment in OWN_ENVIRONMENTS:
+        return GENERAL[name]
+    mine = is_own(name)
+    if mine and environment in OWN_ENVIRONMENTS:
+        return None
+    entry = BROUGHT.get(entry_of(name, environment))
+    return entry or GENERAL.get(name) or (None if mine else BROUGHT.get(name))
+
+
+def policy_plugin(name: str, environment: str) -> Plugin | None:
+    """The entry of the policy that `find_policy` finds; None of one that no entry brings."""
+    if not name or policies_of(environment).get(name) or (is_own(name) and environment in OWN_ENVIRONMENTS):
+        return None
+    return BROUGHT.plugin(entry_of(name, environment)) or (None if is_own(name) else BROUGHT.plugin(name))
+
+
+def entry_of(name: str, environment: str) -> str:
+    """The entry by which a package brings a policy for one environment."""
+    return f"{name}{AT}{environment.rpartition(':')[2]}"
 
 
 def policies_of(environment: str) -> Mapping[str, Policy]:
@@ -40,15 +73,34 @@ def policies_of(environment: str) -> Mapping[str, Policy]:
     return named_table(environment, "policies", env.policies, Policy) if env and env.policies else {}
 
 
+def is_own(name: str) -> bool:
+    """Whether evalkit has a policy of that name, for whatever environment. Loads its environments until one has it."""
+    return name in GENERAL or any(name in policies_of(environment) for environment in OWN_ENVIRONMENTS)
+
+
 def is_policy(name: str) -> bool:
-    """Whether there is a policy of that name, for whatever environment. Loads environments until one has it."""
-    return name in GENERAL or any(name in policies_of(environment) for environment in ENVIRONMENTS)
+    """Whether there is a policy of that name, for whatever environment."""
+    return is_own(name) or name in _entries() or any(name in held for held in _installed())
 
 
 def policy_names() -> tuple[str, ...]:
     """The names of all policies. Loads every environment."""
-    own = (name for environment in ENVIRONMENTS for name in policies_of(environment))
-    return tuple(dict.fromkeys((*GENERAL, *own)))
+    own = (name for environment in OWN_ENVIRONMENTS for name in policies_of(environment))
+    return tuple(dict.fromkeys((*GENERAL, *own, *_entries(), *(name for held in _installed() for name in held))))
+
+
+def _entries() -> list[str]:
+    """The names of the policies that entries bring, as they may be asked for; nothing is imported."""
+    names = [(one.package, one.name.partition(AT)[0]) for one in installed("policies")]
+    return [way for package, name in names for way in (name, f"{package}:{name}")]
+
+
+def _installed() -> Iterator[Mapping[str, Policy]]:
+    """What the records of installed environments name. One that cannot be read has none: whoever plays it is told."""
+    for environment in ENVIRONMENTS:
+        if environment not in OWN_ENVIRONMENTS:
+            with suppress(UsageError):
+                yield policies_of(environment)
 
 
 def check_policy(name: str) -> None:
@@ -71,17 +123,20 @@ def player(name: str, environment: str, *, instance: Any = None, script: str = "
         return policy.oracle(instance)
     if policy.script is not None:
         return policy.script(script)
+    if policy.reply is not None and policy.recognises is None:
+        return policy.reply
     return lambda request, draws: _replying(name, iter((policy,)), request, draws)
 
 
 def served_names() -> tuple[str, ...]:
-    """The policies that can be models: those that decide from the conversation alone. Loads every environment."""
-    return tuple(name for name in policy_names() if is_served(name))
+    """evalkit's policies that can be models: those that decide from the conversation alone. Loads its environments."""
+    own = (name for environment in OWN_ENVIRONMENTS for name in policies_of(environment))
+    return tuple(name for name in dict.fromkeys((*GENERAL, *own)) if any(one.reply is not None for one in _ours(name)))
 
 
 def is_served(name: str) -> bool:
     """Whether the policy of that name can be a model."""
-    return any(policy.reply is not None for policy in _everywhere(name))
+    return any(policy.reply is not None for policy in (_ours(name) if is_own(name) else _everywhere(name)))
 
 
 def served(name: str) -> PolicyFn:
@@ -89,14 +144,29 @@ def served(name: str) -> PolicyFn:
     return lambda request, draws: _replying(name, _everywhere(name), request, draws)
 
 
+def _ours(name: str) -> Iterator[Policy]:
+    """evalkit's policies of that name: each environment's, then the one that plays any."""
+    found = (policies_of(environment).get(name) for environment in OWN_ENVIRONMENTS)
+    yield from (policy for policy in chain(found, (GENERAL.get(name),)) if policy is not None)
+
+
 def _everywhere(name: str) -> Iterator[Policy]:
-    """The policies of that name: each environment's, then the general one. Environments are loaded one by one."""
-    for environment in ENVIRONMENTS:
-        policy = policies_of(environment).get(name)
-        if policy is not None:
+    """The policies of that name: ours for each environment, those of packages, then what plays any. They are loaded one
+    by one."""
+    for policy in _ours(name):
+        if policy is not GENERAL.get(name):
             yield policy
-    if name in GENERAL:
-        yield GENERAL[name]
+    mine, (package, _, bare) = is_own(name), name.rpartition(":")
+    for one in installed("policies"):
+        policy_name, _, environment = one.name.partition(AT)
+        if policy_name == bare and environment and not (mine and environment in OWN_ENVIRONMENTS):
+            yield BROUGHT[f"{package}:{one.name}" if package else one.name]
+    for held in _installed():
+        if name in held:
+            yield held[name]
+    general = GENERAL.get(name) or (None if mine else BROUGHT.get(name))
+    if general is not None:
+        yield general
 
 
 def _replying(name: str, policies: Iterator[Policy], request: Request, draws: Stream) -> Reply:

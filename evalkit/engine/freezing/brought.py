@@ -4,11 +4,12 @@ Another version than the run was begun with is a mark, and no more: replay decid
 to the same states.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.plugins import GROUPS, Plugin, find, install_line
+from evalkit.policy.table import policy_plugin
 from evalkit.spec.brought import source_of
 from evalkit.spec.model import Provider, Sweep
 from evalkit.spec.packs import is_file, packs
@@ -16,7 +17,7 @@ from evalkit.store.manifest import Manifest, ManifestPlugin
 from evalkit.wire.table import DIALECTS
 
 
-def brought(sweep: Sweep, environments: Iterable[str], providers: Iterable[Provider]) -> tuple[ManifestPlugin, ...]:
+def brought(sweep: Sweep, environments: Sequence[str], providers: Sequence[Provider]) -> tuple[ManifestPlugin, ...]:
     """What packages bring to a sweep whose names have all been found, by entry."""
     plugins = dict.fromkeys(_used(sweep, environments, providers))
     lines = {
@@ -27,12 +28,16 @@ def brought(sweep: Sweep, environments: Iterable[str], providers: Iterable[Provi
     return tuple(sorted(lines, key=lambda line: line.entry))
 
 
-def _used(sweep: Sweep, environments: Iterable[str], providers: Iterable[Provider]) -> Iterator[Plugin | None]:
+def _used(sweep: Sweep, environments: Sequence[str], providers: Sequence[Provider]) -> Iterator[Plugin | None]:
+    simulated = {provider.name for provider in providers if provider.simulate is not None}
     yield from map(ENVIRONMENTS.plugin, environments)
     yield from (DIALECTS.plugin(provider.dialect) for provider in providers)
     for use in sweep.suites:
         yield source_of(use.name)
     for agent in sweep.agents:
+        # A policy that evalkit serves as a model decides as much as one that plays here.
+        served = agent.model if agent.provider in simulated else ""
+        yield from (policy_plugin(agent.policy or served, environment) for environment in environments)
         if not is_file(agent.prompts):
             yield packs().plugin(agent.prompts)
 

@@ -84,7 +84,7 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
         suites=suites,
         packs=packs,
         order=ManifestOrder(key=derive("admission order", sweep.name)),
-        plugins=brought(sweep, environments, (endpoint.provider for endpoint in endpoints.values())),
+        plugins=brought(sweep, environments, [endpoint.provider for endpoint in endpoints.values()]),
     )
     twice = list(islice(shared(manifest), MOST_SHARED))
     if twice:
