@@ -20,8 +20,9 @@ def named(environment: str, field: str, reference: str, kind: type[ValueT]) -> V
     module, _, name = reference.partition(":")
     try:
         value = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as flaw:
-        raise UsageError(f"{environment}: {field}: {reference!r} cannot be read: {flaw}.") from flaw
+    except Exception as flaw:  # a package's own code: whatever it raises is what is wrong with it
+        why = f"{type(flaw).__name__}: {flaw}"
+        raise UsageError(f"{environment}: {field}: {reference!r} cannot be read: {why}.") from flaw
     if not isinstance(value, kind):
         raise UsageError(f"{environment}: {field}: expected 'module:name' of {_article(kind)}, got {reference!r}.")
     return value

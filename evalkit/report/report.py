@@ -9,6 +9,7 @@ from evalkit.report.accounts import completeness_table, money_table, speed_table
 from evalkit.report.caching import caching_tables
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
+from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
 from evalkit.report.extras.record import all_extras
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
@@ -175,13 +176,13 @@ def build_report(
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
     scores, *other_tables = _tables(manifest, run_cells, steps, ledger, paid, unmetered or {})
     tables = (replace(scores, notes=(*scores.notes, *flags)), *other_tables, *drift)
+    environments = [cell.suite.environment for cell in run_cells]
+    refuse_clashes(environments)
     builders = dict.fromkeys(extras.tables for extras in all_extras(run_cells) if extras.tables)
     special = [table for build in builders for table in build(manifest, run_cells, judged or {})]
-    return Report(
-        manifest=manifest,
-        cells=tuple(run_cells),
-        tables=(*tables, *caching_tables(manifest, run_cells, steps), *special),
-    )
+    tables += caching_tables(manifest, run_cells, steps)
+    refuse_tables((table.name for table in tables), (table.name for table in special), environments)
+    return Report(manifest=manifest, cells=tuple(run_cells), tables=(*tables, *special))
 
 
 def _tables(

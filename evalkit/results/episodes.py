@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from evalkit.envs.environment import Environment, Facts, outcomes
-from evalkit.errors import CorruptLogError
+from evalkit.errors import CorruptLogError, UsageError
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestSuite, load_target
 
@@ -32,6 +32,9 @@ one all the same, its episode is owed, not scored."""
 
 NO_ACTION = "no_action_periods"
 """The metric in which environments count the periods without an accepted action."""
+
+OWN_METRICS = frozenset({"score", "solved"})
+"""What the view `scores` has of every episode; no metric of an environment's has these names."""
 
 NUMBERS = (
     *("episode", "suite", "instance", "agent", "replicate", "step", "period", "ending"),
@@ -238,6 +241,11 @@ class Referee:
         if key not in self._instances:
             self._instances[key] = load_target(env, spot.target)
         score = env.score(self._instances[key], facts)
+        if not OWN_METRICS.isdisjoint(score.metrics):
+            raise UsageError(
+                f"The environment {env.name!r} has a metric {min(OWN_METRICS & score.metrics.keys())!r}, which is a "
+                "name of evalkit's own. Its package must choose another name."
+            )
         return Fold(
             score=float(score.value),
             solved=score.solved,

@@ -33,7 +33,7 @@ _OF_EPISODE: Mapping[str, str] = {
     "solved": _FLAG,
     **dict.fromkeys(("score", "latency_s"), _NUMBER),
 }
-_ORDER = (
+EPISODE_COLUMNS = (
     *("episode", "environment", "suite", "base", "axes", "instance", "stratum", "agent", "prompts", "tags"),
     *(
         "replicate",
@@ -52,6 +52,7 @@ _ORDER = (
     *("steps", "periods", "no_action", "without_call"),
     *("cost", "tokens_in", "tokens_out", "tokens_cached_read", "latency_s"),
 )
+"""Of the view `episodes`, in order."""
 
 
 def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
@@ -77,7 +78,7 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
         "metrics": _map([episode.metrics for episode in results]),
         "outcomes": _outcomes([episode.outcomes for episode in results]),
     }
-    return pa.table({name: columns[name] for name in _ORDER})
+    return pa.table({name: columns[name] for name in EPISODE_COLUMNS})
 
 
 def _places(cells: Iterable[Cell]) -> Iterable[Place]:
