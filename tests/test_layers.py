@@ -37,8 +37,8 @@ LAYERS = {
     **dict.fromkeys(("spec", "store"), 3),
     **dict.fromkeys(("client", "results"), 4),
     **dict.fromkeys(("engine", "report"), 5),
-    **dict.fromkeys(("serve", "nightly", "tasks"), 6),
-    **dict.fromkeys(("api", "view"), 7),
+    **dict.fromkeys(("checking", "serve", "nightly", "tasks"), 6),
+    **dict.fromkeys(("api", "testing", "view"), 7),
     "cli": 8,
     "__main__": 9,
 }

@@ -1,0 +1,203 @@
+"""An environment's episodes: played by models that talk, that call, and that do everything wrong; then replayed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from evalkit.checking.trying import trying
+from evalkit.dialogue import Message, Reply, Request
+from evalkit.envs.environment import Environment, Facts, Kit, Score
+from evalkit.envs.replay import Position, Turn, advance, begin
+from evalkit.policy.any_tool import any_tool
+from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.noisy.anywhere import hostile
+from evalkit.replies import encode_reply
+from evalkit.report.extras.clashes import metric_flaws
+from evalkit.seeds import Stream, derive
+from evalkit.wire.dialect import Dialect
+from evalkit.wire.table import DIALECTS
+
+PATIENCE = 10
+"""Times as many steps as an episode has at most, within which one that only talks must end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeCheck:
+    """One episode to be played."""
+
+    env: Environment[Any, Any]
+    instance: Any
+    name: str
+    """The instance's id."""
+    kit: Kit
+    number: int
+    """Among the instance's episodes: who plays."""
+    seed: int
+    most: int
+    """Steps."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.env.name}: instance {self.name!r}, episode {self.number} (seed {self.seed})"
+
+    @property
+    def talks(self) -> bool:
+        """Whether the model calls nothing."""
+        return self.number == 0
+
+    def reply(self, position: Position) -> Reply:
+        """What the model says next."""
+        if self.talks:
+            return Reply(text="Let me think about it.")
+        sampling = self.env.defaults
+        seed = derive("check", self.seed, self.name, self.number, position.step)
+        request = Request(messages=tuple(position.messages), tools=position.tools, sampling=sampling, seed=seed)
+        play: PolicyFn = any_tool if self.number == 1 else hostile
+        return play(request, Stream(seed, "check"))
+
+
+def check_episode(check: EpisodeCheck) -> None:
+    """Play it and replay it. Raises AssertionError at the first thing that is not as it must be."""
+    with trying(check.where, "start, opening or tools"):
+        position = begin(check.env, check.instance, check.kit)
+    turns, replies = list[Turn](), list[Reply]()
+    _check_shown(check, position, position.messages, "opening")
+    _check_opening(check, position.messages)
+    while not position.ending and len(turns) < check.most * (PATIENCE if check.talks else 1):
+        replies.append(check.reply(position))
+        turns.append(_step(check, position, replies[-1]))
+    ended = bool(position.ending) or not check.talks
+    assert ended, f"{check.where}: a model that only talks has said {len(turns)} replies, and the episode goes on."
+    _check_replay(check, turns, replies)
+    _check_score(check, [turn.facts_bytes for turn in turns])
+
+
+def _step(check: EpisodeCheck, position: Position, reply: Reply) -> Turn:
+    """One reply: the engine's step, and around it what must hold of it."""
+    where = f"{check.where}, step {position.step}"
+    said = f"step, after the reply {reply!r:.300},"
+    before, chat = position.state, len(position.messages)
+    with trying(where, said):
+        first = check.env.step(before, reply)[1]
+        turn = advance(check.env, position, reply, encode_reply(reply))
+        again = check.env.step(before, reply)[1]
+    same = orjson.dumps(first.facts, option=orjson.OPT_SORT_KEYS) == turn.facts_bytes
+    assert same, f"{where}: the same state and the same reply gave other facts: {first.facts!r}, then {turn.facts!r}."
+    same = first == again
+    assert same, f"{where}: stepping once changed the state in place: the same reply then gave {again!r:.300}."
+    _check_facts(where, reply, turn)
+    assert turn.acted in (True, False), f"{where}: acted: expected a truth value, got {turn.acted!r}."
+    assert isinstance(position.ending, str), f"{where}: ended: expected a text, got {position.ending!r}."
+    _check_shown(check, position, turn.messages, f"step {turn.step}")
+    if position.ending:
+        return turn
+    if turn.new_chat:
+        _check_opening(check, position.messages)
+    else:
+        answered = [message.call_id for message in turn.messages if message.role == "tool"]
+        wanted = [call.id for call in reply.calls]
+        assert answered == wanted, f"{where}: calls {wanted} were answered as {answered}: answer each, in their order."
+        assert len(position.messages) == chat + 1 + len(turn.messages), f"{where}: the chat was changed in place."
+    fresh = check.env.tools(position.state)
+    kept = fresh is position.tools or fresh != position.tools
+    assert kept, f"{where}: tools: the same tuple object, please, as long as they stay the same."
+    return turn
+
+
+def _check_facts(where: str, reply: Reply, turn: Turn) -> None:
+    facts = turn.facts
+    plain = orjson.loads(turn.facts_bytes)
+    assert plain == facts, f"{where}: facts must be JSON's own values, and are read back otherwise: {facts!r:.300}."
+    calls = plain.get("calls", [])
+    assert isinstance(calls, list), f"{where}: facts: calls: expected a list, got {calls!r:.200}."
+    for call in calls:
+        typed = isinstance(call, dict) and isinstance(call.get("tool"), str) and isinstance(call.get("outcome"), str)
+        assert typed, f"{where}: facts: calls: each has a `tool` and an `outcome` that are texts, got {call!r:.200}."
+    bound = f"{where}: facts grow with what the model wrote ({len(turn.facts_bytes):,} bytes): cut its texts."
+    assert len(turn.facts_bytes) < 100_000 + 2_000 * len(reply.calls), bound
+
+
+def _check_opening(check: EpisodeCheck, messages: Sequence[Message]) -> None:
+    roles = [message.role for message in messages]
+    assert roles, f"{check.where}: an opening has no message."
+    assert roles[-1] == "user", f"{check.where}: an opening ends with what the user says, got {roles}."
+    assert "assistant" not in roles, f"{check.where}: nobody has answered in an opening, got {roles}."
+    for key, fields in check.env.texts.items():
+        for field in fields & _unfilled(messages):
+            raise AssertionError(f"{check.where}: an opening still says {{{field}}}, a field of the text {key!r}.")
+
+
+def _unfilled(messages: Sequence[Message]) -> set[str]:
+    return {part.partition("}")[0] for message in messages for part in message.text.split("{")[1:] if "}" in part}
+
+
+def _check_shown(check: EpisodeCheck, position: Position, messages: Sequence[Message], what: str) -> None:
+    """What the model is shown and offered can be said in every dialect."""
+    where = f"{check.where}, {what}"
+    assert type(position.period) is int, f"{where}: period: expected a whole number, got {position.period!r}."
+    for message in messages:
+        typed = isinstance(message, Message) and isinstance(message.text, str)
+        assert typed, f"{where}: expected messages, got {message!r:.200}."
+    if position.ending:
+        return
+    most, count = check.env.offers(check.instance), len(position.tools)
+    assert count <= most, f"{where}: {count} tools are offered, and `offers` says {most} at most."
+    for dialect in DIALECTS.built_in.values():
+        _check_dialect(check, dialect, position, messages, where)
+
+
+def _check_dialect(
+    check: EpisodeCheck, dialect: Dialect, position: Position, messages: Sequence[Message], where: str
+) -> None:
+    said = dialect.objections(check.env.defaults, position.tools)
+    assert not said, f"{where}: {dialect.name} cannot say its tools: {' '.join(said)}"
+    with trying(where, f"writing it in {dialect.name}"):
+        dialect.encode_tools(position.tools)
+        dialect.join([], messages)
+
+
+def _check_replay(check: EpisodeCheck, turns: Sequence[Turn], replies: Sequence[Reply]) -> None:
+    with trying(check.where, "replaying it"):
+        position = begin(check.env, check.instance, check.kit)
+        for turn, reply in zip(turns, replies, strict=True):
+            again = advance(check.env, position, reply, encode_reply(reply))
+            where = f"{check.where}, step {turn.step}"
+            for name in ("facts_bytes", "observation_digest", "request_digest", "step_digest", "ending"):
+                same = getattr(again, name) == getattr(turn, name)
+                assert same, (
+                    f"{where}: replayed from its beginning, another {name}: something else than replies decides."
+                )
+
+
+def _check_score(check: EpisodeCheck, logged: Sequence[bytes]) -> None:
+    """Of the whole episode, and of some of its beginnings, for an episode may end there."""
+    for many in dict.fromkeys((0, 1, len(logged) // 2, len(logged))):
+        where = f"{check.where}, score of its first {many} replies"
+        facts: list[Facts] = [orjson.loads(text) for text in logged[:many]]
+        with trying(where, "score"):
+            score = check.env.score(check.instance, facts)
+            again = check.env.score(check.instance, [orjson.loads(text) for text in logged[:many]])
+        same = [orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in facts] == list(logged[:many])
+        assert same, f"{where}: it changed the facts in place."
+        _check_values(check, score, where)
+        assert score == again, f"{where}: the same facts gave {again!r}, after {score!r}."
+
+
+def _check_values(check: EpisodeCheck, score: Score, where: str) -> None:
+    low, high = check.env.score_range
+    value = score.value
+    number = isinstance(value, int | float) and math.isfinite(value)
+    assert number, f"{where}: expected a finite number, got {value!r}."
+    assert low <= value <= high, f"{where}: {value} is outside of score_range, {low} to {high}."
+    assert score.solved in (True, False), f"{where}: solved: expected a truth value, got {score.solved!r}."
+    for name, metric in score.metrics.items():
+        finite = isinstance(metric, int | float) and math.isfinite(metric)
+        assert finite, (
+            f"{where}: metrics: {name}: expected a finite number, got {metric!r}. Leave out an undefined one."
+        )
+    flaws = metric_flaws(score.metrics)
+    assert not flaws, f"{where}: {flaws[0]}"

@@ -1,0 +1,63 @@
+"""An environment's record by itself: its fields, its texts, and what it names elsewhere."""
+
+import math
+import re
+from typing import Any
+
+from evalkit.checking.trying import trying
+from evalkit.envs.environment import Environment, Pack, Parameter
+from evalkit.report.extras.clashes import record_flaws
+from evalkit.spec.packs import VARIANTS, standard_pack
+from evalkit.wire.table import DIALECTS
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def check_record(env: Environment[Any, Any]) -> None:
+    """Raises AssertionError where a field is not as it must be."""
+    where = str(env.name)
+    bare = where.rpartition(":")[2]
+    assert _NAME.fullmatch(bare), f"{where}: a name has small letters, digits and _ alone, and begins with a letter."
+    assert type(env.version) is int, f"{where}: version: expected a whole number, got {env.version!r}."
+    assert env.version >= 1, f"{where}: version: versions count from 1, got {env.version}."
+    low, high = env.score_range
+    assert low < high, f"{where}: score_range: expected the lower end first, got {env.score_range}."
+    assert not math.isnan(low + high), f"{where}: score_range: got {env.score_range}."
+    assert high >= 1, f"{where}: score_range: 1 is the optimum and must be in it, got {env.score_range}."
+    for key, parameter in env.parameters.items():
+        check_default(where, key, parameter)
+    unknown = env.later_texts.keys() - env.texts.keys()
+    assert not unknown, f"{where}: later_texts: {min(unknown)!r} is none of its texts."
+    for dialect in DIALECTS.built_in.values():
+        said = dialect.objections(env.defaults, ())
+        assert not said, f"{where}: defaults: {dialect.name} cannot say them: {' '.join(said)}"
+    with trying(where, "reading what the record names"):
+        packs_of(env)
+        flaws = record_flaws(env)
+    assert not flaws, f"{where}: {flaws[0]}"
+
+
+def check_default(where: str, key: str, parameter: Parameter) -> None:
+    """Raises AssertionError where a parameter's own default is not one of its values."""
+    value: Any = parameter.default
+    place = f"{where}: parameters: {key}"
+    assert parameter.kind in (int, float, str, bool), f"{place}: expected int, float, str or bool as its kind."
+    if value is None:
+        return
+    assert type(value) is parameter.kind or (parameter.kind is float and type(value) is int), (
+        f"{place}: the default {value!r} is not of its kind."
+    )
+    if parameter.choices:
+        assert value in parameter.choices, f"{place}: the default {value!r} is none of its choices."
+    assert _in_range(parameter, value), f"{place}: the default {value!r} is out of its range."
+
+
+def _in_range(parameter: Parameter, value: Any) -> bool:
+    over = parameter.least is None or parameter.least <= value
+    return over and (parameter.most is None or value <= parameter.most)
+
+
+def packs_of(env: Environment[Any, Any]) -> tuple[Pack, ...]:
+    """Its standard texts: plain, and for each variant in which they differ. Raises UsageError."""
+    found = {pack.digest: pack for pack in (standard_pack(env, variant) for variant in ("", *VARIANTS))}
+    return tuple(found.values())
