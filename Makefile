@@ -79,7 +79,7 @@ $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 	$(SDKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-docs: $(READY) ## these documents and every module's as HTML in build/docs; writes docs/cli.md anew
+docs: $(READY) ## these documents and every module's as HTML in build/docs; writes what is generated of them anew
 	$(PY) -m docs.tools.site
 
 lock: $(READY) ## resolve the dependencies afresh into the two locks

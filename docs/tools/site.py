@@ -19,7 +19,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from docs.tools import api, cli_page
+from docs.tools import api, cli_page, environment_page
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
@@ -161,5 +161,6 @@ def build(out: Path) -> int:
 
 if __name__ == "__main__":
     cli_page.PAGE.write_text(cli_page.page())
+    environment_page.PAGE.write_text(environment_page.page())
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
     print(f"Wrote {build(target)} pages. Open {target / 'index.html'}")

@@ -79,8 +79,8 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "new": Command(
         "play",
-        "write a commented sweep spec to start from",
-        ("evalkit new runs/mine.toml",),
+        "write a commented sweep spec, or a package of one's own, to start from",
+        ("evalkit new runs/mine.toml", "evalkit new --plugin evalkit-auctions"),
         options.new,
     ),
     "report": Command(
@@ -224,6 +224,12 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
         ),
         options.queries,
+    ),
+    "plugins": Command(
+        "make",
+        "list what other packages bring, and what is wrong with it",
+        ("evalkit plugins", "evalkit plugins --json"),
+        options.plugins,
     ),
     "warmup": Command(
         "make",

@@ -193,7 +193,18 @@ def nothing(sub: argparse.ArgumentParser) -> None:
 
 def new(sub: argparse.ArgumentParser) -> None:
     """Options of `new`."""
-    sub.add_argument("file", metavar="FILE", help="where to write it; must not exist yet")
+    sub.add_argument("file", metavar="FILE", nargs="?", help="where to write a sweep; must not exist yet")
+    sub.add_argument(
+        "--plugin",
+        metavar="DIR",
+        help="write instead a package with an environment, texts, a suite, policies, a table and tests; the "
+        "environment is named after the folder, which must be empty or not exist yet",
+    )
+
+
+def plugins(sub: argparse.ArgumentParser) -> None:
+    """Options of `plugins`."""
+    sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
 def generate(sub: argparse.ArgumentParser) -> None:

@@ -73,7 +73,7 @@ class _Lines:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Say in the command's help which environments there are, and which parameters each has."""
     generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
-    others = "; or one that a package brings"
+    others = "; or one that a package brings (`evalkit plugins`)"
     parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []

@@ -1,8 +1,10 @@
-"""`evalkit new`: a commented sweep spec to start from."""
+"""`evalkit new`: a commented sweep spec to start from, or a package with an environment."""
 
 import argparse
+from pathlib import Path
 
 from evalkit.cli.choosing import program
+from evalkit.errors import UsageError
 from evalkit.files import new_file, write_new
 
 TEMPLATE = """\
@@ -45,7 +47,21 @@ name = "scheduling/basic"            # also procurement/, pricing/, costbench/ a
 
 def new(args: argparse.Namespace) -> int:
     """Write the template; never over an existing file."""
+    if bool(args.plugin) == bool(args.file):
+        raise UsageError("new: give either a sweep's FILE, or --plugin and a folder.")
+    if args.plugin:
+        return _plugin(Path(args.plugin))
     path = new_file(args.file, ".toml", "a sweep's file")
     write_new(path, TEMPLATE)
     print(f"Wrote {path}. Next: {program()} plan {path}")
+    return 0
+
+
+def _plugin(folder: Path) -> int:
+    from evalkit.cli.play.project import write_project
+
+    name = write_project(folder)
+    print(f"Wrote {folder}: a package that brings the environment {name!r}. Next, in that folder:")
+    for line in ("pip install -e '.[dev]'", "pytest", f"{program()} plugins", f"{program()} run runs/baselines.toml"):
+        print(f"  {line}")
     return 0

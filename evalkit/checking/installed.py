@@ -1,0 +1,173 @@
+"""What installed packages bring, entry by entry: what each offers, and what is wrong with it. Loads all of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalkit.checking.record import check_record
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
+from evalkit.errors import EvalkitError, UsageError, nearest
+from evalkit.plugins import AT, GROUPS, Plugin, PluginTable, installed, plain_name, strangers
+from evalkit.policy.table import BROUGHT, find_policy, is_own
+from evalkit.report.exports.exporter import EXPORTERS
+from evalkit.spec.brought import SUFFIX, suite_folders, suites_in
+from evalkit.spec.packs import packs, read_pack
+from evalkit.spec.reading import parse_toml
+from evalkit.spec.suites import environment_of, read_lines
+from evalkit.wire.table import DIALECTS
+
+NAMED = 4
+"""Suites and parameters that are named; others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """One entry, looked at."""
+
+    plugin: Plugin
+    offers: str
+    """What it brings, in a line; empty where that cannot be said."""
+    problems: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """group, name, value (`module:attribute`), package, version, offers, problems (list of texts)."""
+        one = self.plugin
+        return {
+            "group": one.group,
+            "name": one.name,
+            "value": one.value,
+            "package": one.package,
+            "version": one.version,
+            "offers": self.offers,
+            "problems": list(self.problems),
+        }
+
+
+def inspect_plugins() -> list[Inspected]:
+    """All entries of all groups, those of groups that there are not last."""
+    found = [_inspected(one) for group in GROUPS for one in installed(group)]
+    for one in strangers():
+        problem = f"There is no group evalkit.{one.group}.{nearest(one.group, GROUPS)}"
+        found.append(Inspected(plugin=one, offers="", problems=(problem,)))
+    return found
+
+
+def _inspected(plugin: Plugin) -> Inspected:
+    """An entry, loaded under the name that is its own even where another package claims it too."""
+    problems = list(_name_problems(plugin))
+    offers = ""
+    try:
+        offers, more = _LOOKS[plugin.group](plugin)
+        problems += more
+    except (EvalkitError, AssertionError) as flaw:
+        problems.append(str(flaw))
+    return Inspected(plugin=plugin, offers=offers, problems=tuple(dict.fromkeys(problems)))
+
+
+def _name_problems(plugin: Plugin) -> Iterator[str]:
+    taken: Mapping[str, PluginTable[Any]] = {
+        "environments": ENVIRONMENTS,
+        "dialects": DIALECTS,
+        "exporters": EXPORTERS,
+        "prompts": packs(),
+        "suites": suite_folders(),
+    }
+    if plugin.group in taken and plugin.name in taken[plugin.group].built_in:
+        yield f"The name {plugin.name!r} is evalkit's own, so nobody finds this."
+    count = Counter(one.name for one in installed(plugin.group))[plugin.name]
+    if count > 1:
+        others = [
+            one.package
+            for one in installed(plugin.group)
+            if one.name == plugin.name and plain_name(one.package) != plain_name(plugin.package)
+        ]
+        yield f"{', '.join(others)} claims this name too: write '{plugin.package}:{plugin.name}', or uninstall one."
+
+
+def _environment(plugin: Plugin) -> tuple[str, list[str]]:
+    env = ENVIRONMENTS.read(plugin)
+    words = [f"version {env.version}"]
+    if env.parameters:
+        words.append(f"parameters: {', '.join(env.parameters)}")
+    if env.report:
+        words.append("report")
+    problems = []
+    try:
+        check_record(env)
+    except AssertionError as flaw:
+        problems.append(str(flaw))
+    if plugin.name in OWN_ENVIRONMENTS or Counter(one.name for one in installed(plugin.group))[plugin.name] > 1:
+        return "; ".join(words), problems
+    if find_policy(env.stand_in, env.name) is None:
+        problems.append(f"stand_in: there is no policy {env.stand_in!r} that plays it.")
+    return "; ".join(words), problems
+
+
+def _policy(plugin: Plugin) -> tuple[str, list[str]]:
+    policy = BROUGHT.read(plugin)
+    name, at, environment = plugin.name.partition(AT)
+    problems = []
+    ways = sum(way is not None for way in (policy.reply, policy.oracle, policy.script))
+    if ways != 1:
+        problems.append(f"Exactly one of `reply`, `oracle` and `script` must be there, not {ways}.")
+    if is_own(name) and (not at or environment in OWN_ENVIRONMENTS):
+        problems.append(f"The policy {name!r} is evalkit's own, so nobody finds this.")
+    elif at and environment not in [one.rpartition(":")[2] for one in ENVIRONMENTS]:
+        problems.append(
+            f"There is no environment {environment!r} that it could play.{nearest(environment, ENVIRONMENTS)}"
+        )
+    return policy.help, problems
+
+
+def _dialect(plugin: Plugin) -> tuple[str, list[str]]:
+    return f"requests go to {DIALECTS.read(plugin).path}", []
+
+
+def _exporter(plugin: Plugin) -> tuple[str, list[str]]:
+    return EXPORTERS.read(plugin).help, []
+
+
+def _pack(plugin: Plugin) -> tuple[str, list[str]]:
+    path: Path = packs().read(plugin)
+    worded = list(parse_toml(path))
+    problems = []
+    for environment in worded:
+        try:
+            read_pack(str(path), environment)
+        except UsageError as flaw:
+            problems.append(str(flaw))
+    return f"texts of {', '.join(worded)}", problems
+
+
+def _suites(plugin: Plugin) -> tuple[str, list[str]]:
+    folder: Path = suite_folders().read(plugin)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder.")
+    names, problems = suites_in(folder), []
+    for name in names:
+        path = folder / f"{name}{SUFFIX}"
+        try:
+            line = next(read_lines(path), None)
+            if line is None:
+                problems.append(f"{path}: the suite is empty.")
+            else:
+                environment_of(line, str(path)).load(line)
+        except EvalkitError as flaw:
+            problems.append(str(flaw))
+    if not names:
+        problems.append(f"{folder} has no suite: no file that ends in {SUFFIX}.")
+    shown = ", ".join(f"{plugin.name}/{name}" for name in names[:NAMED])
+    return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else ""), problems
+
+
+_LOOKS: Mapping[str, Callable[[Plugin], tuple[str, list[str]]]] = {
+    "environments": _environment,
+    "policies": _policy,
+    "dialects": _dialect,
+    "exporters": _exporter,
+    "prompts": _pack,
+    "suites": _suites,
+}
+"""By group: what an entry offers, and what is wrong with it."""
