@@ -331,11 +331,10 @@ async def forecast_run(
 
 def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums]) -> None:
     """Tell a forecast of every ended episode that a run holds, by its sums by agent and suite."""
-    cell_of = cells(manifest)
     for suite in manifest.suites.values():
         for agent in manifest.agents.values():
             sums = by_cell.get((agent.name, suite.name))
-            if sums is not None and (agent.name, suite.environment) in cell_of:
+            if sums is not None and suite.environment in agent.packs:
                 forecast.learn_many(
                     agent.name,
                     suite.name,

@@ -9,7 +9,8 @@ from typing import Any
 
 from evalkit.engine.forecast import Expected, Forecast, Range, alone, learn_all, make_priors, read_priors
 from evalkit.engine.freezing.keeping import reworded
-from evalkit.engine.universe import Choice, cells
+from evalkit.engine.universe import Choice
+from evalkit.envs.table import ENVIRONMENTS
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
@@ -177,19 +178,23 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
 
 def _held(manifest: Manifest, totals: Totals) -> list[Cell]:
     """What the log knows of each agent on each suite, in the manifest's order."""
-    cell_of = cells(manifest)
     return [
         totals.cells.get((agent.name, suite.name)) or Cell(agent=agent.name, suite=suite.name)
         for suite in manifest.suites.values()
         for agent in manifest.agents.values()
-        if (agent.name, suite.environment) in cell_of
+        if suite.environment in agent.packs
     ]
 
 
 def _forecast(directory: Path, manifest: Manifest, logged: Sequence[Cell]) -> Forecast:
     """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
     priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
-    owing = [cell for cell in logged if cell.ended < _planned(manifest, cell.suite)]
+    owing = [
+        cell
+        for cell in logged
+        # Where an environment is not installed, nobody can play what is owed.
+        if cell.ended < _planned(manifest, cell.suite) and manifest.suites[cell.suite].environment in ENVIRONMENTS
+    ]
     if owing:
         only = Choice(agents=frozenset(cell.agent for cell in owing), suites=frozenset(cell.suite for cell in owing))
         priors |= {(prior.agent, prior.suite): prior for prior in alone(make_priors(manifest, only, known=priors))}

@@ -134,7 +134,7 @@ def reworded(run: Manifest) -> list[str]:
     """In a line, which shipped packs say something else today than the run; nothing where all say the same."""
     by_pack: dict[str, set[str]] = {}
     for environment, which, pack in _packs_of(run):
-        own = _own(pack, environment, which)
+        own = _own(pack, environment, which) if environment in ENVIRONMENTS else None
         if own is None:
             continue
         name, aside = (STANDARD, own) if pack.file else (pack.name, frozenset())
