@@ -20,7 +20,7 @@ def test_what_nobody_knows_is_assumed_to_be_as_little_as_can_be() -> None:
 
 def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = replace(GUESSING, score_range=(-2.0, 1.0), zero_means="far off", one_chat=True, stationary=True)
-    monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": mine, "other": GUESSING})
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": mine, "other": GUESSING})
     assert known.score_range("guessing") == (-2.0, 1.0)
     assert known.zero_means("guessing") == "far off"
     assert known.is_stationary("guessing")

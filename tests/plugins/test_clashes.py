@@ -45,7 +45,7 @@ def extras(site: Path) -> None:
 def played(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """Have the guessing game, with changes, as a foreign environment."""
     found: Mapping[str, Environment[Any, Any]] = {"guessing": replace(GUESSING, **changes)}
-    monkeypatch.setattr(table, "ENVIRONMENTS", found)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", found)
 
 
 @pytest.mark.parametrize("name", ["CORE", "OURS", "REQUESTED"])
@@ -88,10 +88,10 @@ def test_shares_of_one_name_mean_one_thing(monkeypatch: pytest.MonkeyPatch) -> N
     one, other = (
         replace(GUESSING, name=name, shares={"waste": ActionShare(title="W", about=name)}) for name in ("one", "other")
     )
-    monkeypatch.setattr(table, "ENVIRONMENTS", {"one": one, "other": other})
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"one": one, "other": other})
     with pytest.raises(UsageError, match="'one' and 'other' both have a share 'waste'"):
         refuse_clashes(["one", "other"])
-    monkeypatch.setattr(table, "ENVIRONMENTS", {"one": one, "other": replace(other, shares=one.shares)})
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"one": one, "other": replace(other, shares=one.shares)})
     refuse_clashes(["one", "other"])
 
 

@@ -143,7 +143,7 @@ def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pyte
     ordinary, kind = scores.interval_and_kind(cell)
     assert kind == "t"
     bounded = replace(ENVIRONMENTS["guessing"], score_range=(0.0, 1.0))
-    monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": bounded})
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": bounded})
     held, kind = scores.interval_and_kind(cell)
     assert kind == "betting"
     assert ordinary is not None
@@ -165,7 +165,7 @@ def test_an_interval_is_of_the_range_that_scores_have(monkeypatch: pytest.Monkey
     held = {}
     for least in (0.0, -3.0):
         ranged = replace(ENVIRONMENTS["guessing"], score_range=(least, 1.0))
-        monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": ranged})
+        monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": ranged})
         held[least], kind = scores.interval_and_kind(cell)
         assert kind == "betting"
     narrow, wide = held[0.0], held[-3.0]

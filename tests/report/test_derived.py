@@ -40,7 +40,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
     return write_tails(tmp_path, [FIRST, OTHERS, BEGUN])
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_used_is_made_again(
 def test_other_code_folds_anew(run: Path, folded: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     report(run)
     folded.clear()
-    monkeypatch.setattr(table, "ENVIRONMENTS", {"guessing": replace(ENVIRONMENTS["guessing"], version=2)})
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": replace(ENVIRONMENTS["guessing"], version=2)})
     report(run)
     assert len(folded) == 3
 

@@ -24,7 +24,7 @@ LEDGER = [LedgerRecord(kind="charge", session="x", amount=10**9, agent="a")]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
     return write_tails(tmp_path, [FIRST, OTHERS, AGAIN], LEDGER)
 

@@ -53,7 +53,7 @@ def commits() -> list[list[StepRecord]]:
 
 @pytest.fixture(autouse=True)
 def guessing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
 
 
 def test_an_untouched_run_has_no_findings(log: Log) -> None:

@@ -31,7 +31,7 @@ MONEY = [LedgerRecord(kind="charge", session="x", amount=10**9, agent="a")]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
     return write_tails(tmp_path, [FIRST, OTHERS, AGAIN], MONEY)
 
@@ -53,7 +53,7 @@ def test_steps_are_the_rows_in_effect(run: Path) -> None:
 def test_reserved_columns_come_behind_and_say_the_same_in_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Path]
 ) -> None:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
     write(tmp_path, [FIRST, OTHERS])
     views = open_views(tmp_path)

@@ -29,7 +29,7 @@ ID = {(row.agent, row.instance): row.episode for row in LOG}
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
     return write_run(tmp_path, [LOG])
 

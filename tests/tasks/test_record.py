@@ -20,5 +20,5 @@ def test_an_environment_that_has_queries_is_found_by_its_record(monkeypatch: pyt
     env, queries = with_queries()
     assert queries is tasks_of(env.name).queries
     far = {**ENVIRONMENTS, "far": replace(ENVIRONMENTS["pricing"], name="far", tasks=env.tasks)}
-    monkeypatch.setattr(known.table, "ENVIRONMENTS", far)
+    monkeypatch.setattr(known.table.ENVIRONMENTS, "built_in", far)
     assert queries_of("far", "x") is queries

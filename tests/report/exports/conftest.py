@@ -35,7 +35,7 @@ EXPORTED = 9
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(table, "ENVIRONMENTS", ENVIRONMENTS)
+    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     folder = tmp_path / "run"
     write_manifest(folder, MANIFEST)
     write_run(folder, [LOG[::2], LOG[1::2]])
