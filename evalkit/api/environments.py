@@ -82,9 +82,9 @@ def suite(name: str, *, instances: Sequence[str] = (), vary: Mapping[str, Sequen
     if not isinstance(name, str):
         raise UsageError(f"name: expected a suite's name or file, got {type(name).__name__}.")
     wanted = checked_names(instances, "instances")
-    ids = tuple(one for one in dict.fromkeys(instances) if one in wanted)
+    ids = tuple(instance_id for instance_id in dict.fromkeys(instances) if instance_id in wanted)
     use = SuiteUse(name=name, vary={key: _values(vary, key) for key in _mapping(vary)}, instances=ids)
-    return [one for base, axes, found in expand(use) for one in _instances(base, axes, found)]
+    return [instance for base, axes, expanded in expand(use) for instance in _instances(base, axes, expanded)]
 
 
 def _mapping(vary: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
@@ -102,32 +102,32 @@ def _values(vary: Mapping[str, Sequence[Any]], key: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _instances(name: str, axes: Mapping[str, Any], found: object) -> Iterator[Instance]:
-    if isinstance(found, Bulk):
-        for raw in found.chosen():
+def _instances(name: str, axes: Mapping[str, Any], expanded: object) -> Iterator[Instance]:
+    if isinstance(expanded, Bulk):
+        for raw in expanded.chosen():
             line = orjson.loads(raw)
-            one = reach(found.env, line, axes, f"{found.path}: {line['id']}")
+            reached = reach(expanded.env, line, axes, f"{expanded.path}: {line['id']}")
             yield Instance(
-                environment=found.env.name,
+                environment=expanded.env.name,
                 id=line["id"],
                 suite=name,
-                digest=one.digest,
-                stratum=one.stratum,
-                line=one.line,
+                digest=reached.digest,
+                stratum=reached.stratum,
+                line=reached.line,
             )
         return
-    assert isinstance(found, list)
-    yield from map(_listed, found)
+    assert isinstance(expanded, list)
+    yield from map(_listed, expanded)
 
 
-def _listed(one: SuiteInstance) -> Instance:
+def _listed(instance: SuiteInstance) -> Instance:
     return Instance(
-        environment=one.environment,
-        id=one.id,
-        suite=one.suite,
-        digest=one.digest,
-        stratum=one.stratum,
-        line=dict(ENVIRONMENTS[one.environment].describe(one.instance)),
+        environment=instance.environment,
+        id=instance.id,
+        suite=instance.suite,
+        digest=instance.digest,
+        stratum=instance.stratum,
+        line=dict(ENVIRONMENTS[instance.environment].describe(instance.instance)),
     )
 
 

@@ -71,18 +71,18 @@ class Episode:
 
     def __repr__(self) -> str:
         score = "owed" if self.score is None else f"score {self.score.value:g}"
-        place = f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
-        return f"Episode({place}: {self.ending or 'not ended'}, {len(self.replies)} steps, {score})"
+        address = f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
+        return f"Episode({address}: {self.ending or 'not ended'}, {len(self.replies)} steps, {score})"
 
     def __str__(self) -> str:
         return self.text
 
 
-def episode_of(found: "ReplayedEpisode", *, suite: str = "") -> Episode:
+def episode_of(replayed: "ReplayedEpisode", *, suite: str = "") -> Episode:
     """An episode of a run in the words of the interface; `suite`: its suite's name, where the run has another."""
     from evalkit.results.show import trajectory_of
 
-    result = found.result
+    result = replayed.result
     score = None
     if result.score is not None:
         score = Score(value=result.score, solved=result.solved, metrics=result.metrics, path=result.path)
@@ -95,15 +95,15 @@ def episode_of(found: "ReplayedEpisode", *, suite: str = "") -> Episode:
         replicate=result.replicate,
         ending=result.ending,
         score=score,
-        chats=_chats(found.moves),
-        replies=tuple(move.reply for move in found.moves),
-        facts=tuple(move.facts for move in found.moves if move.reply is not None),
+        chats=_chats(replayed.moves),
+        replies=tuple(move.reply for move in replayed.moves),
+        facts=tuple(move.facts for move in replayed.moves if move.reply is not None),
         cost_usd=usd(result.cost),
         tokens_in=result.tokens_in,
         tokens_out=result.tokens_out,
         latency_s=result.latency_s,
-        reproduced=all(move.reproduced for move in found.moves),
-        text=trajectory_of(found).plain(),
+        reproduced=all(move.reproduced for move in replayed.moves),
+        text=trajectory_of(replayed).plain(),
     )
 
 

@@ -134,25 +134,25 @@ def game(instance: Instance, *, prompts: str = "standard", notes: bool = True) -
     return Game(instance, prompts=prompts, notes=notes)
 
 
-def _reply(said: object) -> Reply:
+def _reply(reply: object) -> Reply:
     """A reply of what somebody gave for one. Raises TypeError."""
-    if isinstance(said, str):
-        return Reply(text=said)
-    if isinstance(said, Reply):
-        texts = (said.text, said.finish)
-        if not all(isinstance(one, str) for one in texts) or not isinstance(said.opaque, bytes):
+    if isinstance(reply, str):
+        return Reply(text=reply)
+    if isinstance(reply, Reply):
+        texts = (reply.text, reply.finish)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(reply.opaque, bytes):
             raise TypeError("reply: text and finish of a Reply are texts, opaque is bytes")
-        _check_calls(said.calls)
-        return said
-    if isinstance(said, Sequence) and not isinstance(said, bytes | bytearray):
-        _check_calls(said)
-        return Reply(calls=tuple(said), finish="tool_calls" if said else "stop")
-    raise TypeError(f"reply: expected a Reply, a list of ToolCalls or a text, got {type(said).__name__}")
+        _check_calls(reply.calls)
+        return reply
+    if isinstance(reply, Sequence) and not isinstance(reply, bytes | bytearray):
+        _check_calls(reply)
+        return Reply(calls=tuple(reply), finish="tool_calls" if reply else "stop")
+    raise TypeError(f"reply: expected a Reply, a list of ToolCalls or a text, got {type(reply).__name__}")
 
 
 def _check_calls(calls: Sequence[object]) -> None:
     for call in calls:
         if not isinstance(call, ToolCall):
             raise TypeError(f"reply: expected ToolCalls, got {type(call).__name__}")
-        if not all(isinstance(one, str) for one in (call.id, call.name, call.arguments)):
+        if not all(isinstance(text, str) for text in (call.id, call.name, call.arguments)):
             raise TypeError("reply: id, name and arguments of a ToolCall are texts; arguments is JSON: json.dumps(...)")

@@ -95,14 +95,14 @@ def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> 
     from evalkit.store.reading.accounts import accounts, spent
     from evalkit.store.reading.index import read_index
 
-    held, paid = {}, 0
+    episodes, paid = {}, 0
     if is_run(own):
         index = read_index(own)
-        held = dict(index.episodes)
+        episodes = dict(index.episodes)
         paid = spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())
     source = run_directory(basis) if basis is not None else own
-    wanted = basis is not None or any(one.ending for one in held.values())
-    return PriorKnowledge(basis=_basis(source) if wanted else NOTHING, held=held, spent=paid, reply_s=reply_s)
+    wanted = basis is not None or any(episode.ending for episode in episodes.values())
+    return PriorKnowledge(basis=_basis(source) if wanted else NOTHING, held=episodes, spent=paid, reply_s=reply_s)
 
 
 def _basis(directory: Path) -> "Basis":
@@ -112,7 +112,7 @@ def _basis(directory: Path) -> "Basis":
     from evalkit.results.derived import read_run
 
     manifest, _, results = read_run(directory)
-    priors = {(one.agent, one.suite): one for one in read_priors(directory)}
+    priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
     made = alone(make_priors(manifest, known=priors))
     return basis_of(directory.name, manifest, results, [*priors.values(), *made])
 

@@ -113,16 +113,16 @@ def _agent(agent: str, models: Mapping[str, str], params: Mapping[str, Any], pro
         if key in TAKEN:
             raise UsageError(f"params: {key!r} is not set here; see the other arguments of `play`.")
     named = agent in models
-    place = models[agent] if named else agent
+    chosen = models[agent] if named else agent
     if models and not named:
         raise UsageError(f"models: nothing uses them; `agent` is {agent!r}.{nearest(agent, models)}")
     if not named and is_policy(agent):
         return {**params, "policy": agent, "prompts": prompts}
-    provider, slash, model = place.partition("/") if isinstance(place, str) else ("", "", "")
+    provider, slash, model = chosen.partition("/") if isinstance(chosen, str) else ("", "", "")
     if not (provider and slash and model):
         what = f"models: {agent}" if named else "agent"
         hint = "" if named else nearest(agent, policy_names())
-        raise UsageError(f"{what}: {place!r} is neither `provider/model` nor a policy.{hint}")
+        raise UsageError(f"{what}: {chosen!r} is neither `provider/model` nor a policy.{hint}")
     return {**params, "provider": provider, "model": model, "prompts": prompts, **({"name": agent} if named else {})}
 
 

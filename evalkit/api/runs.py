@@ -89,12 +89,12 @@ class Run:
             raise UsageError(f"name: expected a table's name, got {name!r}.")
         if name in VIEWS:
             return self.sql(f"from {name}")
-        found = {table.name: table for table in report(self.directory).tables}
+        tables = {table.name: table for table in report(self.directory).tables}
         wanted = name.removeprefix(REPORT)
-        if wanted not in found:
-            known = [*VIEWS, *(one if one not in VIEWS else f"{REPORT}{one}" for one in found)]
+        if wanted not in tables:
+            known = [*VIEWS, *(title if title not in VIEWS else f"{REPORT}{title}" for title in tables)]
             raise UsageError(f"The run has no table {name!r}.{nearest(name, known)}")
-        return as_arrow(found[wanted])
+        return as_arrow(tables[wanted])
 
     def sql(self, query: str) -> "pa.Table":
         """What a query over the run's views gives, as a `pyarrow.Table`: DuckDB's SQL, as for `evalkit sql`.
@@ -142,8 +142,8 @@ def load(run: str | PathLike[str]) -> Run:
     True
     """
     directory = run_directory(run)
-    found = run_at(directory, reason=_last_reason(directory))
-    return replace(found, reason="complete") if not found.reason and found.ended == found.planned else found
+    loaded = run_at(directory, reason=_last_reason(directory))
+    return replace(loaded, reason="complete") if not loaded.reason and loaded.ended == loaded.planned else loaded
 
 
 def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> Run:

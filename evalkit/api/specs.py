@@ -76,7 +76,7 @@ def _is_count(value: object, least: int, most: int | None = None) -> bool:
 
 def checked_names(names: Collection[str], where: str) -> frozenset[str]:
     """Several names. Raises UsageError for a single text, whose letters would be taken for names."""
-    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(one, str) for one in names):
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"{where}: expected a list of names, got {names!r}.")
     return frozenset(names)
 
