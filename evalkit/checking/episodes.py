@@ -79,9 +79,9 @@ def check_episode(check: EpisodeCheck) -> None:
 def _step(check: EpisodeCheck, position: Position, reply: Reply) -> Turn:
     """One reply: the engine's step, and around it what must hold of it."""
     where = f"{check.where}, step {position.step}"
-    said = f"step, after the reply {reply!r:.300},"
+    action = f"step, after the reply {reply!r:.300},"
     before, chat = position.state, len(position.messages)
-    with trying(where, said):
+    with trying(where, action):
         first = check.env.step(before, reply)[1]
         turn = advance(check.env, position, reply, encode_reply(reply))
         again = check.env.step(before, reply)[1]
@@ -153,8 +153,8 @@ def _check_shown(check: EpisodeCheck, position: Position, messages: Sequence[Mes
 def _check_dialect(
     check: EpisodeCheck, dialect: Dialect, position: Position, messages: Sequence[Message], where: str
 ) -> None:
-    said = dialect.objections(check.env.defaults, position.tools)
-    assert not said, f"{where}: {dialect.name} cannot say its tools: {' '.join(said)}"
+    objections = dialect.objections(check.env.defaults, position.tools)
+    assert not objections, f"{where}: {dialect.name} cannot say its tools: {' '.join(objections)}"
     with trying(where, f"writing it in {dialect.name}"):
         dialect.encode_tools(position.tools)
         dialect.join([], messages)
@@ -181,7 +181,7 @@ def _check_score(check: EpisodeCheck, logged: Sequence[bytes]) -> None:
         with trying(where, "score"):
             score = check.env.score(check.instance, facts)
             again = check.env.score(check.instance, [orjson.loads(text) for text in logged[:many]])
-        same = [orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in facts] == list(logged[:many])
+        same = [orjson.dumps(fact, option=orjson.OPT_SORT_KEYS) for fact in facts] == list(logged[:many])
         assert same, f"{where}: it changed the facts in place."
         _check_values(check, score, where)
         assert score == again, f"{where}: the same facts gave {again!r}, after {score!r}."

@@ -33,13 +33,13 @@ class Inspected:
 
     def to_json(self) -> dict[str, Any]:
         """group, name, value (`module:attribute`), package, version, offers, problems (list of texts)."""
-        one = self.plugin
+        plugin = self.plugin
         return {
-            "group": one.group,
-            "name": one.name,
-            "value": one.value,
-            "package": one.package,
-            "version": one.version,
+            "group": plugin.group,
+            "name": plugin.name,
+            "value": plugin.value,
+            "package": plugin.package,
+            "version": plugin.version,
             "offers": self.offers,
             "problems": list(self.problems),
         }
@@ -47,11 +47,11 @@ class Inspected:
 
 def inspect_plugins() -> list[Inspected]:
     """All entries of all groups, those of groups that there are not last."""
-    found = [_inspected(one) for group in GROUPS for one in installed(group)]
-    for one in strangers():
-        problem = f"There is no group evalkit.{one.group}.{nearest(one.group, GROUPS)}"
-        found.append(Inspected(plugin=one, offers="", problems=(problem,)))
-    return found
+    inspected = [_inspected(plugin) for group in GROUPS for plugin in installed(group)]
+    for plugin in strangers():
+        problem = f"There is no group evalkit.{plugin.group}.{nearest(plugin.group, GROUPS)}"
+        inspected.append(Inspected(plugin=plugin, offers="", problems=(problem,)))
+    return inspected
 
 
 def _inspected(plugin: Plugin) -> Inspected:
@@ -76,12 +76,12 @@ def _name_problems(plugin: Plugin) -> Iterator[str]:
     }
     if plugin.group in taken and plugin.name in taken[plugin.group].built_in:
         yield f"The name {plugin.name!r} is evalkit's own, so nobody finds this."
-    count = Counter(one.name for one in installed(plugin.group))[plugin.name]
+    count = Counter(other.name for other in installed(plugin.group))[plugin.name]
     if count > 1:
         others = [
-            one.package
-            for one in installed(plugin.group)
-            if one.name == plugin.name and plain_name(one.package) != plain_name(plugin.package)
+            other.package
+            for other in installed(plugin.group)
+            if other.name == plugin.name and plain_name(other.package) != plain_name(plugin.package)
         ]
         yield f"{', '.join(others)} claims this name too: write '{plugin.package}:{plugin.name}', or uninstall one."
 
@@ -98,7 +98,7 @@ def _environment(plugin: Plugin) -> tuple[str, list[str]]:
         check_record(env)
     except AssertionError as flaw:
         problems.append(str(flaw))
-    if plugin.name in OWN_ENVIRONMENTS or Counter(one.name for one in installed(plugin.group))[plugin.name] > 1:
+    if plugin.name in OWN_ENVIRONMENTS or Counter(other.name for other in installed(plugin.group))[plugin.name] > 1:
         return "; ".join(words), problems
     if find_policy(env.stand_in, env.name) is None:
         problems.append(f"stand_in: there is no policy {env.stand_in!r} that plays it.")
@@ -107,14 +107,14 @@ def _environment(plugin: Plugin) -> tuple[str, list[str]]:
 
 def _policy(plugin: Plugin) -> tuple[str, list[str]]:
     policy = BROUGHT.read(plugin)
-    name, at, environment = plugin.name.partition(AT)
+    name, sign, environment = plugin.name.partition(AT)
     problems = []
     ways = sum(way is not None for way in (policy.reply, policy.oracle, policy.script))
     if ways != 1:
         problems.append(f"Exactly one of `reply`, `oracle` and `script` must be there, not {ways}.")
-    if is_own(name) and (not at or environment in OWN_ENVIRONMENTS):
+    if is_own(name) and (not sign or environment in OWN_ENVIRONMENTS):
         problems.append(f"The policy {name!r} is evalkit's own, so nobody finds this.")
-    elif at and environment not in [one.rpartition(":")[2] for one in ENVIRONMENTS]:
+    elif sign and environment not in [env_name.rpartition(":")[2] for env_name in ENVIRONMENTS]:
         problems.append(
             f"There is no environment {environment!r} that it could play.{nearest(environment, ENVIRONMENTS)}"
         )

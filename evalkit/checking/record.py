@@ -29,8 +29,8 @@ def check_record(env: Environment[Any, Any]) -> None:
     unknown = env.later_texts.keys() - env.texts.keys()
     assert not unknown, f"{where}: later_texts: {min(unknown)!r} is none of its texts."
     for dialect in DIALECTS.built_in.values():
-        said = dialect.objections(env.defaults, ())
-        assert not said, f"{where}: defaults: {dialect.name} cannot say them: {' '.join(said)}"
+        objections = dialect.objections(env.defaults, ())
+        assert not objections, f"{where}: defaults: {dialect.name} cannot say them: {' '.join(objections)}"
     with trying(where, "reading what the record names"):
         packs_of(env)
         flaws = record_flaws(env)
@@ -40,16 +40,16 @@ def check_record(env: Environment[Any, Any]) -> None:
 def check_default(where: str, key: str, parameter: Parameter) -> None:
     """Raises AssertionError where a parameter's own default is not one of its values."""
     value: Any = parameter.default
-    place = f"{where}: parameters: {key}"
-    assert parameter.kind in (int, float, str, bool), f"{place}: expected int, float, str or bool as its kind."
+    location = f"{where}: parameters: {key}"
+    assert parameter.kind in (int, float, str, bool), f"{location}: expected int, float, str or bool as its kind."
     if value is None:
         return
     assert type(value) is parameter.kind or (parameter.kind is float and type(value) is int), (
-        f"{place}: the default {value!r} is not of its kind."
+        f"{location}: the default {value!r} is not of its kind."
     )
     if parameter.choices:
-        assert value in parameter.choices, f"{place}: the default {value!r} is none of its choices."
-    assert _in_range(parameter, value), f"{place}: the default {value!r} is out of its range."
+        assert value in parameter.choices, f"{location}: the default {value!r} is none of its choices."
+    assert _in_range(parameter, value), f"{location}: the default {value!r} is out of its range."
 
 
 def _in_range(parameter: Parameter, value: Any) -> bool:
@@ -59,5 +59,5 @@ def _in_range(parameter: Parameter, value: Any) -> bool:
 
 def packs_of(env: Environment[Any, Any]) -> tuple[Pack, ...]:
     """Its standard texts: plain, and for each variant in which they differ. Raises UsageError."""
-    found = {pack.digest: pack for pack in (standard_pack(env, variant) for variant in ("", *VARIANTS))}
-    return tuple(found.values())
+    by_digest = {pack.digest: pack for pack in (standard_pack(env, variant) for variant in ("", *VARIANTS))}
+    return tuple(by_digest.values())

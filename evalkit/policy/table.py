@@ -80,18 +80,18 @@ def is_own(name: str) -> bool:
 
 def is_policy(name: str) -> bool:
     """Whether there is a policy of that name, for whatever environment."""
-    return is_own(name) or name in _entries() or any(name in held for held in _installed())
+    return is_own(name) or name in _entries() or any(name in table for table in _installed())
 
 
 def policy_names() -> tuple[str, ...]:
     """The names of all policies. Loads every environment."""
     own = (name for environment in OWN_ENVIRONMENTS for name in policies_of(environment))
-    return tuple(dict.fromkeys((*GENERAL, *own, *_entries(), *(name for held in _installed() for name in held))))
+    return tuple(dict.fromkeys((*GENERAL, *own, *_entries(), *(name for table in _installed() for name in table))))
 
 
 def _entries() -> list[str]:
     """The names of the policies that entries bring, as they may be asked for; nothing is imported."""
-    names = [(one.package, one.name.partition(AT)[0]) for one in installed("policies")]
+    names = [(plugin.package, plugin.name.partition(AT)[0]) for plugin in installed("policies")]
     return [way for package, name in names for way in (name, f"{package}:{name}")]
 
 
@@ -131,7 +131,9 @@ def player(name: str, environment: str, *, instance: Any = None, script: str = "
 def served_names() -> tuple[str, ...]:
     """evalkit's policies that can be models: those that decide from the conversation alone. Loads its environments."""
     own = (name for environment in OWN_ENVIRONMENTS for name in policies_of(environment))
-    return tuple(name for name in dict.fromkeys((*GENERAL, *own)) if any(one.reply is not None for one in _ours(name)))
+    return tuple(
+        name for name in dict.fromkeys((*GENERAL, *own)) if any(policy.reply is not None for policy in _ours(name))
+    )
 
 
 def is_served(name: str) -> bool:
@@ -146,8 +148,8 @@ def served(name: str) -> PolicyFn:
 
 def _ours(name: str) -> Iterator[Policy]:
     """evalkit's policies of that name: each environment's, then the one that plays any."""
-    found = (policies_of(environment).get(name) for environment in OWN_ENVIRONMENTS)
-    yield from (policy for policy in chain(found, (GENERAL.get(name),)) if policy is not None)
+    own_policies = (policies_of(environment).get(name) for environment in OWN_ENVIRONMENTS)
+    yield from (policy for policy in chain(own_policies, (GENERAL.get(name),)) if policy is not None)
 
 
 def _everywhere(name: str) -> Iterator[Policy]:
@@ -157,13 +159,13 @@ def _everywhere(name: str) -> Iterator[Policy]:
         if policy is not GENERAL.get(name):
             yield policy
     mine, (package, _, bare) = is_own(name), name.rpartition(":")
-    for one in installed("policies"):
-        policy_name, _, environment = one.name.partition(AT)
+    for plugin in installed("policies"):
+        policy_name, _, environment = plugin.name.partition(AT)
         if policy_name == bare and environment and not (mine and environment in OWN_ENVIRONMENTS):
-            yield BROUGHT[f"{package}:{one.name}" if package else one.name]
-    for held in _installed():
-        if name in held:
-            yield held[name]
+            yield BROUGHT[f"{package}:{plugin.name}" if package else plugin.name]
+    for table in _installed():
+        if name in table:
+            yield table[name]
     general = GENERAL.get(name) or (None if mine else BROUGHT.get(name))
     if general is not None:
         yield general

@@ -12,30 +12,32 @@ WRONG = 1
 
 def plugins(args: argparse.Namespace) -> int:
     """List them; 1 where something is wrong with one, else 0."""
-    found = inspect_plugins()
+    inspected = inspect_plugins()
     if args.json:
         import orjson
 
-        plain = {"schema": SCHEMA, "version": VERSION, "plugins": [one.to_json() for one in found]}
+        plain = {"schema": SCHEMA, "version": VERSION, "plugins": [entry.to_json() for entry in inspected]}
         print(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
-    elif not found:
+    elif not inspected:
         print(f"No package brings anything. `{program()} new --plugin DIR` writes one that does.")
     else:
-        _print(found)
-    return WRONG if any(one.problems for one in found) else 0
+        _print(inspected)
+    return WRONG if any(entry.problems for entry in inspected) else 0
 
 
-def _print(found: list[Inspected]) -> None:
-    room = max(len(one.plugin.name) for one in found) + 2
-    whose = max(len(_package(one)) for one in found) + 2
-    for group in dict.fromkeys(one.plugin.group for one in found):
+def _print(inspected: list[Inspected]) -> None:
+    room = max(len(entry.plugin.name) for entry in inspected) + 2
+    package_width = max(len(_package(entry)) for entry in inspected) + 2
+    for group in dict.fromkeys(entry.plugin.group for entry in inspected):
         print(f"{group}:")
-        for one in found:
-            if one.plugin.group == group:
-                print(f"  {one.plugin.name:<{room}}{_package(one):<{whose}}{visible(one.offers)}".rstrip())
-                for problem in one.problems:
+        for entry in inspected:
+            if entry.plugin.group == group:
+                print(
+                    f"  {entry.plugin.name:<{room}}{_package(entry):<{package_width}}{visible(entry.offers)}".rstrip()
+                )
+                for problem in entry.problems:
                     print(f"    wrong: {visible(problem)}")
 
 
-def _package(one: Inspected) -> str:
-    return f"{one.plugin.package} {one.plugin.version}"
+def _package(entry: Inspected) -> str:
+    return f"{entry.plugin.package} {entry.plugin.version}"

@@ -52,12 +52,12 @@ def project_files(name: str) -> dict[str, str]:
         "@package@": f"evalkit_{name}",
         "@distribution@": f"evalkit-{name.replace('_', '-')}",
     }
-    found = {}
+    files = {}
     for file in sorted(path for path in TEMPLATE.rglob(f"*{ENDING}") if path.is_file()):
         text = file.read_text(encoding="utf-8")
         for word, value in words.items():
             text = text.replace(word, value)
         first, *rest = file.relative_to(TEMPLATE).with_suffix("").parts
         first = words["@package@"] if first == PACKAGE and rest else first
-        found["/".join((first, *rest))] = text
-    return found
+        files["/".join((first, *rest))] = text
+    return files

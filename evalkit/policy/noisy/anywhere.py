@@ -35,9 +35,9 @@ def _text_alone(_: Moment) -> Reply:
     return Reply(text=f"I take the best one. {NON_ASCII}")
 
 
-def _odd_value(at: Moment) -> Reply:
-    value = _ODD[at.draws.below(len(_ODD))]
-    return with_last(at.good, lambda call: _object(dict.fromkeys(arguments_of(call) or {"x": 0}, value)))
+def _odd_value(moment: Moment) -> Reply:
+    value = _ODD[moment.draws.below(len(_ODD))]
+    return with_last(moment.good, lambda call: _object(dict.fromkeys(arguments_of(call) or {"x": 0}, value)))
 
 
 def _object(values: dict[str, str]) -> str:
@@ -45,29 +45,29 @@ def _object(values: dict[str, str]) -> str:
     return "{" + ", ".join(f"{json.dumps(key)}: {value}" for key, value in values.items()) + "}"
 
 
-def _left_out(at: Moment) -> Reply:
-    return with_last(at.good, lambda _: "{}")
+def _left_out(moment: Moment) -> Reply:
+    return with_last(moment.good, lambda _: "{}")
 
 
-def _no_arguments(at: Moment) -> Reply:
-    return with_last(at.good, lambda _: "")
+def _no_arguments(moment: Moment) -> Reply:
+    return with_last(moment.good, lambda _: "")
 
 
-def _one_more(at: Moment) -> Reply:
-    return with_last(at.good, lambda call: json.dumps({**arguments_of(call), "reason": NON_ASCII, "": None}))
+def _one_more(moment: Moment) -> Reply:
+    return with_last(moment.good, lambda call: json.dumps({**arguments_of(call), "reason": NON_ASCII, "": None}))
 
 
-def _many(at: Moment) -> Reply:
-    return calling(at.request, [(call.name, call.arguments) for call in at.good.calls] * _MANY)
+def _many(moment: Moment) -> Reply:
+    return calling(moment.request, [(call.name, call.arguments) for call in moment.good.calls] * _MANY)
 
 
-def _same_ids(at: Moment) -> Reply:
-    return Reply(text="", calls=at.good.calls * 3, finish="tool_calls")
+def _same_ids(moment: Moment) -> Reply:
+    return Reply(text="", calls=moment.good.calls * 3, finish="tool_calls")
 
 
-def _odd_name(at: Moment) -> Reply:
-    names = ("", "x" * 5000, NON_ASCII, "functions." + "".join(call.name for call in at.good.calls))
-    return calling(at.request, [(names[at.draws.below(len(names))], "{}")])
+def _odd_name(moment: Moment) -> Reply:
+    names = ("", "x" * 5000, NON_ASCII, "functions." + "".join(call.name for call in moment.good.calls))
+    return calling(moment.request, [(names[moment.draws.below(len(names))], "{}")])
 
 
 ANYWHERE: Mistakes = (
@@ -79,7 +79,7 @@ ANYWHERE: Mistakes = (
         )
     ),
     (0.01, _many),
-    (0.01, lambda at: bomb(at, "{}")),
+    (0.01, lambda moment: bomb(moment, "{}")),
     (0.01, huge),
 )
 
