@@ -45,8 +45,8 @@ class Cell:
         """Its suite's instances by id; of a large suite those alone that its episodes were of."""
         own = self.suite.instances
         if not self.suite.source:
-            return {one.id: one for one in own}
-        known = {one.instance for one in (*self.episodes, *(one for one, _ in self.voided))}
+            return {instance.id: instance for instance in own}
+        known = {episode.instance for episode in (*self.episodes, *(episode for episode, _ in self.voided))}
         return {name: own[place] for name, place in laid(own).find(sorted(known)).items()}
 
     @property

@@ -39,8 +39,8 @@ def record_flaws(env: Environment[Any, Any]) -> list[str]:
     taken = OWN_METRICS | BEHAVIOUR | set(EPISODE_COLUMNS)
     said = [f"shares: {name!r} is a column of evalkit's own." for name in env.shares if name in taken]
     for field, keys, own in (
-        ("tallies", [one.key for one in env.described.tallies], TALLIES),
-        ("sizes", [one.key for one in env.described.sizes], SIZES),
+        ("tallies", [quantity.key for quantity in env.described.tallies], TALLIES),
+        ("sizes", [quantity.key for quantity in env.described.sizes], SIZES),
     ):
         said += [f"described: {field}: {key!r} is a column of evalkit's own." for key in keys if key in own]
         said += _twice(f"described: {field}", keys)
@@ -48,11 +48,11 @@ def record_flaws(env: Environment[Any, Any]) -> list[str]:
 
 
 def _extras_flaws(extras: Extras) -> Iterator[str]:
-    measures = [one.key for one in extras.measures or ()]
+    measures = [measure.key for measure in extras.measures or ()]
     yield from (f"measures: {key!r} is evalkit's own." for key in measures if key in OWN_METRICS)
     yield from _twice("measures", measures)
-    yield from _twice("curves", [one.name for one in extras.curves])
-    yield from _twice("errors", [one.name for one in extras.errors])
+    yield from _twice("curves", [curve.name for curve in extras.curves])
+    yield from _twice("errors", [error.name for error in extras.errors])
 
 
 def _twice(place: str, keys: Sequence[str]) -> list[str]:
@@ -79,7 +79,7 @@ def refuse_tables(taken: Iterable[str], names: Iterable[str], environments: Iter
     seen = {*taken, *OWN_TABLES}
     for name in names:
         if name in seen or name.startswith(OWN_BEGINNINGS):
-            whose = ", ".join(one for one in dict.fromkeys(environments) if one not in OWN_ENVIRONMENTS)
+            whose = ", ".join(name for name in dict.fromkeys(environments) if name not in OWN_ENVIRONMENTS)
             raise UsageError(
                 f"There is a table {name!r} already, and an environment that is not evalkit's ({whose}) brings "
                 "another. Its package must choose another name: the environment's, or one that begins with it."
