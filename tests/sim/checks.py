@@ -205,8 +205,7 @@ class Checks:
         rest = sum(one.unspent for one in held if not one.closed)
         if bill > books + rest:
             raise Broken(f"the bill is {bill}; steps and charges are {books}, open leases hold {rest}")
-        # Where a repair says that leases may be lost, worst cases are charged that nobody had leased.
-        if books + rest > budget and not any(one.leases_lost for one in held):
+        if books + rest > budget:
             raise Broken(f"steps and charges are {books}, open leases hold {rest}; the budget is {budget}")
 
     def _all_there(self, index: RunIndex) -> None:

@@ -45,6 +45,8 @@ class Plan:
     """From which operation on it refuses whatever would change it, and how: it is full, or has become read-only."""
     slow_s: float = 0.0
     """What each sync takes."""
+    sync_fails_at: int | None = None
+    """The file's sync that fails, counted by itself."""
 
 
 class SimDisk:
@@ -61,7 +63,7 @@ class SimDisk:
         self._folders: set[Path] = set()
         """Those whose own names last."""
         self.dead = False
-        self.operations = 0
+        self.operations = self.syncs = 0
         self.plan = Plan()
         self.looked: Callable[[str, Path], None] | None = None
         """Is told of each operation, before it is carried out."""
@@ -80,7 +82,7 @@ class SimDisk:
 
     def begin(self, plan: Plan) -> None:
         """A new life begins."""
-        self.dead, self.operations, self.plan = False, 0, plan
+        self.dead, self.operations, self.syncs, self.plan = False, 0, 0, plan
 
     # What the store calls.
 
@@ -184,6 +186,9 @@ class SimDisk:
             self.dead = True
             raise Died
         kind = self.plan.errors.get(number)
+        if what == "sync":
+            kind = "EIO" if self.syncs == self.plan.sync_fails_at else kind
+            self.syncs += 1
         since = self.plan.refuses_from
         if since is not None and number >= since[0] and what not in ("remove", "sync folder"):
             kind = since[1]

@@ -69,7 +69,7 @@ MUTANTS = (
             "            rename(aside, path)\n"
             "        except"
         ),
-        needs=("EIO", "ENOSPC", "EROFS", "die_turn", "power"),
+        needs=("sync_fails", "die_turn", "power"),
     ),
     Mutant(
         name="a log that cannot be written leaves its waiters waiting",
@@ -310,7 +310,7 @@ MUTANTS = (
             "            try:\n"
             "                link(aside, path)\n"
         ),
-        needs=("EIO", "ENOSPC", "EROFS", "die_turn", "power"),
+        needs=("sync_fails", "die_turn", "power"),
     ),
     Mutant(
         name="the lowest manifest holds",

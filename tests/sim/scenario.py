@@ -41,6 +41,7 @@ DISTURBANCES = (
     "tight",
     "taken_over",
     "extended",
+    "sync_fails",
 )
 """Everything that may go wrong, by name."""
 
@@ -192,6 +193,8 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
     life = replace(calm, weather=_weather(active, draws("weather")), plan=_plan(active, draws("disk")))
     if "die_disk" in active:
         life.plan.die_at = _early(draws("die_disk"), 150)
+    if "sync_fails" in active:
+        life.plan.sync_fails_at = _early(draws("sync_fails"), 30)
     if "die_turn" in active:
         life = replace(life, die_turn=_early(draws("die_turn"), 2000))
     if "power" in active:

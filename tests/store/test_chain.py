@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.files.chain import check_chain
+from evalkit.store.files.chain import check_chain, follow
 from evalkit.store.files.journal import Appender, carried_of, open_journal, seal
-from evalkit.store.files.layout import newest_object
+from evalkit.store.files.layout import compacted, newest_object
 from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import digest_of, read_claim
 from tests.journals import append, begin, compact, contents, discard
@@ -185,3 +185,21 @@ def test_files_of_the_first_format_are_left_alone(tmp_path: Path) -> None:
         path.parent.mkdir()
         path.write_bytes(b"whatever")
     assert check_chain(tmp_path) == []
+
+
+def test_of_a_compacted_file_that_is_gone_only_itself_is_told(tmp_path: Path) -> None:
+    """The file before it is named by nothing else; that does not mean that the end of the journal is lost."""
+    run = tmp_path / "run"
+    own = begin(run)
+    append(own, *([a_step("a", step)] for step in range(4)))
+    for first, last in ((0, 1), (2, 3)):
+        compact(own, first, last)
+    append(own, [a_step("a", 4)])
+    discard(own, 0, 3)
+    own.close()
+    assert check_chain(run) == []
+    gone = compacted(run, "steps", own.writer, 2, 3)
+    gone.path.unlink()
+    found = follow(run)
+    assert [name for name, _ in found.flaws] == [gone.name]
+    assert found.headless == set()

@@ -16,7 +16,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.store.disk import storage_errors
 from evalkit.store.files.journal import carried_of, heads_of
 from evalkit.store.files.layout import began, journal_object, lay_out
-from evalkit.store.files.segment import CLOSE, KINDS, NUMBER, REMEDY, SEAL, Segment, json_of, read_claim
+from evalkit.store.files.segment import CLOSE, KINDS, NUMBER, RANGE, REMEDY, SEAL, Segment, json_of, read_claim
 
 
 def check_chain(run: Path) -> list[tuple[str, str]]:
@@ -191,7 +191,8 @@ def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> 
 
 def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
     # Before any object names a compacted file, those that it covers stay.
-    if not chain.named.get(segment.name) and segment.name not in chain.repaired and not chain.unread:
+    named = chain.named.get(segment.name) or segment.name in chain.repaired or _is_succeeded(chain, segment)
+    if not named and not chain.unread:
         lost = [number for number in range(segment.first, segment.last + 1) if number not in files.there]
         if lost:
             chain.headless.add(files.writer)
@@ -202,6 +203,17 @@ def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
     before = json_of(says, "before", segment.name)
     if isinstance(before, list) and len(before) == 2:
         chain.name(str(before[0]), str(before[1]), segment.name)
+
+
+def _is_succeeded(chain: Chain, segment: Segment) -> bool:
+    """Whether a later file of the same kind is named: if that is gone or damaged, it alone is what named this one."""
+    folder = segment.name.rpartition("/")[0]
+    for name in chain.named:
+        where, _, file = name.rpartition("/")
+        match = RANGE.fullmatch(file) if where == folder else None
+        if match and match[1] == segment.writer and int(match[2]) > segment.last:
+            return True
+    return False
 
 
 def _check_joint(chain: Chain, files: _Files) -> None:
