@@ -321,3 +321,25 @@ def comparable(totals: Totals) -> Totals:
     totals.cells = {place: cell for place, cell in totals.cells.items() if cell.rows}
     totals.workers = {name: cost for name, cost in totals.workers.items() if cost}
     return totals
+
+
+@pytest.mark.parametrize("missing", [("ledger", "ends"), ("ends",), ()])
+@pytest.mark.parametrize("harmed", ["steps", "ledger", "ends"])
+def test_a_damaged_file_that_nobody_names_yet_is_made_anew_of_its_objects(
+    tmp_path: Path, harmed: Kind, missing: tuple[Kind, ...]
+) -> None:
+    if harmed in missing:
+        pytest.skip("it is not there")
+    run = tmp_path / "run"
+    journal = begin(run)
+    append(journal, *rounds(["a", "b"], 3), money=[a_charge()])
+    compact(journal, 0, 1)
+    for kind in missing:
+        (file,) = (run / FOLDERS[kind][-1]).glob("*.parquet")
+        file.unlink()
+    steps, money = steps_of(run), spent(run)
+    (file,) = (run / FOLDERS[harmed][-1]).glob("*.parquet")
+    flip_page(file)
+    assert mended(run).given_up == ()
+    assert {name: count for name, count in steps_of(run).items() if name != "later"} == steps
+    assert spent(run) >= money

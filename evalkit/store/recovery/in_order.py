@@ -22,6 +22,7 @@ from evalkit.store.files.segment import (
     is_number,
     open_file,
 )
+from evalkit.store.recovery.examine import footer_problem
 
 QUARANTINE = "quarantine"
 """Folder of a run that keeps files which a repair has replaced."""
@@ -43,9 +44,12 @@ def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
         else:
             strays.setdefault(str(name), path)
     kept = _kept(run, {one.name for one in files.values()} - fits.keys() - strays.keys())
-    if not strays and not kept:
+    needless = _needless(run)
+    if not strays and not kept and not needless:
         yield run, []
         return
+    fits = {name: path for name, path in fits.items() if name not in needless}
+    unsure = {name: path for name, path in unsure.items() if name not in needless}
     places = unsure | kept | strays | fits
     aside = [path for path, segment in files.items() if segment.name not in places]
     with tempfile.TemporaryDirectory() as work:
@@ -72,6 +76,29 @@ def _kept(run: Path, names: set[str]) -> dict[str, Path]:
         for digest in wanted & by_digest.keys():
             found[name] = by_digest[digest]
     return found
+
+
+def _needless(run: Path) -> set[str]:
+    """Damaged compacted files that no object names yet: all objects that they were made of are there, so nothing is
+    lost with them."""
+    chain = follow(run)
+    if chain.unread:
+        return set()
+    needless = set[str]()
+    for kind in KINDS:
+        layout = lay_out(run, kind)
+        objects = {(covered.writer, covered.first) for covered in layout.covered if covered.is_object}
+        for segment in layout.segments:
+            if segment.is_object or not segment.writer or segment.name in {**chain.named, **chain.repaired}:
+                continue
+            numbers = range(segment.first, segment.last + 1)
+            sound = all(
+                (segment.writer, number) in objects and not footer_problem(journal_object(run, segment.writer, number))
+                for number in numbers
+            )
+            if sound and footer_problem(segment):
+                needless.add(segment.name)
+    return needless
 
 
 def _files(layout: Layout) -> tuple[Segment, ...]:
