@@ -31,7 +31,7 @@ from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.totals import Tally
-from evalkit.store.writing.compact import Chain, Tail, discard
+from evalkit.store.writing.compact import CompactedFiles, Tail, discard
 
 SWEEP = Sweep(
     name="replicas",
@@ -158,7 +158,7 @@ class _Log:
 
     def __init__(self, run: Path) -> None:
         self._journal = open_journal(run, new_writer())
-        self._chain = Chain(
+        self._chain = CompactedFiles(
             run=run,
             writer=self._journal.writer,
             heads=self._journal.heads,

@@ -19,7 +19,7 @@ from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.store.disk import read_whole, write_durably
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.store.reading.totals import Cell as Sums
+from evalkit.store.reading.totals import CellTotals as Sums
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from evalkit.store.events import read_events
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.instances import laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.store.reading.totals import Cell
+from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import UnmeteredRows
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Holdings:
     """Rows of the episodes that may be played on."""
     broken: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
     """Episodes that this very version of evalkit has left as `internal_error`: agent, suite and replicate of each."""
-    cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
+    cells: Mapping[tuple[str, str], CellTotals] = field(default_factory=dict)
     """Sums by agent and suite."""
     cost: int = 0
     """Of all steps, in pico-dollars."""

@@ -16,7 +16,7 @@ from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.sums import read_totals
-from evalkit.store.reading.totals import Cell, Totals, rate
+from evalkit.store.reading.totals import CellTotals, Totals, rate
 from evalkit.store.reading.unmetered import Unmetered, together
 
 NOTHING = Range(0.0, 0.0, 0.0)
@@ -176,17 +176,17 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     )
 
 
-def _held(manifest: Manifest, totals: Totals) -> list[Cell]:
+def _held(manifest: Manifest, totals: Totals) -> list[CellTotals]:
     """What the log knows of each agent on each suite, in the manifest's order."""
     return [
-        totals.cells.get((agent.name, suite.name)) or Cell(agent=agent.name, suite=suite.name)
+        totals.cells.get((agent.name, suite.name)) or CellTotals(agent=agent.name, suite=suite.name)
         for suite in manifest.suites.values()
         for agent in manifest.agents.values()
         if suite.environment in agent.packs
     ]
 
 
-def _forecast(directory: Path, manifest: Manifest, logged: Sequence[Cell]) -> Forecast:
+def _forecast(directory: Path, manifest: Manifest, logged: Sequence[CellTotals]) -> Forecast:
     """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
     priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
     owing = [
@@ -207,7 +207,7 @@ def _planned(manifest: Manifest, suite: str) -> int:
     return len(manifest.suites[suite].instances) * manifest.replicates
 
 
-def _cell(manifest: Manifest, cell: Cell, forecast: Forecast) -> CellStatus:
+def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatus:
     agent, suite = cell_key = cell.place
     planned = _planned(manifest, suite)
     # Episodes that have come equally far count as their mean.
@@ -234,7 +234,7 @@ def _cell(manifest: Manifest, cell: Cell, forecast: Forecast) -> CellStatus:
 
 def _rates(totals: Totals, lanes: Mapping[str, str]) -> dict[str, float]:
     """Requests a second by lane, while it was sending any."""
-    of_lane: dict[str, list[Cell]] = {}
+    of_lane: dict[str, list[CellTotals]] = {}
     for cell in totals.cells.values():
         if cell.agent in lanes:
             of_lane.setdefault(lanes[cell.agent], []).append(cell)

@@ -16,7 +16,7 @@ from evalkit.results.endings import ended_rows
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import replay_rows
-from evalkit.tasks.errands import Answer, coverage_line, errand_digest
+from evalkit.tasks.errands import ErrandAnswer, coverage_line, errand_digest
 from evalkit.tasks.record import tasks_of
 
 _KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
@@ -47,7 +47,7 @@ def first_texts(run: Path) -> dict[str, str]:
     return by_episode
 
 
-def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
+def read_answers(run: Path) -> tuple[str, dict[str, ErrandAnswer]]:
     """(kind of errand, answers by the errand's digest) of a finished errand run.
 
     Raises RunError where the run holds no errands, or several kinds, or several answers to one, or is not finished.
@@ -59,15 +59,15 @@ def read_answers(run: Path) -> tuple[str, dict[str, Answer]]:
     if owed:
         raise RunError(f"{run}: {owed:,} of {len(digests):,} errands have no answer yet. Finish it with `evalkit run`.")
     rows = replay_rows(run, [row["episode"] for row in ended])
-    answers_by_digest: dict[str, Answer] = {}
+    answers_by_digest: dict[str, ErrandAnswer] = {}
     for row in ended:
         last = rows[row["episode"]][-1]
         if last.reply is None:
-            answer = Answer(outcome=row["ending"])
+            answer = ErrandAnswer(outcome=row["ending"])
         else:
             facts = _facts(last.facts, row["episode"])
             text = written(decode_reply(last.reply).text) if kind == errand.REQUIREMENT else ""
-            answer = Answer(
+            answer = ErrandAnswer(
                 outcome=facts["outcome"], value=facts.get("value"), text=text, truncated=bool(facts.get("truncated"))
             )
         answers_by_digest[digests[row["suite"], row["instance"]]] = answer

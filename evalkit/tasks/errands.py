@@ -18,7 +18,7 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ErrandAnswer:
     """What came of one errand."""
 
     outcome: str
@@ -29,7 +29,7 @@ class Answer:
     truncated: bool = False
 
 
-Answers = Mapping[str, Answer]
+Answers = Mapping[str, ErrandAnswer]
 """By the errand's digest."""
 
 

@@ -15,7 +15,7 @@ from evalkit.store.reading import totals
 from evalkit.store.reading.accounts import accounts
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan, scan_all
-from evalkit.store.reading.totals import Cell, Tally, Totals, joined, rate, together
+from evalkit.store.reading.totals import CellTotals, Tally, Totals, joined, rate, together
 from evalkit.store.writing.opening import take_over
 from tests.logs import a_charge, a_step, write_run
 
@@ -145,11 +145,11 @@ def test_only_cells_with_new_rows_are_encoded_anew(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(totals, "_encode", lambda value: (encoded.append(value), real(value))[1])
     tally.step(a_step("e7", 1, agent="a7"))
     assert len(totals.read(tally.text(), "x").cells) == 50
-    assert [one.agent for one in encoded if isinstance(one, Cell)] == ["a7"]
+    assert [one.agent for one in encoded if isinstance(one, CellTotals)] == ["a7"]
 
 
 def test_many_spells_of_sending_are_kept_as_sums() -> None:
-    cell = Cell(agent="a", suite="s")
+    cell = CellTotals(agent="a", suite="s")
     for number in range(totals.SPELLS + 40):
         for second in (0.0, 10.0):
             cell.rows += 1
@@ -159,7 +159,7 @@ def test_many_spells_of_sending_are_kept_as_sums() -> None:
 
 
 def test_spells_of_two_cells_that_send_at_once_count_once() -> None:
-    one, two = Cell(agent="a", suite="s"), Cell(agent="b", suite="s")
+    one, two = CellTotals(agent="a", suite="s"), CellTotals(agent="b", suite="s")
     for second in range(100):
         for cell in (one, two):
             cell.rows += 1

@@ -9,13 +9,13 @@ from evalkit.errors import UsageError
 from evalkit.spec.sweep import read_sweep
 from evalkit.tasks.costbench.asking import apply_texts, apply_verdicts, query_lines
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
-from evalkit.tasks.errands import Answer, Answers, coverage_line, distinct, errand_digest
+from evalkit.tasks.errands import Answers, ErrandAnswer, coverage_line, distinct, errand_digest
 from evalkit.tasks.sweeps import sweep_text
 from tests.tasks.test_queries import row, written
 
 WISHES = ("coffee_shop", "restaurant", "street_food_vendor", "bakery")
-SOUND, CONFLICT = Answer(outcome="ok", value=False), Answer(outcome="ok", value=True)
-UNREAD = Answer(outcome="unparseable")
+SOUND, CONFLICT = ErrandAnswer(outcome="ok", value=False), ErrandAnswer(outcome="ok", value=True)
+UNREAD = ErrandAnswer(outcome="unparseable")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def suite(tmp_path: Path) -> list[dict[str, Any]]:
     return suite_lines([read_queries(written(tmp_path, *rows))])
 
 
-def answers(kind: str, suite: list[dict[str, Any]], *found: Answer) -> Answers:
+def answers(kind: str, suite: list[dict[str, Any]], *found: ErrandAnswer) -> Answers:
     lines = [line for line in query_lines(kind, suite, "suite") if "+" not in line["id"]]
     return {errand_digest(line): answer for line, answer in zip(lines, found, strict=True)}
 
@@ -103,9 +103,9 @@ def test_our_own_alternatives_go_where_they_conflict_or_have_no_verdict(suite: l
 
 
 def test_texts_are_replaced_and_the_old_message_goes_with_them(suite: list[dict[str, Any]]) -> None:
-    cut = Answer(outcome="ok", text="A cosy", truncated=True)
-    whole = Answer(outcome="ok", text="A cosy place.")
-    found = answers("requirement", suite, cut, whole, whole, Answer(outcome="empty"))
+    cut = ErrandAnswer(outcome="ok", text="A cosy", truncated=True)
+    whole = ErrandAnswer(outcome="ok", text="A cosy place.")
+    found = answers("requirement", suite, cut, whole, whole, ErrandAnswer(outcome="empty"))
     applied = apply_texts(suite, found, "suite")
     assert [line["id"] for line in applied.lines] == ["q00001", "q00002", "q00003"]
     assert (applied.truncated, applied.unanswered) == (("q00001",), ("q00004",))

@@ -29,7 +29,7 @@ def check_chain(run: Path) -> list[tuple[str, str]]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Chain:
+class DigestChain:
     """What the files of a log say of each other."""
 
     flaws: list[tuple[str, str]] = field(default_factory=list)
@@ -114,9 +114,9 @@ class _Files:
         return bool(self.compacted) and number <= self.compacted[-1].last
 
 
-def follow(run: Path) -> Chain:
+def follow(run: Path) -> DigestChain:
     """Look at all files of format 2, from the newest on. Raises as `check_chain` does."""
-    chain, told = Chain(), False
+    chain, told = DigestChain(), False
     newest_first = _by_writer(run)
     for place, files in enumerate(newest_first):
         end = max(files.there, default=-1)
@@ -170,7 +170,7 @@ def _by_writer(run: Path) -> list[_Files]:
     return found
 
 
-def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> None:
+def _follow_object(chain: DigestChain, run: Path, files: _Files, segment: Segment) -> None:
     newest = segment.first == max(files.there)
     says = chain.look_at(segment)
     chain.unread |= newest and not says
@@ -189,7 +189,7 @@ def _follow_object(chain: Chain, run: Path, files: _Files, segment: Segment) -> 
         chain.repaired.setdefault(name, set()).add(digest)
 
 
-def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
+def _follow_compacted(chain: DigestChain, files: _Files, segment: Segment) -> None:
     # Before any object names a compacted file, those that it covers stay.
     named = chain.named.get(segment.name) or segment.name in chain.repaired or _is_succeeded(chain, segment)
     if not named and not chain.unread:
@@ -205,7 +205,7 @@ def _follow_compacted(chain: Chain, files: _Files, segment: Segment) -> None:
         chain.name(str(before[0]), str(before[1]), segment.name)
 
 
-def _is_succeeded(chain: Chain, segment: Segment) -> bool:
+def _is_succeeded(chain: DigestChain, segment: Segment) -> bool:
     """Whether a later file of the same kind is named: if that is gone or damaged, it alone is what named this one."""
     folder = segment.name.rpartition("/")[0]
     for name in chain.named:
@@ -216,7 +216,7 @@ def _is_succeeded(chain: Chain, segment: Segment) -> bool:
     return False
 
 
-def _check_joint(chain: Chain, files: _Files) -> None:
+def _check_joint(chain: DigestChain, files: _Files) -> None:
     """Objects that are left against what the newest compacted file says of the last that it holds."""
     steps = [one for one in files.compacted if one.kind == "steps" and one.name in chain.claims]
     if not steps or steps[-1].name in chain.repaired:
@@ -240,7 +240,7 @@ def _first(files: _Files) -> Segment | None:
     return held[0] if held else None
 
 
-def _heads(chain: Chain, files: _Files) -> dict[str, tuple[int, str]] | None:
+def _heads(chain: DigestChain, files: _Files) -> dict[str, tuple[int, str]] | None:
     """The newest objects of other journals, by a writer's first file; None where it does not know them, as when the
     writer was stopped before it wrote anything."""
     first = _first(files)
@@ -249,7 +249,7 @@ def _heads(chain: Chain, files: _Files) -> dict[str, tuple[int, str]] | None:
 
 
 def _follow_heads(
-    chain: Chain, run: Path, heads: Mapping[str, tuple[int, str]], older: Sequence[_Files], first: Segment | None
+    chain: DigestChain, run: Path, heads: Mapping[str, tuple[int, str]], older: Sequence[_Files], first: Segment | None
 ) -> None:
     assert first is not None
     for writer, (number, digest) in heads.items():

@@ -61,7 +61,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class JournalObjects:
     """One writer's objects that are there, and the numbers that its compacted files hold."""
 
     writer: str
@@ -79,10 +79,10 @@ def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") ->
     return Segment(kind=kind, path=path, first=number, last=number, writer=writer)
 
 
-def journals(run: Path) -> list[Journal]:
+def journals(run: Path) -> list[JournalObjects]:
     """All writers that have a folder, in the order in which they began."""
     return [
-        Journal(writer=writer, numbers=tuple(sorted(one.first for one in found)))
+        JournalObjects(writer=writer, numbers=tuple(sorted(one.first for one in found)))
         for writer, found in _journal_objects(run, "steps")[0].items()
     ]
 

@@ -18,7 +18,7 @@ from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.reader import tables_of
 from evalkit.store.reading.states import ROW, STATE, SUMS, TOKENS, States
 from evalkit.store.reading.sums import totals_at
-from evalkit.store.reading.totals import Cell
+from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import UnmeteredRows
 
 
@@ -36,7 +36,7 @@ class RunIndex:
     """By the session that wrote the rows."""
     unmetered: Mapping[str, UnmeteredRows]
     """By agent, of all rows: replies whose provider did not say what they used. Agents without any are absent."""
-    cells: Mapping[tuple[str, str], Cell]
+    cells: Mapping[tuple[str, str], CellTotals]
     """Sums by agent and suite."""
     ledger: tuple[LedgerRecord, ...]
 

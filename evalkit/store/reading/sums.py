@@ -21,7 +21,7 @@ from evalkit.store.reading.effect import Flags
 from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.reader import tables_of
 from evalkit.store.reading.states import ROW, SUMS, States
-from evalkit.store.reading.totals import PAUSE_S, Cell, Totals, far, joined, read, together
+from evalkit.store.reading.totals import PAUSE_S, CellTotals, Totals, far, joined, read, together
 
 _MORE = ("worker", "attempts", "started_at")
 COLUMNS = (*ROW, *_MORE)
@@ -64,7 +64,7 @@ def totals_of(rows: pa.Table, money: Iterable[LedgerRecord] = (), *, apart: bool
     return found
 
 
-def _cells(states: States, *, apart: bool) -> dict[tuple[str, str], Cell]:
+def _cells(states: States, *, apart: bool) -> dict[tuple[str, str], CellTotals]:
     """By agent and suite, what the states of episodes say."""
     agents, suites, words = (list(states.values[name]) for name in ("agent", "suite", "ending"))
     place = states.texts["agent"] * len(suites) + states.texts["suite"]
@@ -73,7 +73,7 @@ def _cells(states: States, *, apart: bool) -> dict[tuple[str, str], Cell]:
         mine = place == code
         ended = mine & (ending != 0)
         cost = numbers["cost"][ended]
-        cell = Cell(
+        cell = CellTotals(
             agent=agents[code // len(suites)],
             suite=suites[code % len(suites)],
             rows=int(numbers["requests"][mine].sum()),

@@ -38,7 +38,7 @@ class Held(Protocol):
         """Of all its rows, in pico-dollars."""
 
 
-class Cell(msgspec.Struct, kw_only=True):
+class CellTotals(msgspec.Struct, kw_only=True):
     """One agent on one suite. Money is in pico-dollars, of all rows, superseded ones included; so are tokens."""
 
     agent: str
@@ -116,7 +116,7 @@ class Cell(msgspec.Struct, kw_only=True):
             first, last = self.spells.pop(0)
             self.earlier, self.earlier_s = self.earlier + 1, self.earlier_s + last - first
 
-    def add(self, other: "Cell") -> None:
+    def add(self, other: "CellTotals") -> None:
         """Count what another has of the same place."""
         for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -128,7 +128,9 @@ class Cell(msgspec.Struct, kw_only=True):
 
 
 SUMMED = tuple(
-    one.name for one in msgspec.structs.fields(Cell) if one.name not in ("agent", "suite", "endings", "going", "spells")
+    one.name
+    for one in msgspec.structs.fields(CellTotals)
+    if one.name not in ("agent", "suite", "endings", "going", "spells")
 )
 
 
@@ -152,7 +154,7 @@ def joined(spells: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def rate(cells: Iterable[Cell]) -> float | None:
+def rate(cells: Iterable[CellTotals]) -> float | None:
     """Requests a second while any of these cells was sending; None where no two were sent."""
     some = list(cells)
     spells = joined(spell for cell in some for spell in cell.spells)
@@ -165,7 +167,7 @@ def rate(cells: Iterable[Cell]) -> float | None:
 class Totals:
     """Sums of one writer, or of several."""
 
-    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    cells: dict[tuple[str, str], CellTotals] = field(default_factory=dict)
     """By agent and suite."""
     workers: dict[str, int] = field(default_factory=dict)
     """Cost of the rows, by the session that wrote them."""
@@ -207,7 +209,7 @@ def together(some: Iterable[Totals]) -> Totals:
     found = Totals()
     for totals in some:
         for place, cell in totals.cells.items():
-            found.cells.setdefault(place, Cell(agent=cell.agent, suite=cell.suite)).add(cell)
+            found.cells.setdefault(place, CellTotals(agent=cell.agent, suite=cell.suite)).add(cell)
         for name, cost in totals.workers.items():
             found.workers[name] = found.workers.get(name, 0) + cost
         for name, account in totals.accounts.items():
@@ -230,7 +232,7 @@ def _join(account: Account, other: Account) -> None:
 class _Wire(msgspec.Struct, kw_only=True):
     """Totals as a footer has them."""
 
-    cells: list[Cell] = msgspec.field(default_factory=list)
+    cells: list[CellTotals] = msgspec.field(default_factory=list)
     workers: dict[str, int] = msgspec.field(default_factory=dict)
     accounts: list[Account] = msgspec.field(default_factory=list)
 
@@ -261,7 +263,7 @@ def text_of(totals: Totals) -> str:
 class _Played:
     """An episode in flight."""
 
-    cell: Cell
+    cell: CellTotals
     place: tuple[str, str]
     steps: int = 0
     ending: str = ""
@@ -319,7 +321,7 @@ class Tally:
         place = row.agent, row.suite
         cell = self._totals.cells.get(place)
         if cell is None:
-            cell = self._totals.cells[place] = Cell(agent=row.agent, suite=row.suite)
+            cell = self._totals.cells[place] = CellTotals(agent=row.agent, suite=row.suite)
         held = self._before.get(row.episode)
         if held is None:
             cell.begun += 1
@@ -356,7 +358,7 @@ def _end(one: _Played, sign: int) -> None:
     cell.ended_steps += sign * one.steps
 
 
-def _meter(cell: Cell, row: StepRecord) -> None:
+def _meter(cell: CellTotals, row: StepRecord) -> None:
     """Count a reply without usage."""
     word = row.attempts.rpartition(",")[2]
     if word in (UNMETERED, ESTIMATED):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evalkit.store.files.chain import Chain, follow
+from evalkit.store.files.chain import DigestChain, follow
 from evalkit.store.files.layout import Layout, gaps, journal_object, lay_out
 from evalkit.store.files.segment import KINDS, RANGE, Kind, Segment
 from evalkit.store.reading.effect import Effect, Flags, Ints, rows_in_effect
@@ -42,7 +42,7 @@ def check_log(run: Path) -> list[Flaw]:
     return found or [*ends_flaws(run), *totals_flaws(run)]
 
 
-def misplaced(run: Path, layouts: Mapping[Kind, Layout], chain: Chain) -> Iterator[Flaw]:
+def misplaced(run: Path, layouts: Mapping[Kind, Layout], chain: DigestChain) -> Iterator[Flaw]:
     """Files that are missing, too many, or no files of a log; those that another file names are the chain's to tell."""
     told = set(chain.missing)
     for kind, layout in layouts.items():

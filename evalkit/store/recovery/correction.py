@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from evalkit.store.reading.accounts import Account
-from evalkit.store.reading.totals import SUMMED, Cell, Totals
+from evalkit.store.reading.totals import SUMMED, CellTotals, Totals
 
 COUNTS = tuple(name for name in SUMMED if name not in ("ended_squares", "earlier", "earlier_s"))
 """Fields of cells that are whole numbers of rows, episodes and money."""
@@ -13,9 +13,9 @@ def difference(wanted: Totals, said: Totals) -> Totals:
     """What makes of `said`, added to it, the sums that are wanted; of spells and closing words those it lacks."""
     found = Totals()
     for place in {**wanted.cells, **said.cells}:
-        cell = Cell(agent=place[0], suite=place[1])
+        cell = CellTotals(agent=place[0], suite=place[1])
         mine, theirs = wanted.cells.get(place, cell), said.cells.get(place, cell)
-        made = Cell(agent=place[0], suite=place[1])
+        made = CellTotals(agent=place[0], suite=place[1])
         for name in SUMMED:
             setattr(made, name, getattr(mine, name) - getattr(theirs, name))
         words = {**mine.endings, **theirs.endings}

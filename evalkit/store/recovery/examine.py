@@ -61,7 +61,7 @@ def examine(segment: Segment) -> Examined:
             problem = mismatch(segment, strict)
             found.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
             for number in range(strict.metadata.num_row_groups):
-                _examine_group(found, _Group(segment, strict, lax, number))
+                _examine_group(found, _RowGroup(segment, strict, lax, number))
     except CorruptLogError as flaw:
         problem = problem_of(segment, flaw) + ": none of its rows can be read"
     if not problem and not found.flaws:
@@ -82,7 +82,7 @@ def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(ST
             for number, sound in enumerate(examined.sound):
                 rows = np.flatnonzero(chosen[begin : begin + len(sound)])
                 begin += len(sound)
-                group = _Group(examined.segment, strict, lax, number) if len(rows) else None
+                group = _RowGroup(examined.segment, strict, lax, number) if len(rows) else None
                 if group is not None and not (set(group.bad) - set(COVERED)) & set(columns):
                     table = pa.Table.from_arrays([group.column(name) for name in held], schema=schema)
                     tables.append(with_reserved(take_rows(table, rows), columns).select(columns))
@@ -97,7 +97,7 @@ def footer_problem(segment: Segment) -> str:
         return problem_of(segment, flaw)
 
 
-class _Group:
+class _RowGroup:
     """A row group: columns read with their checksums verified, or else as they are."""
 
     def __init__(self, segment: Segment, strict: pq.ParquetFile, lax: pq.ParquetFile, number: int) -> None:
@@ -133,7 +133,7 @@ class _Group:
         self._columns.update(zip(table.schema.names, table.columns, strict=True))
 
 
-def _examine_group(found: Examined, group: _Group) -> None:
+def _examine_group(found: Examined, group: _RowGroup) -> None:
     agrees = _agreement(group)
     lost_identity = [name for name in IDENTITY if name in group.bad]
     sound = agrees if not set(group.bad) - set(COVERED) else np.zeros(group.rows, np.bool_)
@@ -150,7 +150,7 @@ def _examine_group(found: Examined, group: _Group) -> None:
     found.flaws += _group_flaws(found, group, sound, lost_identity)
 
 
-def _agreement(group: _Group) -> Flags:
+def _agreement(group: _RowGroup) -> Flags:
     """Which rows agree with their digests; none where the columns cannot be decoded."""
     try:
         columns = [group.column(name).cast(_bytes_of(name)).to_pylist() for name in COVERED]
@@ -165,7 +165,7 @@ def _bytes_of(name: str) -> pa.DataType:
     return pa.binary() if name in ("reply", "facts") else STEPS.field(name).type
 
 
-def _group_flaws(found: Examined, group: _Group, sound: Flags, lost_identity: Sequence[str]) -> Iterator[Flaw]:
+def _group_flaws(found: Examined, group: _RowGroup, sound: Flags, lost_identity: Sequence[str]) -> Iterator[Flaw]:
     name = found.segment.name
     lost = np.flatnonzero(~sound)
     what = f"column {', '.join(group.bad)} is damaged (page checksum)" if group.bad else ""
@@ -188,7 +188,7 @@ def _group_flaws(found: Examined, group: _Group, sound: Flags, lost_identity: Se
         yield Flaw(segment=name, problem=problem, episode=episode, step=min(steps))
 
 
-def _known_episodes(group: _Group) -> str:
+def _known_episodes(group: _RowGroup) -> str:
     if "episode" in group.bad:
         return "unknown episodes"
     names = sorted(set(group.column("episode").to_pylist()))
@@ -202,5 +202,5 @@ def _of_file(found: Examined, problem: str) -> Flaw:
     return Flaw(segment=found.segment.name, problem=problem, episode=found.episodes[0], step=int(found.step[0][0]))
 
 
-def _whole(group: _Group, name: str) -> Ints:
+def _whole(group: _RowGroup, name: str) -> Ints:
     return np.concatenate([np.zeros(0, np.int64), *map(integers, group.column(name).chunks)])

@@ -73,7 +73,7 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
     charges = _charges(runs, owner, renamed)
     ledger += charges
     with new_folder(out) as folder:
-        journal = _Journal(folder)
+        journal = _MergedJournal(folder)
         rows = _write_steps(runs, owner, renamed, journal)
         journal.end(ledger)
         _copy_texts(runs, folder)
@@ -231,7 +231,7 @@ def _paid(table: pa.Table) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def _write_steps(
-    runs: Sequence[Path], owner: Mapping[str, int], renamed: Sequence[Mapping[str, str]], journal: "_Journal"
+    runs: Sequence[Path], owner: Mapping[str, int], renamed: Sequence[Mapping[str, str]], journal: "_MergedJournal"
 ) -> int:
     """How many rows were written."""
     waiting: list[pa.Table] = []
@@ -254,7 +254,7 @@ def _write_steps(
     return rows
 
 
-class _Journal:
+class _MergedJournal:
     """The new run's only writer: its objects, one a file, are compacted from the beginning, and it has ended."""
 
     def __init__(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.ends import PLACE, SUMS, UNKNOWN, Standing, fold, settle
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.reading.sums import COLUMNS, read_totals, totals_of
-from evalkit.store.reading.totals import Cell
+from evalkit.store.reading.totals import CellTotals
 from evalkit.store.recovery.correction import COUNTS
 from evalkit.store.recovery.examine import Flaw
 
@@ -135,7 +135,7 @@ def totals_flaws(run: Path) -> Iterator[Flaw]:
     said, wanted = read_totals(run), totals_of(scan_all(run, COLUMNS), read_ledger(run))
     where = f"{LOG}/{written[-1].writer}"
     for place in {**said.cells, **wanted.cells}:
-        none = Cell(agent=place[0], suite=place[1])
+        none = CellTotals(agent=place[0], suite=place[1])
         if _sums(said.cells.get(place, none)) != _sums(wanted.cells.get(place, none)):
             yield Flaw(segment=where, problem=f"running totals of {':'.join(place)} are not those of its rows")
     for name in {**said.workers, **wanted.workers}:
@@ -146,7 +146,7 @@ def totals_flaws(run: Path) -> Iterator[Flaw]:
             yield Flaw(segment=where, problem=f"running totals of the money of {name} are not those of its rows")
 
 
-def _sums(cell: Cell) -> tuple[object, ...]:
+def _sums(cell: CellTotals) -> tuple[object, ...]:
     """Counts and money, without times and what is rounded."""
     counts = [getattr(cell, name) for name in COUNTS]
     endings = {word: count for word, count in cell.endings.items() if count}

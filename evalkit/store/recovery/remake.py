@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from evalkit.store.files.chain import Chain, digest_of_file
+from evalkit.store.files.chain import DigestChain, digest_of_file
 from evalkit.store.files.journal import Named
 from evalkit.store.files.layout import Layout, began, compacted, gaps, journal_object
 from evalkit.store.files.record import LedgerRecord
@@ -63,7 +63,7 @@ class Sources:
     view: Path
     """The run, or its files in order."""
     layouts: Mapping[Kind, Layout]
-    chain: Chain
+    chain: DigestChain
     kept: Sequence[Kept]
     money: Money
     bad: set[str]

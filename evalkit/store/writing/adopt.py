@@ -19,7 +19,7 @@ from evalkit.store.files.schema import ENDS
 from evalkit.store.files.segment import KINDS, LOG, Kind, Segment, digest_of, read_claim, read_segment
 from evalkit.store.reading.arrays import coded, take_rows
 from evalkit.store.reading.ends import PLACE, SUMS, Recall, Standing, fold, read_standings
-from evalkit.store.writing.compact import Chain, Tail, tail_of
+from evalkit.store.writing.compact import CompactedFiles, Tail, tail_of
 
 BATCH_BYTES, BATCH_OBJECTS = 16_000_000, 2048
 """Memory of the rows that are compacted at once, and objects."""
@@ -102,7 +102,7 @@ def _compact(run: Path, writer: str, mine: Mapping[Kind, list[Segment]], end: in
     begin = min(_upto(mine[kind]) for kind in KINDS)
     wanted = _episodes(run, writer, begin, end)
     states = standings(run, wanted, (writer, begin))
-    chain = Chain(run=run, writer=writer, heads=_heads(run, writer, begin), recall=recall, before=states.get)
+    chain = CompactedFiles(run=run, writer=writer, heads=_heads(run, writer, begin), recall=recall, before=states.get)
     for kind in KINDS:
         older = [one for one in mine[kind] if one.first < begin]
         if older:

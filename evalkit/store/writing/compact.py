@@ -40,7 +40,7 @@ class Tail:
 
 
 @dataclass(slots=True, kw_only=True)
-class Chain:
+class CompactedFiles:
     """One writer's compacted files, one behind another, and where its episodes stand after the last."""
 
     run: Path

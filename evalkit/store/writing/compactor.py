@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from evalkit.store.files.journal import Named
 from evalkit.store.files.segment import Segment
 from evalkit.store.writing.adopt import Adopted
-from evalkit.store.writing.compact import Chain, Tail, discard
+from evalkit.store.writing.compact import CompactedFiles, Tail, discard
 
 BATCH_BYTES = 16_000_000
 BATCH_TAILS = 2048
@@ -91,7 +91,7 @@ class Compactor:
 
     def __init__(
         self,
-        chain: Chain,
+        chain: CompactedFiles,
         adopted: Adopted,
         clock: Clock,
         start: Callable[[Callable[[], None]], Future[None]],

@@ -24,7 +24,7 @@ from evalkit.store.reading.ends import Standing
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import facts_of
 from evalkit.store.writing.adopt import Adopted, adopt
-from evalkit.store.writing.compact import Chain, discard
+from evalkit.store.writing.compact import CompactedFiles, discard
 
 OLD_MANIFEST, MANIFESTS, SUITES = "run.json", "manifest", "suites"
 
@@ -34,7 +34,7 @@ class Opened:
     """A log that is open for writing."""
 
     journal: Appender
-    chain: Chain
+    chain: CompactedFiles
     adopted: Adopted
     index: RunIndex
     """What the log held before this writer's first object."""
@@ -62,7 +62,7 @@ def take_over(run: Path, session: str) -> Opened:
     index = read_index(run)
     return Opened(
         journal=journal,
-        chain=Chain(
+        chain=CompactedFiles(
             run=run,
             writer=journal.writer,
             heads=journal.heads,

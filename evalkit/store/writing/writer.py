@@ -70,7 +70,7 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
 
 
 @dataclass(slots=True)
-class _Group:
+class _CommitGroup:
     """What the next commit will write, and who waits for it."""
 
     steps: list[StepRecord] = field(default_factory=list)
@@ -100,8 +100,8 @@ class Store:
         """What the log held when it was opened."""
         self._tally = Tally(opened.index.episodes)
         self._loop = asyncio.get_running_loop()
-        self._group = _Group()
-        self._writing: tuple[_Group, Load, Future[Segment | None]] | None = None
+        self._group = _CommitGroup()
+        self._writing: tuple[_CommitGroup, Load, Future[Segment | None]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Set from a group's first row until it is handed to the writer."""
         self._due = 0.0
@@ -260,7 +260,7 @@ class Store:
         group = self._group
         with self._or_fail():
             load = self._load(group)
-        self._group, self._timer = _Group(), None
+        self._group, self._timer = _CommitGroup(), None
         job = self._start(self._writer, partial(self._commit, load))
         self._writing = group, load, job
         job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settle))
@@ -276,7 +276,7 @@ class Store:
             if not sound:
                 self._fail(RuntimeError("rows could not be turned into columns"))
 
-    def _load(self, group: _Group) -> Load:
+    def _load(self, group: _CommitGroup) -> Load:
         group.pack()
         return Load(
             steps=pa.concat_tables(group.tables) if group.tables else None,
@@ -299,7 +299,7 @@ class Store:
         if self._timer is not None and self._loop.time() >= self._due:
             self._ripe()
 
-    def _written(self, group: _Group, load: Load, segment: Segment | None) -> None:
+    def _written(self, group: _CommitGroup, load: Load, segment: Segment | None) -> None:
         self._unwritten -= group.rows
         if segment is not None:
             self._compactor.named()

@@ -12,7 +12,7 @@ from evalkit.envs.errand import errand
 from evalkit.envs.lines import canonical
 from evalkit.errors import UsageError
 from evalkit.tasks.costbench.queries import alternative_places, without_message
-from evalkit.tasks.errands import Answer, Answers, Applied, Line, errand_digest, errand_line
+from evalkit.tasks.errands import Answers, Applied, ErrandAnswer, Line, errand_digest, errand_line
 
 
 def query_lines(kind: str, suite: Iterable[Line], where: str) -> Iterator[dict[str, Any]]:
@@ -111,11 +111,11 @@ def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Appli
     )
 
 
-def _answer(kind: str, line: Line, query: Mapping[str, Any], answers: Answers, where: str) -> Answer:
-    return answers.get(errand_digest(_query_line(kind, "", line, query, where)), Answer(outcome="missing"))
+def _answer(kind: str, line: Line, query: Mapping[str, Any], answers: Answers, where: str) -> ErrandAnswer:
+    return answers.get(errand_digest(_query_line(kind, "", line, query, where)), ErrandAnswer(outcome="missing"))
 
 
-def _is_sound(answer: Answer) -> bool:
+def _is_sound(answer: ErrandAnswer) -> bool:
     return answer.outcome == "ok" and not answer.value
 
 
@@ -171,7 +171,7 @@ def _no_longer_the_references(line: Line) -> dict[str, Any]:
     return {key: value for key, value in line.items() if key != "source"}
 
 
-def _rewritten(query: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+def _rewritten(query: Mapping[str, Any], answer: ErrandAnswer) -> dict[str, Any]:
     if answer.outcome != "ok":
         return dict(query)
     return {**without_message(query), "text": answer.text, "truncated": answer.truncated}
