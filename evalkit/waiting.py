@@ -126,7 +126,9 @@ class WaitQueue(Generic[ItemT, GrantT]):
         """Send everybody away: each raises a copy, since a shared one would gather everybody's traceback."""
         waiters, self._waiters = self._waiters, OrderedDict()
         for waiter in waiters:
-            waiter._dismiss(copy.copy(error))
+            fresh = copy.copy(error)
+            fresh.__cause__ = error.__cause__
+            waiter._dismiss(fresh)
 
     @contextmanager
     def hold(self, item: ItemT) -> Iterator[Waiter[ItemT, GrantT]]:

@@ -234,3 +234,18 @@ def test_whenever_anybody_is_cancelled_no_room_is_lost_and_nobody_is_passed_over
         assert seen == {3, 4, 5}
 
     played(play)
+
+
+def test_who_is_sent_away_hears_the_cause() -> None:
+    async def sent_away() -> BaseException | None:
+        queue = WaitQueue[None, None]()
+        task = asyncio.create_task(queue.wait(None))
+        await asyncio.sleep(0)
+        error = RuntimeError("over")
+        error.__cause__ = OSError("full")
+        queue.dismiss_all(error)
+        with pytest.raises(RuntimeError, match="over") as told:
+            await task
+        return told.value.__cause__
+
+    assert str(asyncio.run(sent_away())) == "full"

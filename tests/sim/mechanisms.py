@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         name="a lane that ends leaves its line waiting",
         file="waiting.py",
-        old="            waiter._dismiss(copy.copy(error))\n",
+        old="            waiter._dismiss(fresh)\n",
         new="            pass\n",
         needs=("outage", "interrupt"),
     ),

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         name="durable() returns before the commit",
         file="store/writing/writer.py",
-        old=("            self._want(group.began + self._share_s)\n        await waiter\n"),
+        old=("            self._want(group.began + self._share_s)\n        await group.waiters.wait(None)\n"),
         new="            self._want(group.began + self._share_s)\n",
     ),
     Mutant(
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         name="a log that cannot be written leaves its waiters waiting",
         file="store/writing/writer.py",
-        old="            if not waiter.done():\n                waiter.set_exception(_again(self._failure))\n",
+        old="            waiters.dismiss_all(_again(self._failure))\n",
         new="            pass\n",
         needs=("EIO",),
     ),
@@ -256,11 +256,11 @@ MUTANTS = (
     Mutant(
         name="a writer that was fenced goes on",
         file="store/writing/writer.py",
-        old="            self._group.waiters += group.waiters\n            self._fail(flaw)\n",
+        old="            self._fail(flaw)\n            group.waiters.dismiss_all(_again(flaw))\n",
         new=(
             '            if type(flaw).__name__ == "FencedError":\n'
-            "                return _wake(group.waiters)\n"
-            "            self._group.waiters += group.waiters\n            self._fail(flaw)\n"
+            "                return group.waiters.grant_all(None)\n"
+            "            self._fail(flaw)\n            group.waiters.dismiss_all(_again(flaw))\n"
         ),
         needs=("taken_over",),
     ),

@@ -31,6 +31,7 @@ from evalkit.store.writing.commit import Load, commit
 from evalkit.store.writing.compact import Tail
 from evalkit.store.writing.compactor import Compactor
 from evalkit.store.writing.opening import Opened, take_over
+from evalkit.waiting import WaitQueue
 
 GROUP_ROWS = 1024
 """Rows that are committed without waiting for more."""
@@ -46,7 +47,7 @@ LAZY_S = 0.25
 """The same for rows that nobody waits for."""
 
 _MadeT = TypeVar("_MadeT")
-_Waiter = asyncio.Future[None]
+_Waiters = WaitQueue[None, None]
 
 
 @contextmanager
@@ -79,7 +80,7 @@ class _CommitGroup:
     rows: int = 0
     entries: list[LedgerRecord] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
-    waiters: list[_Waiter] = field(default_factory=list)
+    waiters: _Waiters = field(default_factory=_Waiters)
     began: float = 0.0
     """Loop time of its first row."""
 
@@ -107,7 +108,7 @@ class Store:
         self._due = 0.0
         self._share_s = SHARE_LEAST_S
         self._unwritten = 0
-        self._squeezed: list[_Waiter] = []
+        self._squeezed = _Waiters()
         self._failure: BaseException | None = None
         self._closed = False
         self._writer = ThreadPoolExecutor(1, "evalkit-writer")
@@ -155,12 +156,9 @@ class Store:
             if self._writing is None:
                 return
             group = self._writing[0]
-        # A future of one's own: cancelling a task that waits for a shared one would cancel it for all.
-        waiter = self._loop.create_future()
-        group.waiters.append(waiter)
         if group is self._group:
             self._want(group.began + self._share_s)
-        await waiter
+        await group.waiters.wait(None)
 
     async def room(self) -> None:
         """Wait while the disk is behind: more than MOST_UNWRITTEN rows in memory. Raises StorageError."""
@@ -168,9 +166,7 @@ class Store:
         while self._unwritten > MOST_UNWRITTEN:
             if self._group.rows:
                 self._want(self._loop.time())
-            waiter = self._loop.create_future()
-            self._squeezed.append(waiter)
-            await waiter
+            await self._squeezed.wait(None)
             self._refuse()
 
     @property
@@ -292,8 +288,8 @@ class Store:
         (group, load, job), self._writing = self._writing, None
         flaw = job.exception()
         if flaw is not None:
-            self._group.waiters += group.waiters
             self._fail(flaw)
+            group.waiters.dismiss_all(_again(flaw))
             return
         self._written(group, load, job.result())
         if self._timer is not None and self._loop.time() >= self._due:
@@ -308,18 +304,16 @@ class Store:
             self._compactor.add(
                 Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
             )
-        _wake(group.waiters)
+        group.waiters.grant_all(None)
         if self._unwritten <= MOST_UNWRITTEN:
-            _wake(self._squeezed)
+            self._squeezed.grant_all(None)
 
     def _fail(self, flaw: BaseException) -> None:
         """The log cannot be written any more: everybody who waits, and who comes later, is told."""
         if self._failure is None:
             self._failure = flaw
-        for waiter in (*self._group.waiters, *self._squeezed):
-            if not waiter.done():
-                waiter.set_exception(_again(self._failure))
-        self._squeezed.clear()
+        for waiters in (self._group.waiters, self._squeezed):
+            waiters.dismiss_all(_again(self._failure))
 
     def _start(self, where: ThreadPoolExecutor, work: Callable[[], _MadeT]) -> Future[_MadeT]:
         if not self._inline:
@@ -330,13 +324,6 @@ class Store:
         except EvalkitError as flaw:
             done.set_exception(flaw)
         return done
-
-
-def _wake(waiters: list[_Waiter]) -> None:
-    for waiter in waiters:
-        if not waiter.done():  # a cancelled task waits no more
-            waiter.set_result(None)
-    waiters.clear()
 
 
 def _again(flaw: BaseException) -> Exception:
