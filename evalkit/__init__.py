@@ -38,8 +38,9 @@ What there is:
     Message, Tool, ToolCall, Reply, Usage                                      what agents read and answer
     EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
 
-docs/python.md is the guide. `evalkit.__all__` is the interface: what is not in it is private, and changes without
-notice. Importing evalkit loads none of it: a name is loaded when it is first used.
+docs/python.md is the guide. `evalkit.__all__` is the interface; for packages that extend evalkit, so are
+`evalkit.extend` and `evalkit.testing`. What is in none of them is private, and changes without notice. Importing
+evalkit loads none of it: a name is loaded when it is first used.
 """
 
 from importlib import import_module

@@ -13,9 +13,15 @@ from typing import Any
 from evalkit.checking.episodes import EpisodeCheck, check_episode
 from evalkit.checking.instances import check_generator, check_line
 from evalkit.checking.record import check_record, packs_of
-from evalkit.envs.environment import Environment, Kit
+from evalkit.dialogue import Request, Sampling
+from evalkit.envs.environment import Environment, Kit, Score
+from evalkit.envs.replay import advance, begin
+from evalkit.policy.conversation import PolicyFn
+from evalkit.replies import encode_reply
+from evalkit.seeds import Stream
+from evalkit.spec.packs import standard_pack
 
-__all__ = ["check_environment"]
+__all__ = ["check_environment", "play_policy"]
 
 
 def check_environment(
@@ -60,6 +66,35 @@ def check_environment(
                 env=env, instance=instance, name=str(line["id"]), kit=kit, number=number, seed=seed, most=most_steps
             )
             check_episode(about)
+
+
+def play_policy(
+    env: Environment[Any, Any], line: Mapping[str, Any], policy: PolicyFn, *, seed: int = 0, most_steps: int = 10_000
+) -> Score:
+    """The score of one episode that a policy plays, under the environment's standard texts: no model, no run, no log.
+
+    line    of a suite, or of what the environment generates
+    seed    of the policy's draws
+
+    Raises UsageError for a line that is refused, AssertionError for an episode that has not ended after `most_steps`.
+
+    >>> from evalkit.dialogue import Reply
+    >>> from evalkit.envs.table import ENVIRONMENTS
+    >>> env = ENVIRONMENTS["scheduling"]
+    >>> (line,) = env.generate({"k": 2, "periods": 1}, 1, 7)
+    >>> play_policy(env, line, lambda request, draws: Reply(text="hello")).value
+    0.0
+    """
+    instance, facts = env.load(line), []
+    position = begin(env, instance, Kit(pack=standard_pack(env)))
+    while not position.ending:
+        assert position.step < most_steps, f"{env.name}: {line['id']!r} has not ended after {most_steps} replies."
+        request = Request(
+            messages=tuple(position.messages), tools=position.tools, sampling=Sampling(), seed=position.step
+        )
+        reply = policy(request, Stream(seed, str(line["id"]), position.step))
+        facts.append(advance(env, position, reply, encode_reply(reply)).facts)
+    return env.score(instance, facts)
 
 
 def _kits(env: Environment[Any, Any]) -> Iterator[Kit]:

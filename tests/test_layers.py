@@ -38,7 +38,7 @@ LAYERS = {
     **dict.fromkeys(("client", "results"), 4),
     **dict.fromkeys(("engine", "report"), 5),
     **dict.fromkeys(("checking", "serve", "nightly", "tasks"), 6),
-    **dict.fromkeys(("api", "testing", "view"), 7),
+    **dict.fromkeys(("api", "extend", "testing", "view"), 7),
     "cli": 8,
     "__main__": 9,
 }

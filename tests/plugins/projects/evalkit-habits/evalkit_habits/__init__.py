@@ -1,9 +1,6 @@
 """Policies: one that plays any environment, and one for an environment of evalkit's."""
 
-from evalkit.dialogue import Reply, Request
-from evalkit.policy.conversation import calling, offered
-from evalkit.policy.record import Policy
-from evalkit.seeds import Stream
+from evalkit.extend import Policy, Reply, Request, Stream, calling, offered
 
 
 def first_tool(request: Request, draws: Stream) -> Reply:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.exports.episodes import Chosen, stream
-from evalkit.report.exports.exporter import Exporter
+from evalkit.extend import ENVIRONMENTS, Chosen, Exporter, stream
 
 
 def write(chosen: Chosen, out: Path) -> int:

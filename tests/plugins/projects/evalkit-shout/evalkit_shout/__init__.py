@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from evalkit.dialogue import Message
-from evalkit.wire.openai_chat import OPENAI_CHAT
+from evalkit.extend import OPENAI_CHAT, Message
 
 
 def loud(message: Message) -> bytes:

@@ -1,0 +1,121 @@
+"""What packages that extend evalkit are written with: records, and the values in them.
+
+    >>> from evalkit.extend import Environment, Observation, Opening, Parameter, Score
+    >>> Parameter(kind=int, help="how many offers", default=3, least=1).default
+    3
+
+`evalkit new --plugin DIR` writes a project that uses most of it; docs/plugins.md says what each group of entry points
+takes. `evalkit.__all__`, `evalkit.testing.__all__` and the names here are the interface: what is in none of them is
+private. A name is loaded when it is first used.
+
+    environments    Environment, Parameter, Kit, Opening, Observation, Facts, Score, fill, checked
+    chats           Message, Tool, ToolCall, Reply, Request, Sampling
+    policies        Policy, PolicyFn, calling, offered
+    dialects        Dialect, OPENAI_CHAT
+    exporters       Exporter, Chosen, stream, ENVIRONMENTS, new_folder
+    reports         Extras, Judged, Table, Column, Cell, Manifest
+    draws, errors   Stream, UsageError
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall
+    from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Parameter, Score, fill
+    from evalkit.envs.parameters import checked
+    from evalkit.envs.table import ENVIRONMENTS
+    from evalkit.errors import UsageError
+    from evalkit.policy.conversation import PolicyFn, calling, offered
+    from evalkit.policy.record import Policy
+    from evalkit.report.exports.episodes import Chosen, stream
+    from evalkit.report.exports.exporter import Exporter
+    from evalkit.report.extras.record import Extras, Judged
+    from evalkit.report.tables import Column, Table
+    from evalkit.results.cells import Cell
+    from evalkit.seeds import Stream
+    from evalkit.store.folder import new_folder
+    from evalkit.store.manifest import Manifest
+    from evalkit.wire.dialect import Dialect
+    from evalkit.wire.openai_chat import OPENAI_CHAT
+
+__all__ = [
+    "ENVIRONMENTS",
+    "OPENAI_CHAT",
+    "Cell",
+    "Chosen",
+    "Column",
+    "Dialect",
+    "Environment",
+    "Exporter",
+    "Extras",
+    "Facts",
+    "Judged",
+    "Kit",
+    "Manifest",
+    "Message",
+    "Observation",
+    "Opening",
+    "Parameter",
+    "Policy",
+    "PolicyFn",
+    "Reply",
+    "Request",
+    "Sampling",
+    "Score",
+    "Stream",
+    "Table",
+    "Tool",
+    "ToolCall",
+    "UsageError",
+    "calling",
+    "checked",
+    "fill",
+    "new_folder",
+    "offered",
+    "stream",
+]
+
+_PLACES = {
+    "evalkit.dialogue": ("Message", "Reply", "Request", "Sampling", "Tool", "ToolCall"),
+    "evalkit.envs.environment": (
+        "Environment",
+        "Facts",
+        "Kit",
+        "Observation",
+        "Opening",
+        "Parameter",
+        "Score",
+        "fill",
+    ),
+    "evalkit.envs.parameters": ("checked",),
+    "evalkit.envs.table": ("ENVIRONMENTS",),
+    "evalkit.errors": ("UsageError",),
+    "evalkit.policy.conversation": ("PolicyFn", "calling", "offered"),
+    "evalkit.policy.record": ("Policy",),
+    "evalkit.report.exports.episodes": ("Chosen", "stream"),
+    "evalkit.report.exports.exporter": ("Exporter",),
+    "evalkit.report.extras.record": ("Extras", "Judged"),
+    "evalkit.report.tables": ("Column", "Table"),
+    "evalkit.results.cells": ("Cell",),
+    "evalkit.seeds": ("Stream",),
+    "evalkit.store.folder": ("new_folder",),
+    "evalkit.store.manifest": ("Manifest",),
+    "evalkit.wire.dialect": ("Dialect",),
+    "evalkit.wire.openai_chat": ("OPENAI_CHAT",),
+}
+"""Module -> the names that it gives."""
+
+if not TYPE_CHECKING:  # else a type checker would believe that every name is there
+
+    def __getattr__(name):
+        """Load a name when it is first used (PEP 562): an environment's package must not load the reports."""
+        for module, names in _PLACES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__"]
