@@ -364,8 +364,8 @@ MUTANTS = (
     Mutant(
         name="ends say one step too few",
         file="store/reading/ends.py",
-        old='        "steps": [one.steps for one in held],\n',
-        new='        "steps": [max(one.steps - bool(one.ending), -1) for one in held],\n',
+        old='        "steps": [standing.steps for standing in rows],\n',
+        new='        "steps": [max(standing.steps - bool(standing.ending), -1) for standing in rows],\n',
     ),
     Mutant(
         name="ends have no rows of episodes that go on",

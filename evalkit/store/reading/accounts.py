@@ -99,10 +99,10 @@ class Account:
 
 def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
     """All sessions of a run, from its ledger and the cost of each session's steps."""
-    found: dict[str, Account] = {}
+    books: dict[str, Account] = {}
     for row in ledger:
-        found.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0))).book(row)
-    return found
+        books.setdefault(row.session, Account(session=row.session, settled=settled.get(row.session, 0))).book(row)
+    return books
 
 
 _SAID = re.compile(r"spent (\d{1,19}) pico-dollars")
@@ -121,7 +121,7 @@ def closing_sum(reason: str) -> int:
 
 def unaccounted(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
     """The charges for what sessions had spent when they closed and what nothing shows any more; books them too."""
-    covered = sum(one.charged for one in books.values() if one.session.startswith(MERGED))
+    covered = sum(account.charged for account in books.values() if account.session.startswith(MERGED))
     for account in books.values():
         part = min(covered, account.missing)
         covered -= part
@@ -140,4 +140,4 @@ def closing_row(session: str) -> LedgerRecord:
 
 def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:
     """All that counts against the budget: steps and charges, crash charges included, releases taken off."""
-    return PicoUsd(steps + sum(one.charged + one.crashed - one.released for one in ledger))
+    return PicoUsd(steps + sum(account.charged + account.crashed - account.released for account in ledger))

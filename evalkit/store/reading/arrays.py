@@ -27,12 +27,12 @@ def ints(table: pa.Table, name: str) -> Ints:
 
 def floats(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
     """A column of doubles without nulls."""
-    found = [np.zeros(0)]
-    for one in table.column(name).chunks:
-        buffer = one.buffers()[1]
+    pieces = [np.zeros(0)]
+    for chunk in table.column(name).chunks:
+        buffer = chunk.buffers()[1]
         if buffer is not None:
-            found.append(np.frombuffer(buffer, np.float64)[one.offset : one.offset + len(one)])
-    return np.concatenate(found)
+            pieces.append(np.frombuffer(buffer, np.float64)[chunk.offset : chunk.offset + len(chunk)])
+    return np.concatenate(pieces)
 
 
 def integers(array: pa.Array) -> Ints:
@@ -46,14 +46,14 @@ def integers(array: pa.Array) -> Ints:
 
 def texts(table: pa.Table, name: str) -> list[bytes]:
     """A column of texts or bytes without nulls, as UTF-8."""
-    found: list[bytes] = []
+    encoded: list[bytes] = []
     for chunk in table.column(name).chunks:
         _, places, values = chunk.buffers()
         if len(chunk):
             data = b"" if values is None else values.to_pybytes()
             ends = np.frombuffer(places, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
-            found += [data[begin:end] for begin, end in pairwise(ends)]
-    return found
+            encoded += [data[begin:end] for begin, end in pairwise(ends)]
+    return encoded
 
 
 def take_rows(table: pa.Table, rows: Ints) -> pa.Table:

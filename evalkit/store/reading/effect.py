@@ -72,13 +72,13 @@ def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Fla
 
 def _gaps(episode: Ints, step: Ints, start: Ints, kept: Ints) -> tuple[tuple[int, int, str], ...]:
     """`episode` and `step` sorted by both."""
-    place = np.arange(len(step)) - start[episode] + kept[episode]
-    wrong = np.flatnonzero(step != place)
+    expected = np.arange(len(step)) - start[episode] + kept[episode]
+    wrong = np.flatnonzero(step != expected)
     if not len(wrong):
         return ()
     _, first = np.unique(episode[wrong], return_index=True)
-    found = []
+    gaps = []
     for row in wrong[first]:
-        twice = step[row] < place[row]
-        found.append((int(episode[row]), int(step[row] if twice else place[row]), "twice" if twice else "missing"))
-    return tuple(found)
+        twice = step[row] < expected[row]
+        gaps.append((int(episode[row]), int(step[row] if twice else expected[row]), "twice" if twice else "missing"))
+    return tuple(gaps)

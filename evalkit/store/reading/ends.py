@@ -85,20 +85,20 @@ def fold(
     for number, row in enumerate(rows):
         code, level, first, last, upper, lower, word = map(int, row)
         name = names[code]
-        one = standings.get(name)
-        if one is None:
-            one = before(name) or Standing(place=(), steps=UNKNOWN if level else 0)
-            standings[name] = one
-        if not one.place:
-            one.place = places.at(int(order[upper]))
-        one.follow(level, first, last)
-        one.ending = endings[word]
-        one.requests += lower - upper
-        one.sums = [a + b for a, b in zip(one.sums, sums[number], strict=True)]
-        if facts is None or one.steps == UNKNOWN:
-            one.facts = None
-        elif one.facts is not None:
-            one.facts += [facts[place] for place in order[upper:lower].tolist()]
+        standing = standings.get(name)
+        if standing is None:
+            standing = before(name) or Standing(place=(), steps=UNKNOWN if level else 0)
+            standings[name] = standing
+        if not standing.place:
+            standing.place = places.at(int(order[upper]))
+        standing.follow(level, first, last)
+        standing.ending = endings[word]
+        standing.requests += lower - upper
+        standing.sums = [a + b for a, b in zip(standing.sums, sums[number], strict=True)]
+        if facts is None or standing.steps == UNKNOWN:
+            standing.facts = None
+        elif standing.facts is not None:
+            standing.facts += [facts[index] for index in order[upper:lower].tolist()]
         touched[name] = None
     return list(touched)
 
@@ -114,8 +114,8 @@ class _Places:
         """What a row says."""
         number = bisect_right(self._ends, row)
         chunk = self._chunks[number]
-        place = row - self._ends[number] + len(chunk)
-        return tuple(column[place].as_py() for column in chunk.columns)
+        offset = row - self._ends[number] + len(chunk)
+        return tuple(column[offset].as_py() for column in chunk.columns)
 
 
 def _numbered(table: pa.Table, name: str) -> tuple[list[str], Ints]:
@@ -132,12 +132,12 @@ def settle(standings: dict[str, Standing], touched: Iterable[str], recall: Recal
     names = list(touched)
     ended = [name for name in names if standings[name].ending]
     lacking = [name for name in ended if standings[name].facts is None and standings[name].steps != UNKNOWN]
-    found = recall(lacking) if lacking else {}
+    recalled = recall(lacking) if lacking else {}
     for name in lacking:
-        one = standings[name]
-        one.facts = list(found.get(name, ())[: one.steps])
-        if len(one.facts) != one.steps:
-            one.facts = None
+        standing = standings[name]
+        standing.facts = list(recalled.get(name, ())[: standing.steps])
+        if len(standing.facts) != standing.steps:
+            standing.facts = None
     table = ends_table({name: standings[name] for name in names})
     for name in ended:
         del standings[name]
@@ -146,35 +146,35 @@ def settle(standings: dict[str, Standing], touched: Iterable[str], recall: Recal
 
 def ends_table(standings: Mapping[str, Standing]) -> pa.Table:
     """Standings as a table of schema ENDS."""
-    held = list(standings.values())
+    rows = list(standings.values())
     columns: dict[str, Sequence[Any]] = {
         "episode": list(standings),
-        **{name: [one.place[number] for one in held] for number, name in enumerate(PLACE)},
-        "take": [one.take for one in held],
-        "steps": [one.steps for one in held],
-        "ending": [one.ending for one in held],
-        "requests": [one.requests for one in held],
-        **{name: [one.sums[number] for one in held] for number, name in enumerate(SUMS)},
-        "facts": [_array(one) for one in held],
+        **{name: [standing.place[number] for standing in rows] for number, name in enumerate(PLACE)},
+        "take": [standing.take for standing in rows],
+        "steps": [standing.steps for standing in rows],
+        "ending": [standing.ending for standing in rows],
+        "requests": [standing.requests for standing in rows],
+        **{name: [standing.sums[number] for standing in rows] for number, name in enumerate(SUMS)},
+        "facts": [_array(standing) for standing in rows],
     }
     arrays = [column_of(columns[field.name], field.type) for field in ENDS]
     return pa.Table.from_arrays(arrays, schema=ENDS)
 
 
-def _array(one: Standing) -> bytes | None:
+def _array(standing: Standing) -> bytes | None:
     """The facts as a JSON array; None where they are not all there, or the episode goes on."""
-    if not one.ending or one.facts is None or one.steps == UNKNOWN:
+    if not standing.ending or standing.facts is None or standing.steps == UNKNOWN:
         return None
-    return b"[" + b",".join(one.facts) + b"]"
+    return b"[" + b",".join(standing.facts) + b"]"
 
 
 def read_standings(table: pa.Table, wanted: Collection[str] | None = None) -> dict[str, Standing]:
     """Standings of rows of schema ENDS, facts left out; of several rows of an episode the last holds."""
-    found = {}
+    standings = {}
     names = [name for name in table.schema.names if name != "facts"]
     for row in table.select(names).to_pylist():
         if wanted is None or row["episode"] in wanted:
-            found[row["episode"]] = Standing(
+            standings[row["episode"]] = Standing(
                 place=tuple(row[name] for name in PLACE),
                 take=row["take"],
                 steps=row["steps"],
@@ -183,4 +183,4 @@ def read_standings(table: pa.Table, wanted: Collection[str] | None = None) -> di
                 sums=[row[name] for name in SUMS],
                 facts=None,
             )
-    return found
+    return standings

@@ -71,16 +71,16 @@ def _index(run: Path) -> RunIndex:
 
 def _held(files: Mapping[Kind, Sequence[Segment]]) -> States:
     states = States()
-    states.put_ends(tables_of("ends", [one for one in files["ends"] if not one.is_object], STATE))
+    states.put_ends(tables_of("ends", [segment for segment in files["ends"] if not segment.is_object], STATE))
     if (states.numbers["steps"] < 0).any():
         # Rows that did not come in order when they were compacted: they may be in order now, or are refused.
         whole = States()
         whole.fold(tables_of("steps", files["steps"], ROW))
         return whole
     old = States()
-    old.fold(tables_of("steps", [one for one in files["steps"] if not one.writer], ROW))
+    old.fold(tables_of("steps", [segment for segment in files["steps"] if not segment.writer], ROW))
     states.put_newer(old)
-    recent = [replace(one, kind="steps") for one in files["ends"] if one.is_object]
+    recent = [replace(segment, kind="steps") for segment in files["ends"] if segment.is_object]
     states.fold(tables_of("steps", recent, ROW))
     return states
 
@@ -90,8 +90,8 @@ class HeldEpisode:
 
     __slots__ = ("_at", "_states")
 
-    def __init__(self, states: States, at: int) -> None:
-        self._states, self._at = states, at
+    def __init__(self, states: States, number: int) -> None:
+        self._states, self._at = states, number
 
     @property
     def environment(self) -> str:
@@ -170,8 +170,8 @@ class Episodes(Mapping[str, HeldEpisode]):
     def ended_as(self, endings: Collection[str]) -> set[str]:
         """The episodes whose ending is one of these; the empty one: those that go on."""
         chosen = np.array([word in endings for word in self._states.values["ending"]], np.bool_)
-        mine = np.flatnonzero(chosen[self._states.texts["ending"]])
-        if not len(mine):
+        numbers = np.flatnonzero(chosen[self._states.texts["ending"]])
+        if not len(numbers):
             return set()
         names = list(self._states.episodes)
-        return {names[number] for number in mine.tolist()}
+        return {names[number] for number in numbers.tolist()}

@@ -57,26 +57,26 @@ def settled(run: Path, kind: Kind) -> Layout:
 def files_at_once(run: Path) -> tuple[dict[Kind, list[Segment]], dict[str, int]]:
     """(the files of each kind, by writer the number of its newest object), all of them as of the moment at which the
     first kind's objects were listed. Raises Unsettled."""
-    found: dict[Kind, list[Segment]] = {}
+    files: dict[Kind, list[Segment]] = {}
     upto: dict[str, int] | None = None
     for kind in reversed(KINDS):
         layout = settled(run, kind)
         upto = _newest(layout) if upto is None else upto
-        found[kind] = [one for one in layout.segments if not one.writer or _within(run, one, upto)]
-    return found, upto or {}
+        files[kind] = [segment for segment in layout.segments if not segment.writer or _within(run, segment, upto)]
+    return files, upto or {}
 
 
 def _newest(layout: Layout) -> dict[str, int]:
     """By writer, the number of its newest object; that is never deleted."""
-    objects = [one for one in (*layout.segments, *layout.covered) if one.is_object]
-    return {one.writer: one.last for one in sorted(objects, key=lambda one: one.last)}
+    objects = [segment for segment in (*layout.segments, *layout.covered) if segment.is_object]
+    return {segment.writer: segment.last for segment in sorted(objects, key=lambda segment: segment.last)}
 
 
-def _within(run: Path, one: Segment, upto: Mapping[str, int]) -> bool:
+def _within(run: Path, segment: Segment, upto: Mapping[str, int]) -> bool:
     """Whether a file is of the moment when these were the newest objects. Raises Unsettled if it is in part."""
-    newest = upto.get(one.writer, -1)
-    if one.last <= newest:
+    newest = upto.get(segment.writer, -1)
+    if segment.last <= newest:
         return True
-    if not one.is_object:
-        raise Unsettled(journal_object(run, one.writer, one.last).name, "is missing")
+    if not segment.is_object:
+        raise Unsettled(journal_object(run, segment.writer, segment.last).name, "is missing")
     return False

@@ -80,7 +80,7 @@ def facts_of(run: Path, episodes: Collection[str]) -> dict[str, list[bytes]]:
     facts = texts(table, "facts")
     bounds = pairwise(effect.start.tolist())
     rows = (effect.order[begin:end].tolist() for begin, end in bounds)
-    return {name: [facts[row] for row in mine] for name, mine in zip(names, rows, strict=True) if mine}
+    return {name: [facts[row] for row in numbers] for name, numbers in zip(names, rows, strict=True) if numbers}
 
 
 def _rows_of(wanted: Collection[str]) -> Choose:
@@ -127,8 +127,8 @@ def _read(run: Path, kind: Kind, columns: Sequence[str], only: Collection[str] |
     """All rows of the log, in order; `only`: those of these episodes."""
 
     def read() -> pa.Table:
-        held = [one for one in settled(run, kind).segments if only is None or may_hold(one, only)]
-        return tables_of(kind, held, columns, None if only is None else _rows_of(only))
+        segments = [segment for segment in settled(run, kind).segments if only is None or may_hold(segment, only)]
+        return tables_of(kind, segments, columns, None if only is None else _rows_of(only))
 
     return patiently(run, read)
 

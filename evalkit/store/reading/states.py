@@ -30,12 +30,12 @@ class States:
         self.values: dict[str, dict[str, int]] = {name: {"": 0} for name in TEXTS}
         self._listed: dict[str, list[str]] = {}
 
-    def text(self, name: str, at: int) -> str:
+    def text(self, name: str, number: int) -> str:
         """A text of an episode, by its number."""
         values = self._listed.get(name)
         if values is None or len(values) != len(self.values[name]):
             values = self._listed[name] = list(self.values[name])
-        return values[int(self.texts[name][at])]
+        return values[int(self.texts[name][number])]
 
     def put_ends(self, table: pa.Table) -> None:
         """Take over rows of `ends/`: of each episode the one with most requests, the latest of equal ones."""
@@ -99,14 +99,16 @@ class States:
         used = np.zeros(len(names), np.bool_)
         used[codes] = True
         numbers = self.episodes
-        place = [numbers.setdefault(name, len(numbers)) if here else 0 for name, here in zip(names, used, strict=True)]
+        assigned = [
+            numbers.setdefault(name, len(numbers)) if here else 0 for name, here in zip(names, used, strict=True)
+        ]
         more = len(numbers) - len(self.numbers["take"])
         for arrays in (self.numbers, self.texts) if more else ():
             for name, values in arrays.items():
                 arrays[name] = np.concatenate([values, np.zeros(more, np.int64)])
-        return np.array(place, np.int64)[codes]
+        return np.array(assigned, np.int64)[codes]
 
     def _codes(self, name: str, values: Sequence[str], codes: Ints) -> Ints:
         """For each row the place of its value in `values`."""
-        held = self.values[name]
-        return np.array([held.setdefault(value, len(held)) for value in values], np.int64)[codes]
+        places = self.values[name]
+        return np.array([places.setdefault(value, len(places)) for value in values], np.int64)[codes]

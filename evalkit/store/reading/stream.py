@@ -116,23 +116,23 @@ class _Wanted:
         names, codes = coded(table, "episode")
         numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
         step, take = ints(table, "step"), ints(table, "take")
-        mine = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]))
-        place = self._start[numbers[mine]] + step[mine]
-        fits = (self._takes[place] == take[mine]) & self._missing[place]
-        mine, place = mine[fits], place[fits]
-        if not len(mine):
+        chosen = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]))
+        positions = self._start[numbers[chosen]] + step[chosen]
+        fits = (self._takes[positions] == take[chosen]) & self._missing[positions]
+        chosen, positions = chosen[fits], positions[fits]
+        if not len(chosen):
             return
-        self._missing[place] = False
-        self.rows -= len(mine)
-        texts = values(take_rows(table.select(list(columns)), mine))
-        order = np.argsort(numbers[mine], kind="stable")
-        found, first = np.unique(numbers[mine][order], return_index=True)
-        bounds = [*first.tolist(), len(mine)]
-        rows, steps = order.tolist(), step[mine].tolist()
-        for i, number in enumerate(found.tolist()):
-            held = self._held.setdefault(number, [None] * int(self._count[number]))
+        self._missing[positions] = False
+        self.rows -= len(chosen)
+        texts = values(take_rows(table.select(list(columns)), chosen))
+        order = np.argsort(numbers[chosen], kind="stable")
+        episodes, first = np.unique(numbers[chosen][order], return_index=True)
+        bounds = [*first.tolist(), len(chosen)]
+        rows, steps = order.tolist(), step[chosen].tolist()
+        for i, number in enumerate(episodes.tolist()):
+            collected = self._held.setdefault(number, [None] * int(self._count[number]))
             for row in rows[bounds[i] : bounds[i + 1]]:
-                held[steps[row]] = texts[row]
+                collected[steps[row]] = texts[row]
             self._left[number] -= bounds[i + 1] - bounds[i]
             if not self._left[number]:
                 self.open.discard(self._names[number])
@@ -142,7 +142,7 @@ class _Wanted:
 def _split(text: str | None) -> list[str] | None:
     """The elements of a JSON array as they stand; None where it is none, and then the rows say it."""
     try:
-        return None if text is None else [bytes(one).decode() for one in _ELEMENTS.decode(text)]
+        return None if text is None else [bytes(element).decode() for element in _ELEMENTS.decode(text)]
     except msgspec.MsgspecError:
         return None
 

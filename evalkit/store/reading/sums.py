@@ -41,13 +41,13 @@ def read_totals(run: Path) -> Totals:
 def totals_at(run: Path, files: Mapping[Kind, Sequence[Segment]], upto: Mapping[str, int]) -> Totals:
     """The same of the moment at which these were the files and each journal's newest object."""
     newest = [journal_object(run, writer, number) for writer, number in upto.items()]
-    said = [read(read_claim(one).get("totals") or "{}", one.name) for one in newest]
-    old = {kind: [one for one in files[kind] if not one.writer] for kind in files}
+    totals = [read(read_claim(segment).get("totals") or "{}", segment.name) for segment in newest]
+    old = {kind: [segment for segment in files[kind] if not segment.writer] for kind in files}
     if old["steps"] or old["ledger"]:
         rows = tables_of("steps", old["steps"], COLUMNS)
         money = ledger_records(tables_of("ledger", old["ledger"], LEDGER.names))
-        said.insert(0, totals_of(rows, money, apart=not newest))
-    return together(said)
+        totals.insert(0, totals_of(rows, money, apart=not newest))
+    return together(totals)
 
 
 def totals_of(rows: pa.Table, money: Iterable[LedgerRecord] = (), *, apart: bool = False) -> Totals:
@@ -57,40 +57,40 @@ def totals_of(rows: pa.Table, money: Iterable[LedgerRecord] = (), *, apart: bool
     """
     states = States()
     states.fold(rows)
-    found = Totals(cells=_cells(states, apart=apart))
-    _add_rows(found, rows)
+    totals = Totals(cells=_cells(states, apart=apart))
+    _add_rows(totals, rows)
     for row in money:
-        found.accounts.setdefault(row.session, Account(session=row.session)).book(row)
-    return found
+        totals.accounts.setdefault(row.session, Account(session=row.session)).book(row)
+    return totals
 
 
 def _cells(states: States, *, apart: bool) -> dict[tuple[str, str], CellTotals]:
     """By agent and suite, what the states of episodes say."""
     agents, suites, words = (list(states.values[name]) for name in ("agent", "suite", "ending"))
-    place = states.texts["agent"] * len(suites) + states.texts["suite"]
-    numbers, ending, found = states.numbers, states.texts["ending"], {}
-    for code in np.unique(place).tolist():
-        mine = place == code
-        ended = mine & (ending != 0)
+    codes = states.texts["agent"] * len(suites) + states.texts["suite"]
+    numbers, ending, cells = states.numbers, states.texts["ending"], {}
+    for code in np.unique(codes).tolist():
+        in_cell = codes == code
+        ended = in_cell & (ending != 0)
         cost = numbers["cost"][ended]
         cell = CellTotals(
             agent=agents[code // len(suites)],
             suite=suites[code % len(suites)],
-            rows=int(numbers["requests"][mine].sum()),
-            steps=int(numbers["steps"][mine].sum()),
-            begun=int(mine.sum()),
-            endings={words[one]: int((ending[ended] == one).sum()) for one in np.unique(ending[ended]).tolist()},
+            rows=int(numbers["requests"][in_cell].sum()),
+            steps=int(numbers["steps"][in_cell].sum()),
+            begun=int(in_cell.sum()),
+            endings={words[index]: int((ending[ended] == index).sum()) for index in np.unique(ending[ended]).tolist()},
             ended_cost=int(cost.sum()),
             ended_squares=float((cost.astype(np.float64) ** 2).sum()),
             ended_steps=int(numbers["steps"][ended].sum()),
         )
         for name in SUMS:
-            setattr(cell, name, int(numbers[name][mine].sum()))
-        for number, one in enumerate(np.flatnonzero(mine & (ending == 0)).tolist(), 1):
-            steps = int(numbers["steps"][one])
-            cell.stay(-number if apart else far(steps), 1, steps, int(numbers["cost"][one]))
-        found[cell.place] = cell
-    return found
+            setattr(cell, name, int(numbers[name][in_cell].sum()))
+        for number, episode in enumerate(np.flatnonzero(in_cell & (ending == 0)).tolist(), 1):
+            steps = int(numbers["steps"][episode])
+            cell.stay(-number if apart else far(steps), 1, steps, int(numbers["cost"][episode]))
+        cells[cell.place] = cell
+    return cells
 
 
 def _add_rows(totals: Totals, rows: pa.Table) -> None:
@@ -102,25 +102,25 @@ def _add_rows(totals: Totals, rows: pa.Table) -> None:
     last = [word.rpartition(",")[2] for word in words]
     estimated = np.array([word == ESTIMATED for word in last], np.bool_)[attempts]
     unmetered = np.array([word in (UNMETERED, ESTIMATED) for word in last], np.bool_)[attempts]
-    cost, at = ints(rows, "cost"), floats(rows, "started_at")
+    cost, sent = ints(rows, "cost"), floats(rows, "started_at")
     for code, name in enumerate(workers):
         totals.workers[name] = int(cost[worker == code].sum())
-    place = agent * len(suites) + suite
-    for code in np.unique(place).tolist():
+    codes = agent * len(suites) + suite
+    for code in np.unique(codes).tolist():
         cell = totals.cells[agents[code // len(suites)], suites[code % len(suites)]]
-        mine = place == code
-        cell.spells = _spells(np.sort(at[mine]))
+        in_cell = codes == code
+        cell.spells = _spells(np.sort(sent[in_cell]))
         cell.forget()
-        cell.unmetered = int((mine & unmetered).sum())
-        cell.unmetered_cost = int(cost[mine & unmetered].sum())
-        cell.estimated, cell.estimated_in, cell.estimated_out = _estimated(rows, mine & estimated)
+        cell.unmetered = int((in_cell & unmetered).sum())
+        cell.unmetered_cost = int(cost[in_cell & unmetered].sum())
+        cell.estimated, cell.estimated_in, cell.estimated_out = _estimated(rows, in_cell & estimated)
 
 
-def _spells(at: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
+def _spells(sent: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
     """When requests were sent without a pause, from their times in order."""
-    ends = np.append(np.flatnonzero(np.diff(at) >= PAUSE_S), len(at) - 1)
+    ends = np.append(np.flatnonzero(np.diff(sent) >= PAUSE_S), len(sent) - 1)
     begins = np.append(0, ends[:-1] + 1)
-    return joined(zip(at[begins].tolist(), at[ends].tolist(), strict=True))
+    return joined(zip(sent[begins].tolist(), sent[ends].tolist(), strict=True))
 
 
 def _estimated(rows: pa.Table, chosen: Flags) -> tuple[int, int, int]:

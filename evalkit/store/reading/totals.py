@@ -89,25 +89,25 @@ class CellTotals(msgspec.Struct, kw_only=True):
 
     def stay(self, far: int, count: int, steps: int, cost: int) -> None:
         """So many episodes go on, with so many rows in effect and so much cost together."""
-        held = self.going.get(far)
-        if held is None:
+        sums = self.going.get(far)
+        if sums is None:
             self.going[far] = [count, steps, cost]
             return
-        held[0] += count
-        held[1] += steps
-        held[2] += cost
-        if not (held[0] or held[1] or held[2]):
+        sums[0] += count
+        sums[1] += steps
+        sums[2] += cost
+        if not (sums[0] or sums[1] or sums[2]):
             del self.going[far]
 
-    def send(self, at: float) -> None:
+    def send(self, sent: float) -> None:
         """A request was sent at that time, s since 1970; mostly in order."""
         if self.spells:
             first, last = self.spells[-1]
-            if first <= at < last + PAUSE_S:
-                if at > last:
-                    self.spells[-1] = first, at
+            if first <= sent < last + PAUSE_S:
+                if sent > last:
+                    self.spells[-1] = first, sent
                 return
-        self.spells = joined([*self.spells, (at, at)])
+        self.spells = joined([*self.spells, (sent, sent)])
         self.forget()
 
     def forget(self) -> None:
@@ -122,15 +122,15 @@ class CellTotals(msgspec.Struct, kw_only=True):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for word, count in other.endings.items():
             self.endings[word] = self.endings.get(word, 0) + count
-        for far, held in other.going.items():
-            self.stay(far, *held)
+        for far, sums in other.going.items():
+            self.stay(far, *sums)
         self.spells = joined([*self.spells, *other.spells])
 
 
 SUMMED = tuple(
-    one.name
-    for one in msgspec.structs.fields(CellTotals)
-    if one.name not in ("agent", "suite", "endings", "going", "spells")
+    member.name
+    for member in msgspec.structs.fields(CellTotals)
+    if member.name not in ("agent", "suite", "endings", "going", "spells")
 )
 
 
@@ -145,21 +145,21 @@ def far(steps: int) -> int:
 
 def joined(spells: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Spells in order; those between which there was no pause are one."""
-    found: list[tuple[float, float]] = []
+    merged: list[tuple[float, float]] = []
     for first, last in sorted(spells):
-        if found and first - found[-1][1] < PAUSE_S:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+        if merged and first - merged[-1][1] < PAUSE_S:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
-            found.append((first, last))
-    return found
+            merged.append((first, last))
+    return merged
 
 
 def rate(cells: Iterable[CellTotals]) -> float | None:
     """Requests a second while any of these cells was sending; None where no two were sent."""
-    some = list(cells)
-    spells = joined(spell for cell in some for spell in cell.spells)
-    busy = sum(last - first for first, last in spells) + sum(cell.earlier_s for cell in some)
-    gaps = sum(cell.rows for cell in some) - len(spells) - sum(cell.earlier for cell in some)
+    all_cells = list(cells)
+    spells = joined(spell for cell in all_cells for spell in cell.spells)
+    busy = sum(last - first for first, last in spells) + sum(cell.earlier_s for cell in all_cells)
+    gaps = sum(cell.rows for cell in all_cells) - len(spells) - sum(cell.earlier for cell in all_cells)
     return gaps / busy if busy > 0 else None
 
 
@@ -185,48 +185,48 @@ class Totals:
 
     def paid(self) -> dict[str, int]:
         """By agent, what its replies cost, in pico-dollars."""
-        found: dict[str, int] = {}
+        costs: dict[str, int] = {}
         for cell in self.cells.values():
-            found[cell.agent] = found.get(cell.agent, 0) + cell.cost
-        return found
+            costs[cell.agent] = costs.get(cell.agent, 0) + cell.cost
+        return costs
 
     def unmetered(self) -> dict[str, UnmeteredRows]:
         """By agent, replies without usage; agents without any are absent."""
-        found: dict[str, list[int]] = {}
+        by_agent: dict[str, list[int]] = {}
         for cell in self.cells.values():
             if cell.unmetered:
-                sums = found.setdefault(cell.agent, [0] * 5)
-                mine = cell.unmetered, cell.unmetered_cost, cell.estimated, cell.estimated_in, cell.estimated_out
-                sums[:] = map(sum, zip(sums, mine, strict=True))
+                sums = by_agent.setdefault(cell.agent, [0] * 5)
+                counted = cell.unmetered, cell.unmetered_cost, cell.estimated, cell.estimated_in, cell.estimated_out
+                sums[:] = map(sum, zip(sums, counted, strict=True))
         return {
             agent: UnmeteredRows(replies=a, cost=b, estimated=c, tokens_in=d, tokens_out=e)
-            for agent, (a, b, c, d, e) in found.items()
+            for agent, (a, b, c, d, e) in by_agent.items()
         }
 
 
-def together(some: Iterable[Totals]) -> Totals:
+def together(parts: Iterable[Totals]) -> Totals:
     """The sums of several writers."""
-    found = Totals()
-    for totals in some:
+    joint = Totals()
+    for totals in parts:
         for place, cell in totals.cells.items():
-            found.cells.setdefault(place, CellTotals(agent=cell.agent, suite=cell.suite)).add(cell)
+            joint.cells.setdefault(place, CellTotals(agent=cell.agent, suite=cell.suite)).add(cell)
         for name, cost in totals.workers.items():
-            found.workers[name] = found.workers.get(name, 0) + cost
+            joint.workers[name] = joint.workers.get(name, 0) + cost
         for name, account in totals.accounts.items():
-            _join(found.accounts.setdefault(name, Account(session=name)), account)
-    return found
+            _join(joint.accounts.setdefault(name, Account(session=name)), account)
+    return joint
 
 
 def _join(account: Account, other: Account) -> None:
     """Add what another writer knows of the same session."""
-    for one in fields(Account):
-        mine, more = getattr(account, one.name), getattr(other, one.name)
-        if isinstance(mine, bool):
-            setattr(account, one.name, mine or more)
-        elif one.name in ("said", "width"):
-            setattr(account, one.name, max(mine, more))
-        elif one.name != "session":
-            setattr(account, one.name, mine + more)
+    for member in fields(Account):
+        value, added = getattr(account, member.name), getattr(other, member.name)
+        if isinstance(value, bool):
+            setattr(account, member.name, value or added)
+        elif member.name in ("said", "width"):
+            setattr(account, member.name, max(value, added))
+        elif member.name != "session":
+            setattr(account, member.name, value + added)
 
 
 class _Wire(msgspec.Struct, kw_only=True):
@@ -243,20 +243,20 @@ _encode = msgspec.json.Encoder().encode
 def read(text: str, where: str) -> Totals:
     """The totals that an object says. Raises CorruptLogError naming `where` they stand."""
     try:
-        held = msgspec.json.decode(text, type=_Wire)
+        wire = msgspec.json.decode(text, type=_Wire)
     except msgspec.MsgspecError as flaw:
         raise CorruptLogError(f"{where} is damaged (its totals: {flaw}).") from flaw
     return Totals(
-        cells={cell.place: cell for cell in held.cells},
-        workers=held.workers,
-        accounts={account.session: account for account in held.accounts},
+        cells={cell.place: cell for cell in wire.cells},
+        workers=wire.workers,
+        accounts={account.session: account for account in wire.accounts},
     )
 
 
 def text_of(totals: Totals) -> str:
     """Totals as a footer has them."""
-    held = _Wire(cells=list(totals.cells.values()), workers=totals.workers, accounts=list(totals.accounts.values()))
-    return _encode(held).decode()
+    wire = _Wire(cells=list(totals.cells.values()), workers=totals.workers, accounts=list(totals.accounts.values()))
+    return _encode(wire).decode()
 
 
 @dataclass(slots=True)
@@ -284,8 +284,8 @@ class Tally:
 
     def step(self, row: StepRecord) -> None:
         """Count a row. Each episode's rows come in order, and nothing follows its ending."""
-        one = self._playing.get(row.episode) or self._begin(row)
-        cell, cost, last = one.cell, row.cost, row.step + 1
+        played = self._playing.get(row.episode) or self._begin(row)
+        cell, cost, last = played.cell, row.cost, row.step + 1
         cell.rows += 1
         cell.cost += cost
         cell.tokens_in += row.tokens_in
@@ -296,25 +296,25 @@ class Tally:
             cell.tokens_cached_write += row.tokens_cached_write
         if row.tokens_reasoning:
             cell.tokens_reasoning += row.tokens_reasoning
-        cell.steps += last - one.steps
+        cell.steps += last - played.steps
         cell.send(row.started_at)
         self._cost[row.worker] = self._cost.get(row.worker, 0) + cost
-        self._touched.add(one.place)
-        if one.ending:
-            _end(one, -1)
-            one.ending = ""
-        elif one.steps:
-            cell.stay(far(one.steps), -1, -one.steps, -one.cost)
-        one.steps = last
-        one.cost += cost
+        self._touched.add(played.place)
+        if played.ending:
+            _end(played, -1)
+            played.ending = ""
+        elif played.steps:
+            cell.stay(far(played.steps), -1, -played.steps, -played.cost)
+        played.steps = last
+        played.cost += cost
         if row.attempts != "ok":
             _meter(cell, row)
         if row.ending:
-            one.ending = row.ending
-            _end(one, 1)
+            played.ending = row.ending
+            _end(played, 1)
             del self._playing[row.episode]
         else:
-            cell.stay(far(last), 1, last, one.cost)
+            cell.stay(far(last), 1, last, played.cost)
 
     def _begin(self, row: StepRecord) -> _Played:
         """The first row of an episode that this writer has."""
@@ -322,14 +322,14 @@ class Tally:
         cell = self._totals.cells.get(place)
         if cell is None:
             cell = self._totals.cells[place] = CellTotals(agent=row.agent, suite=row.suite)
-        held = self._before.get(row.episode)
-        if held is None:
+        standing = self._before.get(row.episode)
+        if standing is None:
             cell.begun += 1
-            one = _Played(cell, place)
+            played = _Played(cell, place)
         else:
-            one = _Played(cell, place, held.steps, held.ending, held.cost)
-        self._playing[row.episode] = one
-        return one
+            played = _Played(cell, place, standing.steps, standing.ending, standing.cost)
+        self._playing[row.episode] = played
+        return played
 
     def money(self, entry: LedgerRecord) -> None:
         """Count a money row."""
@@ -349,13 +349,13 @@ class Tally:
         return (b'{"cells":[%b],"workers":%b,"accounts":%b}' % (cells, workers, accounts)).decode()
 
 
-def _end(one: _Played, sign: int) -> None:
+def _end(played: _Played, sign: int) -> None:
     """Count the ending of an episode, or take it back."""
-    cell = one.cell
-    cell.endings[one.ending] = cell.endings.get(one.ending, 0) + sign
-    cell.ended_cost += sign * one.cost
-    cell.ended_squares += sign * float(one.cost) ** 2
-    cell.ended_steps += sign * one.steps
+    cell = played.cell
+    cell.endings[played.ending] = cell.endings.get(played.ending, 0) + sign
+    cell.ended_cost += sign * played.cost
+    cell.ended_squares += sign * float(played.cost) ** 2
+    cell.ended_steps += sign * played.steps
 
 
 def _meter(cell: CellTotals, row: StepRecord) -> None:

@@ -48,11 +48,11 @@ class Unmetered:
         if not self.replies:
             return ""
         who = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
-        said = f"{who} came without usage: {show_usd(self.cost)} at worst case"
+        text = f"{who} came without usage: {show_usd(self.cost)} at worst case"
         if self.estimated:
             which = "" if self.estimated == self.replies else f"{self.estimated:,} of them "
-            said += f", {which}about {show_usd(self.guess)} as estimated from the text"
-        return said
+            text += f", {which}about {show_usd(self.guess)} as estimated from the text"
+        return text
 
     def advice(self) -> str:
         """The sentence, and what can be done; empty where there are none."""
@@ -73,10 +73,14 @@ class Unmetered:
 
 def together(rows: Mapping[str, UnmeteredRows], manifest: "Manifest") -> Unmetered:
     """Those of all agents of a run; estimated tokens count at the frozen rates of short prompts."""
-    found = Unmetered()
-    for agent, one in rows.items():
+    total = Unmetered()
+    for agent, unmetered in rows.items():
         known = manifest.agents[agent].price if agent in manifest.agents else None
         price = FREE if known is None else Price(**known)
-        guess = one.tokens_in * price.input + one.tokens_out * price.output + one.estimated * price.request
-        found += Unmetered(replies=one.replies, cost=one.cost, estimated=one.estimated, guess=guess)
-    return found
+        guess = (
+            unmetered.tokens_in * price.input
+            + unmetered.tokens_out * price.output
+            + unmetered.estimated * price.request
+        )
+        total += Unmetered(replies=unmetered.replies, cost=unmetered.cost, estimated=unmetered.estimated, guess=guess)
+    return total
