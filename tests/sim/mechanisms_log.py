@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         name="digests are not compared",
         file="store/files/chain.py",
-        old=("        changed = by is not None and found not in self.repaired.get(name, ())\n"),
+        old=("        changed = by is not None and actual not in self.repaired.get(name, ())\n"),
         new=("        changed = False\n"),
         needs=("flips",),
     ),
@@ -267,8 +267,8 @@ MUTANTS = (
     Mutant(
         name="a journal without objects is not sealed",
         file="store/files/journal.py",
-        old="for one in journals(run) if one.writer != writer]\n",
-        new="for one in journals(run) if one.writer != writer and one.numbers]\n",
+        old="for journal in journals(run) if journal.writer != writer]\n",
+        new="for journal in journals(run) if journal.writer != writer and journal.numbers]\n",
         needs=("taken_over",),
     ),
     Mutant(
@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         name="a writer does not look who has begun meanwhile",
         file="store/files/journal.py",
-        old="    newer = [one for one in others if began(one) > began(writer)]\n",
+        old="    newer = [other for other in others if began(other) > began(writer)]\n",
         new="    newer = list[str]()\n",
         needs=("taken_over",),
     ),

@@ -63,9 +63,9 @@ class DigestChain:
     def look_at(self, segment: Segment) -> dict[str, str]:
         """What a file says, if it is as it was written; else the flaw is noted."""
         name = segment.name
-        found = self.digests[name] = digest_of_file(segment.path)
-        by = next((by for by, digest in self.named.get(name, {}).items() if digest != found), None)
-        changed = by is not None and found not in self.repaired.get(name, ())
+        actual = self.digests[name] = digest_of_file(segment.path)
+        by = next((by for by, digest in self.named.get(name, {}).items() if digest != actual), None)
+        changed = by is not None and actual not in self.repaired.get(name, ())
         try:
             says = read_claim(segment)
         except CorruptLogError as flaw:
@@ -116,9 +116,9 @@ class _Files:
 
 def follow(run: Path) -> DigestChain:
     """Look at all files of format 2, from the newest on. Raises as `check_chain` does."""
-    chain, told = DigestChain(), False
+    chain, heads_told = DigestChain(), False
     newest_first = _by_writer(run)
-    for place, files in enumerate(newest_first):
+    for position, files in enumerate(newest_first):
         end = max(files.there, default=-1)
         chain.unread |= chain.ends.get(files.writer, -1) > end
         for segment in reversed(files.objects):
@@ -126,12 +126,12 @@ def follow(run: Path) -> DigestChain:
         for segment in reversed(files.compacted):
             _follow_compacted(chain, files, segment)
         _check_joint(chain, files)
-        heads = None if told else _heads(chain, files)
+        heads = None if heads_told else _heads(chain, files)
         if heads is not None:
-            told = True
-            _follow_heads(chain, run, heads, newest_first[place + 1 :], _first(files))
-    there = {one.name for files in newest_first for one in files.compacted}
-    there |= {journal_object(run, files.writer, one).name for files in newest_first for one in files.there}
+            heads_told = True
+            _follow_heads(chain, run, heads, newest_first[position + 1 :], _first(files))
+    there = {segment.name for files in newest_first for segment in files.compacted}
+    there |= {journal_object(run, files.writer, number).name for files in newest_first for number in files.there}
     for name, tellers in chain.named.items():
         if name not in there:
             chain.missing.append(name)
@@ -147,27 +147,27 @@ def _by_writer(run: Path) -> list[_Files]:
     compacted: dict[str, list[Segment]] = defaultdict(list)
     for kind in KINDS:
         layout = lay_out(run, kind)
-        for one in layout.segments:
-            if one.is_object:
-                matter[one.writer].add(one.first)
-            elif one.writer:
-                compacted[one.writer].append(one)
-        for one in layout.segments + layout.covered:
-            if one.is_object:
-                objects[one.writer].setdefault(one.first, one)
-    found = []
+        for segment in layout.segments:
+            if segment.is_object:
+                matter[segment.writer].add(segment.first)
+            elif segment.writer:
+                compacted[segment.writer].append(segment)
+        for segment in layout.segments + layout.covered:
+            if segment.is_object:
+                objects[segment.writer].setdefault(segment.first, segment)
+    newest_first = []
     for writer in sorted({*objects, *compacted}, key=began, reverse=True):
-        mine = objects[writer]
-        chosen = matter[writer] | ({max(mine)} if mine else set())
-        found.append(
+        own = objects[writer]
+        chosen = matter[writer] | ({max(own)} if own else set())
+        newest_first.append(
             _Files(
                 writer=writer,
-                objects=tuple(mine[number] for number in sorted(chosen)),
-                there=frozenset(mine),
-                compacted=tuple(sorted(compacted[writer], key=lambda one: (one.last, one.kind))),
+                objects=tuple(own[number] for number in sorted(chosen)),
+                there=frozenset(own),
+                compacted=tuple(sorted(compacted[writer], key=lambda segment: (segment.last, segment.kind))),
             )
         )
-    return found
+    return newest_first
 
 
 def _follow_object(chain: DigestChain, run: Path, files: _Files, segment: Segment) -> None:
@@ -218,26 +218,28 @@ def _is_succeeded(chain: DigestChain, segment: Segment) -> bool:
 
 def _check_joint(chain: DigestChain, files: _Files) -> None:
     """Objects that are left against what the newest compacted file says of the last that it holds."""
-    steps = [one for one in files.compacted if one.kind == "steps" and one.name in chain.claims]
+    steps = [segment for segment in files.compacted if segment.kind == "steps" and segment.name in chain.claims]
     if not steps or steps[-1].name in chain.repaired:
         return
     newest, last = steps[-1], chain.claims[steps[-1].name].get("object", "")
     for segment in files.objects:
         if segment.name in chain.repaired:
             continue
-        says, found = chain.claims.get(segment.name, {}), ""
+        says, digest = chain.claims.get(segment.name, {}), ""
         if segment.first == newest.last:
-            found = chain.digests[segment.name]
+            digest = chain.digests[segment.name]
         elif segment.first == newest.last + 1 and says:
-            found = says.get("before", "")
-        if says and found != last and newest.last in (segment.first, segment.first - 1):
+            digest = says.get("before", "")
+        if says and digest != last and newest.last in (segment.first, segment.first - 1):
             chain.accuse(newest.name, f"does not hold what {segment.name} stands on")
 
 
 def _first(files: _Files) -> Segment | None:
     """The file that knows the journals that there were when the writer began."""
-    held = [one for one in (*files.compacted, *files.objects) if one.first == 0 and one.kind == "steps"]
-    return held[0] if held else None
+    firsts = [
+        segment for segment in (*files.compacted, *files.objects) if segment.first == 0 and segment.kind == "steps"
+    ]
+    return firsts[0] if firsts else None
 
 
 def _heads(chain: DigestChain, files: _Files) -> dict[str, tuple[int, str]] | None:
@@ -259,11 +261,11 @@ def _follow_heads(
         if ended is None:
             chain.flaws.append((_some(files), f"is of a journal that {first.name} does not know"))
         elif files.there and max(files.there) > ended[0]:
-            beyond = journal_object(run, files.writer, min(one for one in files.there if one > ended[0]))
+            beyond = journal_object(run, files.writer, min(number for number in files.there if number > ended[0]))
             chain.flaws.append((beyond.name, f"follows the end of its journal that {first.name} tells"))
 
 
 def _some(files: _Files) -> str:
     """A writer's first file."""
     segments = [*files.objects, *files.compacted]
-    return min((one.name for one in segments), default=f"log/{files.writer}")
+    return min((segment.name for segment in segments), default=f"log/{files.writer}")

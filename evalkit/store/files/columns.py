@@ -63,7 +63,7 @@ def _variable(values: Values, data: bytes, kind: pa.DataType, present: bytes | N
 
 def _bits(flags: Sequence[bool]) -> bytes:
     """A validity bitmap: the first value is the lowest bit of the first byte."""
-    number = sum(1 << place for place, flag in enumerate(flags) if flag)
+    number = sum(1 << index for index, flag in enumerate(flags) if flag)
     return number.to_bytes((len(flags) + 7) // 8, "little")
 
 

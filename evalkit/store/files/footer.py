@@ -26,8 +26,8 @@ def footer_flaw(segment: Segment) -> str:
     Raises CorruptLogError, FileNotFoundError, StorageError as `read_segment` does.
     """
     plain = read_segment(segment)
-    held = set(columns_of(segment)) & set(FEW_VALUES) if segment.kind == "steps" else set()
-    few = [name for name in held if pa.types.is_string(plain.schema.field(name).type)]
+    candidates = set(columns_of(segment)) & set(FEW_VALUES) if segment.kind == "steps" else set()
+    few = [name for name in candidates if pa.types.is_string(plain.schema.field(name).type)]
     coded = read_segment(segment, None, few)
     for name in few:
         if coded.column(name).cast(pa.string()) != plain.column(name):
@@ -55,15 +55,15 @@ def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
     upto = _MAGIC
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
+        for index in range(group.num_columns):
+            column = group.column(index)
             name, begin = column.path_in_schema, column.data_page_offset
             if column.has_dictionary_page:
                 begin = min(begin, column.dictionary_page_offset)
-            if name != file.schema_arrow.names[place]:
-                yield f"column {file.schema_arrow.names[place]} is called {name} in its footer"
+            if name != file.schema_arrow.names[index]:
+                yield f"column {file.schema_arrow.names[index]} is called {name} in its footer"
             # pyarrow ends the process over statistics of a column that is of another type than the file's schema says.
-            if column.physical_type != file.schema.column(place).physical_type:
+            if column.physical_type != file.schema.column(index).physical_type:
                 yield f"column {name} is of another type in its footer"
             if begin != upto or column.num_values != group.num_rows:
                 yield f"column {name} lies elsewhere than its footer says"
@@ -79,20 +79,20 @@ def _misjudged(file: pq.ParquetFile, table: pa.Table) -> Iterator[str]:
         group = file.metadata.row_group(number)
         rows = table.slice(begin, group.num_rows)
         begin += group.num_rows
-        for place in range(group.num_columns):
-            column = group.column(place)
-            said = column.statistics if column.is_stats_set else None
-            if said is None:
+        for index in range(group.num_columns):
+            column = group.column(index)
+            statistics = column.statistics if column.is_stats_set else None
+            if statistics is None:
                 continue
             values = rows.column(column.path_in_schema)
-            nulls = said.has_null_count and said.null_count != values.null_count
-            if nulls or (said.has_min_max and (_plain(said.min), _plain(said.max)) != _ends(values)):
+            nulls = statistics.has_null_count and statistics.null_count != values.null_count
+            if nulls or (statistics.has_min_max and (_plain(statistics.min), _plain(statistics.max)) != _ends(values)):
                 yield f"column {column.path_in_schema} is not what its footer says of it"
 
 
 def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
-    found = compute.min_max(values).as_py()
-    return found["min"], found["max"]
+    extremes = compute.min_max(values).as_py()
+    return extremes["min"], extremes["max"]
 
 
 def _plain(value: Any) -> Any:

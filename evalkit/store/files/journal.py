@@ -55,7 +55,7 @@ Named = tuple[str, str]
 def new_writer(after: Sequence[str] = ()) -> str:
     """The name of a writer that begins now: random digits first, so that writers spread over an object store; then
     host, process and time. It comes behind the writers that are there, also where a clock was set back."""
-    start = max([time.time(), *(began(one)[0] + 0.001 for one in after)])
+    start = max([time.time(), *(began(writer)[0] + 0.001 for writer in after)])
     host = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in socket.gethostname())
     return f"{secrets.token_hex(4)}-{host}-{os.getpid()}-{start:.3f}"
 
@@ -71,12 +71,12 @@ class Carried:
 
     def facts(self) -> dict[str, str]:
         """The same as a footer holds it; what is empty is left out."""
-        said = {"totals": self.totals}
+        facts = {"totals": self.totals}
         if self.compacted:
-            said["compacted"] = orjson.dumps(self.compacted).decode()
+            facts["compacted"] = orjson.dumps(self.compacted).decode()
         if self.repaired:
-            said["repaired"] = orjson.dumps(self.repaired).decode()
-        return said
+            facts["repaired"] = orjson.dumps(self.repaired).decode()
+        return facts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,8 +155,8 @@ def open_journal(run: Path, writer: str) -> Appender:
         raise ValueError(f"{writer!r} is no writer's name")
     own = Appender(run=run, writer=writer, heads={})
     disk.make_directories(run / LOG / writer)
-    others = [one.writer for one in journals(run) if one.writer != writer]
-    newer = [one for one in others if began(one) > began(writer)]
+    others = [journal.writer for journal in journals(run) if journal.writer != writer]
+    newer = [other for other in others if began(other) > began(writer)]
     if newer:
         own.withdraw()
         raise FencedError(
@@ -238,8 +238,8 @@ def carried_of(says: Mapping[str, str], where: str) -> Carried:
 def heads_of(says: Mapping[str, str], where: str) -> dict[str, tuple[int, str]]:
     """The newest objects that a journal's first object, or the compacted file that holds it, names. Raises
     CorruptLogError."""
-    found: Any = json_of(says, "heads", where)
+    heads: Any = json_of(says, "heads", where)
     try:
-        return {str(writer): (int(number), str(digest)) for writer, (number, digest) in found.items()}
+        return {str(writer): (int(number), str(digest)) for writer, (number, digest) in heads.items()}
     except (ValueError, TypeError, AttributeError) as flaw:
         raise CorruptLogError(f"{where} is damaged (its heads: {flaw}). {REMEDY}") from flaw

@@ -82,8 +82,8 @@ def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") ->
 def journals(run: Path) -> list[JournalObjects]:
     """All writers that have a folder, in the order in which they began."""
     return [
-        JournalObjects(writer=writer, numbers=tuple(sorted(one.first for one in found)))
-        for writer, found in _journal_objects(run, "steps")[0].items()
+        JournalObjects(writer=writer, numbers=tuple(sorted(segment.first for segment in objects)))
+        for writer, objects in _journal_objects(run, "steps")[0].items()
     ]
 
 
@@ -128,29 +128,29 @@ def lay_out(run: Path, kind: Kind) -> Layout:
 
 def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], list[tuple[str, str]], list[Path]]:
     """(objects by writer, writers in order; flaws; stray files)."""
-    found: dict[str, list[Segment]] = {}
+    by_writer: dict[str, list[Segment]] = {}
     flaws, stray = list[tuple[str, str]](), list[Path]()
     folder = run / LOG
     if folder.exists() and not folder.is_dir():
-        return found, [(LOG, "is no folder: move it elsewhere")], stray
+        return by_writer, [(LOG, "is no folder: move it elsewhere")], stray
     writers = [path for path in folder.glob("*") if not path.name.startswith(".")]
     for path in writers:
         if not WRITER.fullmatch(path.name) or not path.is_dir():
             flaws.append((f"{LOG}/{path.name}", "is no journal of this run: move it elsewhere"))
             stray.append(path)
-    for path in sorted((one for one in writers if one not in stray), key=lambda one: began(one.name)):
-        mine = found.setdefault(path.name, [])
-        for one in sorted(path.glob("*.parquet")):
-            match = NUMBER.fullmatch(one.name)
+    for path in sorted((path for path in writers if path not in stray), key=lambda path: began(path.name)):
+        objects = by_writer.setdefault(path.name, [])
+        for file in sorted(path.glob("*.parquet")):
+            match = NUMBER.fullmatch(file.name)
             if match and match[2] is None:
                 number = int(match[1])
-                mine.append(Segment(kind=kind, path=one, first=number, last=number, writer=path.name))
-                if one.is_symlink() and not one.exists():
-                    flaws.append((f"{LOG}/{path.name}/{one.name}", "is a link to nothing"))
-            elif not one.name.startswith("."):
-                flaws.append((f"{LOG}/{path.name}/{one.name}", "is no object of this journal: move it elsewhere"))
-                stray.append(one)
-    return found, flaws, stray
+                objects.append(Segment(kind=kind, path=file, first=number, last=number, writer=path.name))
+                if file.is_symlink() and not file.exists():
+                    flaws.append((f"{LOG}/{path.name}/{file.name}", "is a link to nothing"))
+            elif not file.name.startswith("."):
+                flaws.append((f"{LOG}/{path.name}/{file.name}", "is no object of this journal: move it elsewhere"))
+                stray.append(file)
+    return by_writer, flaws, stray
 
 
 def _segment(kind: Kind, path: Path) -> Segment | None:
@@ -166,7 +166,7 @@ def _segment(kind: Kind, path: Path) -> Segment | None:
 def _put_in_order(
     run: Path,
     kind: Kind,
-    found: Sequence[Segment],
+    files: Sequence[Segment],
     segments: list[Segment],
     covered: list[Segment],
     flaws: list[tuple[str, str]],
@@ -174,7 +174,7 @@ def _put_in_order(
 ) -> int:
     """Sort one writer's files; the number of the next."""
     upto = 0
-    for segment in sorted(found, key=lambda one: (one.first, -one.last, one.is_commit)):
+    for segment in sorted(files, key=lambda segment: (segment.first, -segment.last, segment.is_commit)):
         if segment.last < upto:
             covered.append(segment)
             continue
@@ -191,15 +191,15 @@ def _put_in_order(
 
 def gaps(layout: Layout) -> Iterator[tuple[str, int, int]]:
     """(writer, first, last) of the numbers that are missing between the files of a layout."""
-    for writer, found in groupby(layout.segments, key=lambda one: one.writer):
+    for writer, files in groupby(layout.segments, key=lambda segment: segment.writer):
         upto = 0
-        for segment in found:
+        for segment in files:
             if segment.first > upto:
                 yield writer, upto, segment.first - 1
             upto = segment.last + 1
         if not writer and upto < layout.next:
             yield writer, upto, layout.next - 1
-    if layout.next and not any(not one.writer for one in layout.segments):
+    if layout.next and not any(not segment.writer for segment in layout.segments):
         yield "", 0, layout.next - 1
 
 

@@ -121,12 +121,12 @@ def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer
     be 1.2 ms.
     """
     rows = no_rows(STEPS) if table is None else table
-    said = {"format": str(FORMAT), **facts, "rows": str(rows.num_rows)}
+    footer = {"format": str(FORMAT), **facts, "rows": str(rows.num_rows)}
     sink = pa.BufferOutputStream()
     settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
     with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP)
-        writer.add_key_value_metadata(_footer(said))
+        writer.add_key_value_metadata(_footer(footer))
     return sink.getvalue()
 
 
@@ -134,7 +134,7 @@ def encode_compacted(
     table: pa.Table, kind: Kind, first: int, last: int, *, writer: str, facts: Mapping[str, str] | None = None
 ) -> pa.Buffer:
     """The bytes of a compacted file: written once and read often. zstd, dictionaries, statistics, units; 2 us a row."""
-    said = {
+    footer = {
         "format": str(FORMAT if writer else 1),
         "kind": kind,
         **({"writer": writer} if writer else {}),
@@ -151,18 +151,18 @@ def encode_compacted(
     settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few, "write_statistics": few}
     with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as file:
         file.write_table(table, row_group_size=_FACTS_GROUP if kind == "ends" else ROW_GROUP)
-        file.add_key_value_metadata(_footer(said))
+        file.add_key_value_metadata(_footer(footer))
     return sink.getvalue()
 
 
-def _footer(said: Mapping[str, str]) -> dict[str, str]:
-    named = {f"evalkit.{name}": value for name, value in said.items()}
-    return named if said["format"] == "1" else {**named, "evalkit.check": check_of(said)}
+def _footer(facts: Mapping[str, str]) -> dict[str, str]:
+    named = {f"evalkit.{name}": value for name, value in facts.items()}
+    return named if facts["format"] == "1" else {**named, "evalkit.check": check_of(facts)}
 
 
-def check_of(said: Mapping[str, str]) -> str:
+def check_of(facts: Mapping[str, str]) -> str:
     """SHA-256 over what a footer says, its own field aside: a changed word is noticed in the file itself."""
-    fields = sorted((name, value) for name, value in said.items() if name != "check")
+    fields = sorted((name, value) for name, value in facts.items() if name != "check")
     return hashlib.sha256(orjson.dumps(fields)).hexdigest()
 
 
@@ -204,8 +204,8 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
         if segment.is_object and segment.kind == "ledger":
             return ledger_table(money_of(claim(file), segment.name)).select(wanted)
         with readable(segment):
-            held = set(file.schema_arrow.names)
-            read = [name for name in wanted if name in held or name not in RESERVED] or file.schema_arrow.names[:1]
+            present = set(file.schema_arrow.names)
+            read = [name for name in wanted if name in present or name not in RESERVED] or file.schema_arrow.names[:1]
             table = file.read(columns=read, use_threads=False)
             # What lies outside the pages' checksums may make of sound pages what is no column of its kind.
             table.validate(full=True)
@@ -221,9 +221,9 @@ def unlike(table: pa.Table, kind: Kind) -> list[str]:
     """Columns of a table that are of another type than a log's, or lack values that a log always has."""
     odd = []
     for name in table.schema.names:
-        field, found = SCHEMAS[kind].field(name), table.column(name)
-        plain = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
-        if plain != field.type or (found.null_count and not field.nullable):
+        field, column = SCHEMAS[kind].field(name), table.column(name)
+        plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if plain != field.type or (column.null_count and not field.nullable):
             odd.append(name)
     return odd
 
@@ -307,17 +307,17 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19
 
 
-def _other_columns(found: pa.Schema, wanted: pa.Schema) -> str:
+def _other_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
     """How a file's columns differ from those of its kind; empty if they do not."""
-    if found.equals(wanted):
+    if schema.equals(wanted):
         return ""
-    if found.names != wanted.names:
-        odd = sorted(set(found.names) ^ set(wanted.names)) or ["in another order"]
+    if schema.names != wanted.names:
+        odd = sorted(set(schema.names) ^ set(wanted.names)) or ["in another order"]
         return f"has other columns than it should ({', '.join(odd[:3])})"
-    for one in found:
-        kind = one.type.value_type if pa.types.is_dictionary(one.type) else one.type
-        if kind != wanted.field(one.name).type or one.nullable != wanted.field(one.name).nullable:
-            return f"has another column {one.name} than it should ({one.type})"
+    for column in schema:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if kind != wanted.field(column.name).type or column.nullable != wanted.field(column.name).nullable:
+            return f"has another column {column.name} than it should ({column.type})"
     return ""
 
 
