@@ -371,7 +371,7 @@ MUTANTS = (
         name="ends have no rows of episodes that go on",
         file="store/writing/compact.py",
         old="settle(self.standings, touched, self.recall)",
-        new="settle(self.standings, [one for one in touched if self.standings[one].ending], self.recall)",
+        new="settle(self.standings, [name for name in touched if self.standings[name].ending], self.recall)",
         needs=("die_turn",),
     ),
     Mutant(

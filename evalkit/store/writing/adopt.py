@@ -44,15 +44,15 @@ def adopt(run: Path, recall: Recall) -> Adopted:
     """
     adopted, known = Adopted(), _named(run)
     files = {kind: _by_writer(lay_out(run, kind).segments) for kind in KINDS}
-    for journal in (one for one in journals(run) if one.numbers):  # one's own has none yet
-        mine = {kind: files[kind].get(journal.writer, []) for kind in KINDS}
+    for journal in (journal for journal in journals(run) if journal.numbers):  # one's own has none yet
+        by_kind = {kind: files[kind].get(journal.writer, []) for kind in KINDS}
         end = journal.numbers[-1]
-        if any(_upto(mine[kind]) < end for kind in KINDS):
-            _compact(run, journal.writer, mine, end, recall)
+        if any(_upto(by_kind[kind]) < end for kind in KINDS):
+            _compact(run, journal.writer, by_kind, end, recall)
         newest = {kind: _newest(run, kind, journal.writer) for kind in KINDS}
         names: dict[str, Named] = {kind: named for kind, named in newest.items() if named is not None}
-        held = _held(run, journal.writer)
-        covered = [journal.object(run, number) for number in journal.numbers[:-1] if number in held]
+        compacted = _held(run, journal.writer)
+        covered = [journal.object(run, number) for number in journal.numbers[:-1] if number in compacted]
         if not known.issuperset(names.values()):
             adopted.named[journal.writer] = names
             adopted.unnamed += covered
@@ -64,23 +64,25 @@ def adopt(run: Path, recall: Recall) -> Adopted:
 def _held(run: Path, writer: str) -> set[int]:
     """Numbers of a journal's objects that compacted files of every kind cover: a repair may have left holes in one."""
     layouts = (lay_out(run, kind) for kind in KINDS)
-    return set.intersection(*({one.first for one in each.covered if one.writer == writer} for each in layouts))
+    return set.intersection(
+        *({segment.first for segment in layout.covered if segment.writer == writer} for layout in layouts)
+    )
 
 
 def _named(run: Path) -> set[Named]:
     """The compacted files that objects name as what they are."""
-    found = set[Named]()
+    names = set[Named]()
     for writer, says in newest_claims(run).items():
         carried = carried_of(says, f"{LOG}/{writer}")
-        found.update(named for kinds in carried.compacted.values() for named in kinds.values())
-        found.update(carried.repaired.items())
-    return found
+        names.update(named for kinds in carried.compacted.values() for named in kinds.values())
+        names.update(carried.repaired.items())
+    return names
 
 
 def _by_writer(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
     """Each writer's compacted files, in order."""
-    whole = (one for one in segments if not one.is_commit)
-    return {writer: list(found) for writer, found in groupby(whole, key=lambda one: one.writer)}
+    whole = (segment for segment in segments if not segment.is_commit)
+    return {writer: list(files) for writer, files in groupby(whole, key=lambda segment: segment.writer)}
 
 
 def _upto(files: Sequence[Segment]) -> int:
@@ -97,17 +99,22 @@ def _name(segment: Segment) -> Named:
     return segment.name, digest_of(disk.read_whole(segment.path) or b"")
 
 
-def _compact(run: Path, writer: str, mine: Mapping[Kind, list[Segment]], end: int, recall: Recall) -> None:
+def _compact(run: Path, writer: str, by_kind: Mapping[Kind, list[Segment]], end: int, recall: Recall) -> None:
     """Complete what kinds lack that others have, under the same names; then compact the rest up to the last object."""
-    begin = min(_upto(mine[kind]) for kind in KINDS)
+    begin = min(_upto(by_kind[kind]) for kind in KINDS)
     wanted = _episodes(run, writer, begin, end)
     states = standings(run, wanted, (writer, begin))
     chain = CompactedFiles(run=run, writer=writer, heads=_heads(run, writer, begin), recall=recall, before=states.get)
     for kind in KINDS:
-        older = [one for one in mine[kind] if one.first < begin]
+        older = [segment for segment in by_kind[kind] if segment.first < begin]
         if older:
             chain.named[kind] = _name(older[-1])
-    there = {(kind, one.first, one.last): one for kind in KINDS for one in mine[kind] if one.first >= begin}
+    there = {
+        (kind, segment.first, segment.last): segment
+        for kind in KINDS
+        for segment in by_kind[kind]
+        if segment.first >= begin
+    }
     ranges = sorted({(first, last) for _, first, last in there})
     for first, last in ranges:
         tails = [_tail(run, writer, number) for number in range(first, last + 1)]
@@ -138,11 +145,11 @@ def _batches(tails: Iterator[Tail]) -> Iterator[list[Tail]]:
 
 def _episodes(run: Path, writer: str, begin: int, end: int) -> set[str]:
     """The episodes that objects have rows of."""
-    found: set[str] = set()
+    episodes: set[str] = set()
     for number in range(begin, end):
         table = read_segment(journal_object(run, writer, number), ("episode",), ("episode",))
-        found.update(coded(table, "episode")[0])
-    return found
+        episodes.update(coded(table, "episode")[0])
+    return episodes
 
 
 def _heads(run: Path, writer: str, begin: int) -> Mapping[str, tuple[int, str]]:
@@ -158,20 +165,20 @@ def standings(run: Path, wanted: Collection[str], upto: tuple[str, int]) -> dict
 
     Raises CorruptLogError, StorageError.
     """
-    found: dict[str, Standing] = {}
+    known: dict[str, Standing] = {}
     if not wanted:
-        return found
+        return known
     columns = [name for name in ENDS.names if name != "facts"]
     few = ["episode", *(name for name in PLACE if name != "replicate"), "ending"]
     for segment in lay_out(run, "ends").segments:
         if not segment.is_commit and not (segment.writer == upto[0] and segment.first >= upto[1]):
-            found |= read_standings(_rows_of(read_segment(segment, columns, few), wanted))
-    old = set(wanted) - set(found)
+            known |= read_standings(_rows_of(read_segment(segment, columns, few), wanted))
+    old = set(wanted) - set(known)
     columns = ["episode", "take", "step", "ending", *PLACE, *SUMS]
     for segment in lay_out(run, "steps").segments:
         if not segment.writer and old:
-            fold(found, _rows_of(read_segment(segment, columns, few), old))
-    return found
+            fold(known, _rows_of(read_segment(segment, columns, few), old))
+    return known
 
 
 def _rows_of(table: pa.Table, wanted: Collection[str]) -> pa.Table:

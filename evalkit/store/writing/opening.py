@@ -52,13 +52,13 @@ def take_over(run: Path, session: str) -> Opened:
     refuse_damage(run)
     _tidy(run)
     mark(run, layouts["steps"], layouts["ledger"])
-    others = [one.writer for one in journals(run)]
-    fits = WRITER.fullmatch(session) and all(began(one) < began(session) for one in others)
+    others = [journal.writer for journal in journals(run)]
+    fits = WRITER.fullmatch(session) and all(began(other) < began(session) for other in others)
     journal = open_journal(run, session if fits else new_writer(others))
 
     recall = partial(facts_of, run)
     adopted = adopt(run, recall)
-    discard((*adopted.covered, *(one for kind in KINDS for one in layouts[kind].covered if not one.writer)))
+    discard((*adopted.covered, *(segment for kind in KINDS for segment in layouts[kind].covered if not segment.writer)))
     index = read_index(run)
     return Opened(
         journal=journal,
@@ -87,7 +87,7 @@ def refuse_damage(run: Path) -> None:
 
 def _tidy(run: Path) -> None:
     """Folders are there, without what a crash left under temporary names."""
-    newest = [run / LOG / one.writer for one in journals(run)]
+    newest = [run / LOG / journal.writer for journal in journals(run)]
     folders = [run / name for name in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER)]
     for folder in folders:
         disk.make_directories(folder)
@@ -106,25 +106,25 @@ def _tidy(run: Path) -> None:
 def mark(run: Path, steps: Layout, ledger: Layout) -> None:
     """Of a run that began in format 1: an evalkit that knows no other must refuse it from now on."""
     path = run / MARK
-    held = disk.read_whole(path)
-    if held is None and not (steps.next or ledger.next or (run / OLD_MANIFEST).exists()):
+    present = disk.read_whole(path)
+    if present is None and not (steps.next or ledger.next or (run / OLD_MANIFEST).exists()):
         return
     data = encode_mark(steps=steps.next, ledger=ledger.next)
-    if held != data:
+    if present != data:
         disk.write_durably(path, data)
 
 
 def _standing(index: RunIndex, name: str) -> Standing | None:
     """How an episode stood when the log was opened."""
-    held = index.episodes.get(name)
-    if held is None:
+    episode = index.episodes.get(name)
+    if episode is None:
         return None
     return Standing(
         place=(),
-        take=held.take,
-        steps=held.steps,
-        ending=held.ending,
-        requests=held.requests,
-        sums=[*held.tokens, held.cost],
+        take=episode.take,
+        steps=episode.steps,
+        ending=episode.ending,
+        requests=episode.requests,
+        sums=[*episode.tokens, episode.cost],
         facts=None,
     )
