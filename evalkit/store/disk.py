@@ -166,11 +166,11 @@ def sync_directory(path: Path) -> None:
 
 def make_directories(path: Path) -> None:
     """Create a directory with its parents; their names are on the disk once this returns. Raises StorageError."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     with storage_errors(path):
-        for one in reversed(missing):
-            one.mkdir(exist_ok=True)
-            sync_directory(one.parent)
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            sync_directory(directory.parent)
 
 
 def append_lines(path: Path, data: bytes) -> None:

@@ -73,7 +73,7 @@ class Instances(Sequence[ManifestInstance]):
     def __getitem__(self, place: int | slice) -> ManifestInstance | Sequence[ManifestInstance]:
         """One instance, or a list of several."""
         if isinstance(place, slice):
-            return [self.at(one) for one in range(*place.indices(len(self)))]
+            return [self.at(number) for number in range(*place.indices(len(self)))]
         if not -len(self) <= place < len(self):
             raise IndexError(place)
         return self.at(place % len(self))
@@ -96,14 +96,14 @@ class Instances(Sequence[ManifestInstance]):
         own, order = self.marks(), self._by_mark
         sought = id_marks(wanted)
         first, last = (np.searchsorted(own, sought, side, sorter=order) for side in ("left", "right"))
-        found = {}
+        by_id = {}
         for name, low, high in zip(wanted, first.tolist(), last.tolist(), strict=True):
-            places = [int(order[one]) for one in range(low, high)]
+            places = [int(order[rank]) for rank in range(low, high)]
             if len(places) > 1:  # two ids have one hash
-                places = [one for one in places if self.at(one).id == name]
+                places = [place for place in places if self.at(place).id == name]
             if places:
-                found[name] = places[0]
-        return found
+                by_id[name] = places[0]
+        return by_id
 
 
 class Listed(Instances):
@@ -112,8 +112,8 @@ class Listed(Instances):
     def __init__(self, instances: Sequence[ManifestInstance]) -> None:
         self._all = instances
         self.strata = {}
-        for one in instances:
-            self.strata[one.stratum] = self.strata.get(one.stratum, 0) + 1
+        for instance in instances:
+            self.strata[instance.stratum] = self.strata.get(instance.stratum, 0) + 1
 
     def __len__(self) -> int:
         return len(self._all)
@@ -130,16 +130,16 @@ class Listed(Instances):
         import numpy as np
 
         number = {name: i for i, name in enumerate(self.strata)}
-        return np.fromiter((number[one.stratum] for one in self._all), code_kind(len(number)), len(self._all))
+        return np.fromiter((number[instance.stratum] for instance in self._all), code_kind(len(number)), len(self._all))
 
     def marks(self) -> "Marks":
         """See `Instances`."""
-        return id_marks([one.id for one in self._all])
+        return id_marks([instance.id for instance in self._all])
 
     def encoded(self) -> Iterator[Sequence[bytes]]:
         """See `Instances`."""
-        for one in self._all:
-            yield (encode_line(one.id, one.stratum, msgspec.json.encode(one.line), one.digest),)
+        for instance in self._all:
+            yield (encode_line(instance.id, instance.stratum, msgspec.json.encode(instance.line), instance.digest),)
 
     def size(self) -> int:
         """See `Instances`."""
@@ -226,10 +226,10 @@ def admission(instances: Sequence[ManifestInstance], key: int | None) -> Iterato
     ]
     taken = [0] * len(members)
     for stratum in _interleaved(members) if suite.spread else listed(codes):
-        place = taken[stratum]
+        index = taken[stratum]
         taken[stratum] += 1
         own = orders[stratum]
-        yield int(members[stratum][place if own is None else own.at(place)])
+        yield int(members[stratum][index if own is None else own.at(index)])
 
 
 def listed(codes: "Codes") -> Iterator[int]:

@@ -147,11 +147,11 @@ def _open(path: Path) -> int:
 def _same(path: Path, descriptor: int) -> bool:
     """Whether the name still stands for the open file."""
     try:
-        found = path.stat()
+        named = path.stat()
     except OSError:
         return False
-    mine = os.fstat(descriptor)
-    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+    opened = os.fstat(descriptor)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 def _seize(descriptor: int, path: Path) -> bool:

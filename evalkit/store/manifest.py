@@ -160,9 +160,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def install(self, environment: str) -> str:
         """What to do where an environment of the run is not installed, in a sentence."""
-        for one in reversed(self.plugins):
-            if (one.group, one.name) == ("environments", environment):
-                return f"It came with a package: {install_line(one.package, one.version)}."
+        for plugin in reversed(self.plugins):
+            if (plugin.group, plugin.name) == ("environments", environment):
+                return f"It came with a package: {install_line(plugin.package, plugin.version)}."
         return "Install the package that brings it, or use the evalkit that wrote the run."
 
     def admitted(self, suite: ManifestSuite) -> Iterator[ManifestInstance]:
@@ -174,14 +174,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         ids: dict[str, dict[str, None]] = {}
         for suite, name in wanted:
             ids.setdefault(suite, {})[name] = None
-        found = {}
+        targets = {}
         for suite in ids.keys() & self.suites.keys():
             own = self.suites[suite]
             for name, place in laid(own.instances).find(list(ids[suite])).items():
                 target = own.instances[place]
                 if target.id == name:
-                    found[suite, name] = own, target
-        return found
+                    targets[suite, name] = own, target
+        return targets
 
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it, CorruptLogError if its pack
@@ -204,8 +204,10 @@ def flaws_of(manifest: Manifest) -> Iterator[str]:
     """What does not fit together in a manifest: all that readers take for granted of its parts."""
     if not 1 <= manifest.replicates <= MOST_REPLICATES:
         yield f"{manifest.replicates} replicates"
-    for kind, found in (("agent", manifest.agents), ("suite", manifest.suites)):
-        yield from (f"the {kind} {name!r} is there as {one.name!r}" for name, one in found.items() if one.name != name)
+    for kind, parts in (("agent", manifest.agents), ("suite", manifest.suites)):
+        yield from (
+            f"the {kind} {name!r} is there as {part.name!r}" for name, part in parts.items() if part.name != name
+        )
     for digest, pack in manifest.packs.items():
         if pack.digest != digest:
             yield f"the pack {digest!r} is there as {pack.digest!r}"
@@ -221,7 +223,7 @@ def flaws_of(manifest: Manifest) -> Iterator[str]:
             yield f"the suite {suite.name!r} has other strata than instances"
         if not suite.instances:
             yield f"the suite {suite.name!r} has no instance"
-        if isinstance(suite.instances, tuple) and len({one.id for one in suite.instances}) < len(suite.instances):
+        if isinstance(suite.instances, tuple) and len({entry.id for entry in suite.instances}) < len(suite.instances):
             yield f"the suite {suite.name!r} has two instances of one id"
 
 

@@ -92,24 +92,30 @@ def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
     try:
         if plain.get("format") == OLD_FORMAT:
             old = msgspec.convert(plain, Manifest)
-            return _with_instances(old, {name: tuple(one.instances) for name, one in old.suites.items()})
+            return _with_instances(old, {name: tuple(suite.instances) for name, suite in old.suites.items()})
         suites = plain.get("suites")
-        if not isinstance(suites, dict) or not all(isinstance(one, dict) for one in suites.values()):
+        if not isinstance(suites, dict) or not all(isinstance(suite, dict) for suite in suites.values()):
             raise msgspec.ValidationError("Expected `object` - at `$.suites`")
-        said = {name: msgspec.convert(one.get("instances"), Description, strict=True) for name, one in suites.items()}
-        listed = {name: {**one, "instances": []} for name, one in suites.items()}
+        descriptions = {
+            name: msgspec.convert(suite.get("instances"), Description, strict=True) for name, suite in suites.items()
+        }
+        listed = {name: {**suite, "instances": []} for name, suite in suites.items()}
         manifest = msgspec.convert({**plain, "suites": listed}, Manifest)
     except msgspec.ValidationError as flaw:
         raise CorruptLogError(f"{path} is damaged: {flaw}. {REMEDY}") from flaw
-    return _with_instances(manifest, {name: _stored(run, manifest.suites[name], one) for name, one in said.items()})
+    return _with_instances(
+        manifest, {name: _stored(run, manifest.suites[name], description) for name, description in descriptions.items()}
+    )
 
 
-def _stored(run: Path, suite: ManifestSuite, said: Description) -> Stored:
-    return Stored(run, said, suite.name, suite.environment, suite.axes)
+def _stored(run: Path, suite: ManifestSuite, description: Description) -> Stored:
+    return Stored(run, description, suite.name, suite.environment, suite.axes)
 
 
 def _with_instances(manifest: Manifest, instances: Mapping[str, Sequence[ManifestInstance]]) -> Manifest:
-    suites = {name: msgspec.structs.replace(one, instances=instances[name]) for name, one in manifest.suites.items()}
+    suites = {
+        name: msgspec.structs.replace(suite, instances=instances[name]) for name, suite in manifest.suites.items()
+    }
     return msgspec.structs.replace(manifest, suites=suites)
 
 
@@ -134,12 +140,12 @@ def write_manifest(run: Path, manifest: Manifest) -> Manifest:
 
 def _kept(run: Path, suite: ManifestSuite) -> Stored:
     """The suite's instances in a file of the run."""
-    found = suite.instances
-    if isinstance(found, Stored) and found.lies_in(run) and found.path.exists():
-        return found
-    own = laid(found)
-    said = Description(file=write_suite(run, own), count=len(own), strata=dict(own.strata), spread=own.spread)
-    return _stored(run, suite, said)
+    instances = suite.instances
+    if isinstance(instances, Stored) and instances.lies_in(run) and instances.path.exists():
+        return instances
+    own = laid(instances)
+    description = Description(file=write_suite(run, own), count=len(own), strata=dict(own.strata), spread=own.spread)
+    return _stored(run, suite, description)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -147,9 +153,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
     Its suites' instances must lie in files.
     """
-    said = {name: one.instances for name, one in manifest.suites.items()}
-    plain = msgspec.to_builtins(_with_instances(manifest, dict.fromkeys(said, ())))
-    for name, instances in said.items():
+    by_suite = {name: suite.instances for name, suite in manifest.suites.items()}
+    plain = msgspec.to_builtins(_with_instances(manifest, dict.fromkeys(by_suite, ())))
+    for name, instances in by_suite.items():
         if not isinstance(instances, Stored):
             raise TypeError(f"the instances of {name!r} lie in no file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)

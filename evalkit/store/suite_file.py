@@ -160,13 +160,13 @@ class _Index:
             self.head = msgspec.json.decode(raw[:end], type=Head)
             blocks, count = self.head.blocks, self.head.count
             kind = code_kind(len(self.head.strata))
-            parts, at = [], end + 1
+            parts, offset = [], end + 1
             for dtype, number in (("V16", blocks), ("<u4", blocks), (kind, count), ("<u8", count), ("<u8", blocks)):
-                parts.append(np.frombuffer(raw, dtype, number, at))
-                at += parts[-1].nbytes
-                if len(parts) == 4 and hashlib.sha256(raw[:at]).hexdigest() != digest:
+                parts.append(np.frombuffer(raw, dtype, number, offset))
+                offset += parts[-1].nbytes
+                if len(parts) == 4 and hashlib.sha256(raw[:offset]).hexdigest() != digest:
                     raise ValueError("its content is not what its name says")
-            if at + _TRAILER.size != len(raw) or self.head.format != 2:
+            if offset + _TRAILER.size != len(raw) or self.head.format != 2:
                 raise ValueError("it has an odd length")
         except (ValueError, OverflowError, ZeroDivisionError, msgspec.MsgspecError) as flaw:
             raise CorruptLogError(f"{path} is damaged: its index: {flaw}. {REMEDY}") from flaw
@@ -215,10 +215,10 @@ class SuiteFile:
         except StorageError as flaw:
             raise self._missing(flaw) from flaw
 
-    def _read(self, at: int, length: int) -> bytes:
+    def _read(self, offset: int, length: int) -> bytes:
         try:
             with disk.storage_errors(self.path), self.path.open("rb") as file:
-                file.seek(at, os.SEEK_SET)
+                file.seek(offset, os.SEEK_SET)
                 return file.read(length)
         except StorageError as flaw:
             raise self._missing(flaw) from flaw
@@ -318,13 +318,13 @@ class Stored(Blocked):
     def made(self, raw: bytes, place: int) -> ManifestInstance:
         """See `Blocked`."""
         try:
-            held = self._bare(raw, place) if self.bare else self._decoder.decode(raw)
+            row = self._bare(raw, place) if self.bare else self._decoder.decode(raw)
         except msgspec.MsgspecError as flaw:
             raise CorruptLogError(f"{self.path} is damaged: line {place + 1}: {flaw}. {REMEDY}") from flaw
-        if held.digest:
-            return ManifestInstance(id=held.id, digest=held.digest, stratum=held.stratum, line=held.line)
-        where = f"suite {self._suite!r}, {FOLDER}/{self.path.name}:{place + 1}: {held.id}"
-        return reached(self._environment, held.line, self._axes, where, held.stratum)
+        if row.digest:
+            return ManifestInstance(id=row.id, digest=row.digest, stratum=row.stratum, line=row.line)
+        where = f"suite {self._suite!r}, {FOLDER}/{self.path.name}:{place + 1}: {row.id}"
+        return reached(self._environment, row.line, self._axes, where, row.stratum)
 
     def _bare(self, raw: bytes, place: int) -> _Line:
         """A line of somebody's own file."""
@@ -339,10 +339,10 @@ def reached(environment: str, line: Axes, axes: Axes, where: str, stratum: str) 
     """
     name = str(line.get("id"))
     try:
-        found = reach(ENVIRONMENTS[environment], line, axes, where)
-        if found.stratum != stratum:
-            raise UsageError(f"{where}: it is of stratum {found.stratum!r}, and was taken for one of {stratum!r}.")
+        instance = reach(ENVIRONMENTS[environment], line, axes, where)
+        if instance.stratum != stratum:
+            raise UsageError(f"{where}: it is of stratum {instance.stratum!r}, and was taken for one of {stratum!r}.")
     except UsageError as flaw:
         digest = instance_digest(environment, {**line, **axes})
         return ManifestInstance(id=name, digest=digest, stratum=stratum, line={**line, **axes}, flaw=str(flaw))
-    return ManifestInstance(id=name, digest=found.digest, stratum=stratum, line=found.line)
+    return ManifestInstance(id=name, digest=instance.digest, stratum=stratum, line=instance.line)

@@ -37,8 +37,8 @@ class Void(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_voids(run: Path) -> Mapping[str, Void]:
     """The episodes that are void, by id, each with the decision that holds. Raises CorruptLogError."""
-    latest = {one.episode: one for one in read_decisions(run)}
-    return {name: one for name, one in latest.items() if not one.undo}
+    latest = {decision.episode: decision for decision in read_decisions(run)}
+    return {name: decision for name, decision in latest.items() if not decision.undo}
 
 
 def read_decisions(run: Path) -> list[Void]:
@@ -53,7 +53,7 @@ def add_voids(run: Path, decisions: Iterable[Void]) -> None:
     """
     before = _content(run)
     _decisions(before, run)
-    lines = (msgspec.json.encode(one) + b"\n" for one in decisions)
+    lines = (msgspec.json.encode(decision) + b"\n" for decision in decisions)
     write_parts_durably(run / FILE, (part for source in ((before,), lines) for part in source))
 
 
@@ -69,7 +69,7 @@ _REMEDY = (
 
 
 def _decisions(data: bytes, run: Path) -> list[Void]:
-    found = []
+    decisions = []
     for number, line in enumerate(data.splitlines(), 1):
-        found.append(decode(line, Void, f"{run / FILE}:{number}", _REMEDY))
-    return found
+        decisions.append(decode(line, Void, f"{run / FILE}:{number}", _REMEDY))
+    return decisions

@@ -357,8 +357,8 @@ MUTANTS = (
     Mutant(
         name="a suite's index is believed whatever it says",
         file="store/suite_file.py",
-        old="                if len(parts) == 4 and hashlib.sha256(raw[:at]).hexdigest() != digest:\n",
-        new="                if len(parts) == 4 and len(raw) < at:\n",
+        old="                if len(parts) == 4 and hashlib.sha256(raw[:offset]).hexdigest() != digest:\n",
+        new="                if len(parts) == 4 and len(raw) < offset:\n",
         needs=("flips",),
     ),
     Mutant(
