@@ -26,30 +26,30 @@ def check_log(run: Path) -> list[Flaw]:
     """
     layouts = {kind: lay_out(run, kind) for kind in KINDS}
     chain = follow(run)
-    found = list(misplaced(run, layouts, chain))
+    flaws = list(misplaced(run, layouts, chain))
     steps = [examine(segment) for segment in layouts["steps"].segments]
-    told = {one.segment for file in steps for one in file.flaws}
+    flawed = {flaw.segment for file in steps for flaw in file.flaws}
     for kind in ("ledger", "ends"):
         for segment in layouts[kind].segments:
-            if segment.name not in told and not (segment.is_object and kind == "ends"):
-                found += file_flaws(segment)
-    for one in steps:
-        found += one.flaws
-    told = {one.segment for one in found}
-    found += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in told]
-    found += missing_steps(known_rows(steps), steps, {one.segment for one in found})
+            if segment.name not in flawed and not (segment.is_object and kind == "ends"):
+                flaws += file_flaws(segment)
+    for file in steps:
+        flaws += file.flaws
+    flawed = {flaw.segment for flaw in flaws}
+    flaws += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in flawed]
+    flaws += missing_steps(known_rows(steps), steps, {flaw.segment for flaw in flaws})
     # What repeats the rows can be held against them once these are whole.
-    return found or [*ends_flaws(run), *totals_flaws(run)]
+    return flaws or [*ends_flaws(run), *totals_flaws(run)]
 
 
 def misplaced(run: Path, layouts: Mapping[Kind, Layout], chain: DigestChain) -> Iterator[Flaw]:
     """Files that are missing, too many, or no files of a log; those that another file names are the chain's to tell."""
-    told = set(chain.missing)
+    reported = set(chain.missing)
     for kind, layout in layouts.items():
         hidden = _explained(run, kind, layout, chain.missing)
         for where, what in layout.flaws:
-            if where not in hidden and where not in told:
-                told.add(where)
+            if where not in hidden and where not in reported:
+                reported.add(where)
                 yield Flaw(segment=where, problem=what)
 
 
@@ -58,12 +58,15 @@ def _explained(run: Path, kind: Kind, layout: Layout, missing: Sequence[str]) ->
     lost = [
         match for name in missing if name.startswith(f"{kind}/") and (match := RANGE.fullmatch(name[len(kind) + 1 :]))
     ]
-    found = set()
+    explained = set()
     for writer, first, last in gaps(layout):
-        if any(one[1] == writer and int(one[2]) <= last and first <= int(one[3]) for one in lost):
+        if any(
+            lost_range[1] == writer and int(lost_range[2]) <= last and first <= int(lost_range[3])
+            for lost_range in lost
+        ):
             names = [journal_object(run, writer, number).name for number in (first, last)]
-            found.add(names[0] + (f" to {names[1]}" if last > first else ""))
-    return found
+            explained.add(names[0] + (f" to {names[1]}" if last > first else ""))
+    return explained
 
 
 def file_flaws(segment: Segment) -> list[Flaw]:
@@ -93,10 +96,10 @@ class KnownRows:
 def known_rows(files: Sequence[Examined]) -> KnownRows:
     """Put the rows of all files together."""
     numbers: dict[str, int] = {}
-    episode = [np.array([numbers.setdefault(one, len(numbers)) for one in file.episodes], np.int64) for file in files]
+    episode = [np.array([numbers.setdefault(name, len(numbers)) for name in file.episodes], np.int64) for file in files]
     none = np.zeros(0, np.int64)
-    file_of = [np.full(len(one), number) for number, one in enumerate(episode)]
-    row_of = [np.arange(len(one)) for one in episode]
+    file_of = [np.full(len(indices), number) for number, indices in enumerate(episode)]
+    row_of = [np.arange(len(indices)) for indices in episode]
     step = np.concatenate([none, *(group for file in files for group in file.step)])
     keep = np.flatnonzero(step >= 0)
     codes = np.concatenate([none, *episode])[keep]
@@ -116,17 +119,17 @@ def known_rows(files: Sequence[Examined]) -> KnownRows:
 
 def missing_steps(rows: KnownRows, files: Sequence[Examined], suspects: set[str]) -> list[Flaw]:
     """The first step each episode lacks or has twice, with the file where it should be."""
-    found = []
+    flaws = []
     for episode, step, what in rows.effect.gaps:
         begin, end = rows.effect.start[episode], rows.effect.start[episode + 1]
-        mine = rows.effect.order[begin:end]
-        after = int(np.searchsorted(rows.step[mine], step, side="left"))
-        behind = int(rows.file[mine[after]])
-        ahead = int(rows.file[mine[after - 1]]) if after else 0
+        of_episode = rows.effect.order[begin:end]
+        after = int(np.searchsorted(rows.step[of_episode], step, side="left"))
+        behind = int(rows.file[of_episode[after]])
+        ahead = int(rows.file[of_episode[after - 1]]) if after else 0
         problem = "the step is missing" if what == "missing" else "the step is there twice"
         where = _where(ahead, behind, files, suspects) if what == "missing" else files[behind].segment.name
-        found.append(Flaw(segment=where, problem=problem, episode=rows.names[episode], step=step))
-    return found
+        flaws.append(Flaw(segment=where, problem=problem, episode=rows.names[episode], step=step))
+    return flaws
 
 
 def _where(ahead: int, behind: int, files: Sequence[Examined], suspects: set[str]) -> str:

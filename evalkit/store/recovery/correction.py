@@ -9,40 +9,42 @@ COUNTS = tuple(name for name in SUMMED if name not in ("ended_squares", "earlier
 """Fields of cells that are whole numbers of rows, episodes and money."""
 
 
-def difference(wanted: Totals, said: Totals) -> Totals:
-    """What makes of `said`, added to it, the sums that are wanted; of spells and closing words those it lacks."""
-    found = Totals()
-    for place in {**wanted.cells, **said.cells}:
-        cell = CellTotals(agent=place[0], suite=place[1])
-        mine, theirs = wanted.cells.get(place, cell), said.cells.get(place, cell)
-        made = CellTotals(agent=place[0], suite=place[1])
+def difference(wanted: Totals, recorded: Totals) -> Totals:
+    """What makes of `recorded`, added to it, the sums that are wanted; of spells and closing words those it lacks."""
+    correction = Totals()
+    for key in {**wanted.cells, **recorded.cells}:
+        cell = CellTotals(agent=key[0], suite=key[1])
+        wanted_cell, recorded_cell = wanted.cells.get(key, cell), recorded.cells.get(key, cell)
+        made = CellTotals(agent=key[0], suite=key[1])
         for name in SUMMED:
-            setattr(made, name, getattr(mine, name) - getattr(theirs, name))
-        words = {**mine.endings, **theirs.endings}
+            setattr(made, name, getattr(wanted_cell, name) - getattr(recorded_cell, name))
+        words = {**wanted_cell.endings, **recorded_cell.endings}
         made.endings = {
-            word: count for word in words if (count := mine.endings.get(word, 0) - theirs.endings.get(word, 0))
+            word: count
+            for word in words
+            if (count := wanted_cell.endings.get(word, 0) - recorded_cell.endings.get(word, 0))
         }
-        for far_off, held in mine.going.items():
-            made.stay(far_off, *held)
-        for far_off, (count, steps, cost) in theirs.going.items():
+        for far_off, amounts in wanted_cell.going.items():
+            made.stay(far_off, *amounts)
+        for far_off, (count, steps, cost) in recorded_cell.going.items():
             made.stay(far_off, -count, -steps, -cost)
-        made.earlier, made.earlier_s, made.spells = 0, 0.0, mine.spells
-        found.cells[place] = made
-    for name in {**wanted.workers, **said.workers}:
-        found.workers[name] = wanted.workers.get(name, 0) - said.workers.get(name, 0)
-    for name in {**wanted.accounts, **said.accounts}:
+        made.earlier, made.earlier_s, made.spells = 0, 0.0, wanted_cell.spells
+        correction.cells[key] = made
+    for name in {**wanted.workers, **recorded.workers}:
+        correction.workers[name] = wanted.workers.get(name, 0) - recorded.workers.get(name, 0)
+    for name in {**wanted.accounts, **recorded.accounts}:
         none = Account(session=name)
-        found.accounts[name] = _less(wanted.accounts.get(name, none), said.accounts.get(name, none))
-    return found
+        correction.accounts[name] = _less(wanted.accounts.get(name, none), recorded.accounts.get(name, none))
+    return correction
 
 
 def _less(account: Account, other: Account) -> Account:
     """What `_join` adds to the other to make it like the first."""
-    found = Account(session=account.session)
-    for one in fields(Account):
-        mine, theirs = getattr(account, one.name), getattr(other, one.name)
-        if isinstance(mine, bool) or one.name in ("said", "width"):
-            setattr(found, one.name, mine)
-        elif one.name != "session":
-            setattr(found, one.name, mine - theirs)
-    return found
+    remainder = Account(session=account.session)
+    for field in fields(Account):
+        value, subtracted = getattr(account, field.name), getattr(other, field.name)
+        if isinstance(value, bool) or field.name in ("said", "width"):
+            setattr(remainder, field.name, value)
+        elif field.name != "session":
+            setattr(remainder, field.name, value - subtracted)
+    return remainder

@@ -55,26 +55,26 @@ class Examined:
 
 def examine(segment: Segment) -> Examined:
     """Look at a file of steps. Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it)."""
-    found = Examined(segment=segment)
+    examined = Examined(segment=segment)
     try:
         with open_file(segment) as strict, open_file(segment, verify=False) as lax:
             problem = mismatch(segment, strict)
-            found.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
+            examined.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
             for number in range(strict.metadata.num_row_groups):
-                _examine_group(found, _RowGroup(segment, strict, lax, number))
+                _examine_group(examined, _RowGroup(segment, strict, lax, number))
     except CorruptLogError as flaw:
         problem = problem_of(segment, flaw) + ": none of its rows can be read"
-    if not problem and not found.flaws:
+    if not problem and not examined.flaws:
         problem = footer_problem(segment)
     if problem:
-        found.flaws.insert(0, _of_file(found, problem))
-    return found
+        examined.flaws.insert(0, _of_file(examined, problem))
+    return examined
 
 
 def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(STEPS.names)) -> pa.Table:
     """These rows of an examined file; those whose columns are damaged and covered by no digest are left out."""
-    held = [name for name in columns if name in columns_of(examined.segment)]
-    schema = pa.schema([STEPS.field(name) for name in held])
+    names = [name for name in columns if name in columns_of(examined.segment)]
+    schema = pa.schema([STEPS.field(name) for name in names])
     tables = [steps_table([]).select(columns)]
     if chosen.any():
         with open_file(examined.segment) as strict, open_file(examined.segment, verify=False) as lax:
@@ -84,7 +84,7 @@ def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(ST
                 begin += len(sound)
                 group = _RowGroup(examined.segment, strict, lax, number) if len(rows) else None
                 if group is not None and not (set(group.bad) - set(COVERED)) & set(columns):
-                    table = pa.Table.from_arrays([group.column(name) for name in held], schema=schema)
+                    table = pa.Table.from_arrays([group.column(name) for name in names], schema=schema)
                     tables.append(with_reserved(take_rows(table, rows), columns).select(columns))
     return pa.concat_tables(tables)
 
@@ -133,21 +133,21 @@ class _RowGroup:
         self._columns.update(zip(table.schema.names, table.columns, strict=True))
 
 
-def _examine_group(found: Examined, group: _RowGroup) -> None:
+def _examine_group(examined: Examined, group: _RowGroup) -> None:
     agrees = _agreement(group)
     lost_identity = [name for name in IDENTITY if name in group.bad]
     sound = agrees if not set(group.bad) - set(COVERED) else np.zeros(group.rows, np.bool_)
-    found.sound.append(sound)
+    examined.sound.append(sound)
     if lost_identity:
-        found.episodes += [""] * group.rows
-        found.take.append(np.zeros(group.rows, np.int64))
-        found.step.append(np.full(group.rows, -1, np.int64))
+        examined.episodes += [""] * group.rows
+        examined.take.append(np.zeros(group.rows, np.int64))
+        examined.step.append(np.full(group.rows, -1, np.int64))
     else:
         names, codes = coded(pa.table({"episode": group.column("episode")}), "episode")
-        found.episodes += [names[code] for code in codes]
-        found.take.append(_whole(group, "take"))
-        found.step.append(_whole(group, "step"))
-    found.flaws += _group_flaws(found, group, sound, lost_identity)
+        examined.episodes += [names[code] for code in codes]
+        examined.take.append(_whole(group, "take"))
+        examined.step.append(_whole(group, "step"))
+    examined.flaws += _group_flaws(examined, group, sound, lost_identity)
 
 
 def _agreement(group: _RowGroup) -> Flags:
@@ -165,8 +165,8 @@ def _bytes_of(name: str) -> pa.DataType:
     return pa.binary() if name in ("reply", "facts") else STEPS.field(name).type
 
 
-def _group_flaws(found: Examined, group: _RowGroup, sound: Flags, lost_identity: Sequence[str]) -> Iterator[Flaw]:
-    name = found.segment.name
+def _group_flaws(examined: Examined, group: _RowGroup, sound: Flags, lost_identity: Sequence[str]) -> Iterator[Flaw]:
+    name = examined.segment.name
     lost = np.flatnonzero(~sound)
     what = f"column {', '.join(group.bad)} is damaged (page checksum)" if group.bad else ""
     if lost_identity:
@@ -177,11 +177,11 @@ def _group_flaws(found: Examined, group: _RowGroup, sound: Flags, lost_identity:
         if what:
             yield Flaw(segment=name, problem=f"{what}, yet every row agrees with its digest")
         return
-    begin = len(found.episodes) - group.rows
-    told: dict[str, list[int]] = {}
+    begin = len(examined.episodes) - group.rows
+    lost_steps: dict[str, list[int]] = {}
     for row in lost:
-        told.setdefault(found.episodes[begin + row], []).append(int(found.step[-1][row]))
-    for episode, steps in told.items():
+        lost_steps.setdefault(examined.episodes[begin + row], []).append(int(examined.step[-1][row]))
+    for episode, steps in lost_steps.items():
         problem = what or "does not agree with its digest: reply, facts or digests were changed"
         if len(steps) > 1:
             problem += f" ({len(steps)} rows of this episode, the first is named)"
@@ -195,11 +195,13 @@ def _known_episodes(group: _RowGroup) -> str:
     return f"episodes {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _of_file(found: Examined, problem: str) -> Flaw:
+def _of_file(examined: Examined, problem: str) -> Flaw:
     """A flaw of a whole file, with its first row as an example of what it holds."""
-    if not found.episodes:
-        return Flaw(segment=found.segment.name, problem=problem)
-    return Flaw(segment=found.segment.name, problem=problem, episode=found.episodes[0], step=int(found.step[0][0]))
+    if not examined.episodes:
+        return Flaw(segment=examined.segment.name, problem=problem)
+    return Flaw(
+        segment=examined.segment.name, problem=problem, episode=examined.episodes[0], step=int(examined.step[0][0])
+    )
 
 
 def _whole(group: _RowGroup, name: str) -> Ints:

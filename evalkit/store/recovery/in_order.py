@@ -34,7 +34,7 @@ def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
 
     It is the run itself where all are; otherwise it holds links, as long as the context lasts.
     """
-    files = {one.path: one for kind in KINDS for layout in [lay_out(run, kind)] for one in _files(layout)}
+    files = {segment.path: segment for kind in KINDS for layout in [lay_out(run, kind)] for segment in _files(layout)}
     fits, strays = dict[str, Path](), dict[str, Path]()
     unsure = dict[str, Path]()
     for path, segment in files.items():
@@ -43,7 +43,7 @@ def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
             (fits if name else unsure)[segment.name] = path
         else:
             strays.setdefault(str(name), path)
-    kept = _kept(run, {one.name for one in files.values()} - fits.keys() - strays.keys())
+    kept = _kept(run, {segment.name for segment in files.values()} - fits.keys() - strays.keys())
     needless = _needless(run)
     if not strays and not kept and not needless:
         yield run, []
@@ -70,12 +70,12 @@ def _kept(run: Path, names: set[str]) -> dict[str, Path]:
         return {}
     chain = follow(run)
     by_digest = {digest_of_file(path): path for path in folder.glob("*.parquet*") if path.is_file()}
-    found = {}
+    kept = {}
     for name in (*names, *chain.missing):
         wanted = chain.repaired.get(name) or set(chain.named.get(name, {}).values())
         for digest in wanted & by_digest.keys():
-            found[name] = by_digest[digest]
-    return found
+            kept[name] = by_digest[digest]
+    return kept
 
 
 def _needless(run: Path) -> set[str]:
@@ -130,7 +130,7 @@ def _first_format(run: Path, segment: Segment, kind: Kind, first: int, last: int
         return segment.name
     if kind == "ends":
         return None
-    for one in lay_out(run, kind).segments:
-        if (one.writer, one.first, one.last) == ("", first, last):
-            return one.name
+    for other in lay_out(run, kind).segments:
+        if (other.writer, other.first, other.last) == ("", first, last):
+            return other.name
     return f"{FOLDERS[kind][-1]}/{compacted_name('', first, last)}"

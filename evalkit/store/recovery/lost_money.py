@@ -62,7 +62,7 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
     known = list(_told(remains, settled))
     ledger = [*remains.ledger, *known]
     books = accounts(ledger, settled)
-    found = [*known, *unaccounted(books)]
+    charges = [*known, *unaccounted(books)]
     uncounted: list[str] = []
     now = time.time()
     for account in _suspects(remains, books):
@@ -74,15 +74,15 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
         amount = account.unspent - account.crashed
         if amount > 0:
             account.charged += amount
-            found.append(_charge(account.session, amount, now))
+            charges.append(_charge(account.session, amount, now))
     short = _seen_spent(run, ledger) - spent(settled.total(), books.values())
     if short > 0:
         session = f"repair:{time.time_ns()}"
-        found.append(_charge(session, short, now))
-        found.append(LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="repaired", at=now))
+        charges.append(_charge(session, short, now))
+        charges.append(LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="repaired", at=now))
     if not remains.ledger_whole:
-        found += _unbounded(books, settled, now)
-    return found, tuple(uncounted)
+        charges += _unbounded(books, settled, now)
+    return charges, tuple(uncounted)
 
 
 def _told(remains: Remains, settled: Mapping[str, int]) -> Iterator[LedgerRecord]:
@@ -92,54 +92,54 @@ def _told(remains: Remains, settled: Mapping[str, int]) -> Iterator[LedgerRecord
     opened = {row.session for row in remains.ledger if row.kind == "open" and row.reason != LEASES_LOST}
     now = time.time()
     for session in dict.fromkeys((*remains.said.accounts, *remains.said.workers)):
-        said = remains.said.accounts.get(session, Account(session=session))
-        mine = books.get(session, Account(session=session, settled=settled.get(session, 0)))
-        begun = said.width or said.had_budget
+        recorded = remains.said.accounts.get(session, Account(session=session))
+        booked = books.get(session, Account(session=session, settled=settled.get(session, 0)))
+        begun = recorded.width or recorded.had_budget
         if begun and session not in opened:
-            reason = (BUDGETED if said.had_budget else UNBUDGETED) + (APART if said.apart else "")
-            yield _row("open", session, 0, reason + (PARTLY if said.partial else ""), now, attempt=said.width)
-        if said.leased > mine.leased:
-            yield _row("lease", session, said.leased - mine.leased, "", now)
-        spent_once = remains.said.workers.get(session, 0) + said.charged - mine.settled - mine.charged
+            reason = (BUDGETED if recorded.had_budget else UNBUDGETED) + (APART if recorded.apart else "")
+            yield _row("open", session, 0, reason + (PARTLY if recorded.partial else ""), now, attempt=recorded.width)
+        if recorded.leased > booked.leased:
+            yield _row("lease", session, recorded.leased - booked.leased, "", now)
+        spent_once = remains.said.workers.get(session, 0) + recorded.charged - booked.settled - booked.charged
         if spent_once > 0:
             yield _row("charge", session, spent_once, UNACCOUNTED, now)
-        if said.crashed > mine.crashed:
-            yield _row("crash", session, said.crashed - mine.crashed, "", now)
-        if said.closed and not mine.closed:
-            word = CRASHED if said.crashed_close else closing_word(said.said) if said.said else ""
-            yield _row("close", session, max(0, said.returned - mine.returned), word, now)
+        if recorded.crashed > booked.crashed:
+            yield _row("crash", session, recorded.crashed - booked.crashed, "", now)
+        if recorded.closed and not booked.closed:
+            word = CRASHED if recorded.crashed_close else closing_word(recorded.said) if recorded.said else ""
+            yield _row("close", session, max(0, recorded.returned - booked.returned), word, now)
 
 
-def _row(kind: str, session: str, amount: int, reason: str, at: float, attempt: int = -1) -> LedgerRecord:
-    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=reason, at=at, attempt=attempt)
+def _row(kind: str, session: str, amount: int, reason: str, now: float, attempt: int = -1) -> LedgerRecord:
+    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=reason, at=now, attempt=attempt)
 
 
-def _unbounded(books: Mapping[str, Account], settled: Mapping[str, int], at: float) -> Iterator[LedgerRecord]:
+def _unbounded(books: Mapping[str, Account], settled: Mapping[str, int], now: float) -> Iterator[LedgerRecord]:
     """For each session that has not ended, as far as the ledger still says: that its leases may be lost. What it left
     in flight is then charged at the worst case of each episode, as of a session without a budget."""
     for session in dict.fromkeys((*books, *settled)):
         account = books.get(session, Account(session=session))
         if not account.closed and not account.leases_lost:
             yield LedgerRecord(
-                kind="open", session=session, amount=PicoUsd(0), attempt=account.width, reason=LEASES_LOST, at=at
+                kind="open", session=session, amount=PicoUsd(0), attempt=account.width, reason=LEASES_LOST, at=now
             )
 
 
-def _charge(session: str, amount: int, at: float) -> LedgerRecord:
-    return LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=at)
+def _charge(session: str, amount: int, now: float) -> LedgerRecord:
+    return LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=now)
 
 
 def _suspects(remains: Remains, books: Mapping[str, Account]) -> Iterator[Account]:
     """The sessions that may have written what is lost: those from the one that wrote before a hole to the one that
     wrote behind it, in the order in which they began; all of them where money rows are lost."""
     order = list(dict.fromkeys(row.session for row in remains.ledger))
-    place = {session: number for number, session in enumerate(order)}
+    positions = {session: number for number, session in enumerate(order)}
     suspected = set() if remains.ledger_whole else set(order)
-    wrote = [[place[one] for one in file.settled if one in place] for file in remains.files]
+    wrote = [[positions[session] for session in file.settled if session in positions] for file in remains.files]
     for number, file in enumerate(remains.files):
         if not file.whole:
-            ahead = max((one for part in wrote[:number] for one in part), default=0)
-            behind = min((one for part in wrote[number + 1 :] for one in part), default=len(order))
+            ahead = max((position for part in wrote[:number] for position in part), default=0)
+            behind = min((position for part in wrote[number + 1 :] for position in part), default=len(order))
             suspected.update(order[min([ahead, *wrote[number]]) : max([behind, *wrote[number]]) + 1])
     return (books[session] for session in order if session in suspected)
 
@@ -150,8 +150,8 @@ def _seen_spent(run: Path, ledger: Sequence[LedgerRecord]) -> int:
     releases = [(row.at, row.amount) for row in ledger if row.kind == "release"]
     most = 0
     for event in read_events(run, "ended"):
-        usd, at = event.get("spent_usd"), event.get("time")
-        if isinstance(usd, float) and isinstance(at, float) and 0 <= usd < 1e7:
+        usd, ended_at = event.get("spent_usd"), event.get("time")
+        if isinstance(usd, float) and isinstance(ended_at, float) and 0 <= usd < 1e7:
             # Whole pico-dollars again up to 2,000 dollars; beyond, a float is off by too few to matter.
-            most = max(most, round(usd * 1e12) - sum(amount for when, amount in releases if when > at))
+            most = max(most, round(usd * 1e12) - sum(amount for when, amount in releases if when > ended_at))
     return most

@@ -67,9 +67,9 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
     """
     _refuse(runs, out)
     before = [_files(run) for run in runs]
-    held = [read_index(run) for run in runs]
-    owner, differing = _owners(runs, [index.episodes for index in held], prefer_first)
-    renamed, ledger = _sessions([index.ledger for index in held])
+    indexes = [read_index(run) for run in runs]
+    owner, differing = _owners(runs, [index.episodes for index in indexes], prefer_first)
+    renamed, ledger = _sessions([index.ledger for index in indexes])
     charges = _charges(runs, owner, renamed)
     ledger += charges
     with new_folder(out) as folder:
@@ -82,7 +82,7 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
             if _files(run) != files:
                 raise RunError(f"{run} was written while it was read. Merge it once that has ended.")
     return Merged(
-        episodes=len({name for index in held for name in index.episodes}),
+        episodes=len({name for index in indexes for name in index.episodes}),
         rows=rows,
         shared=len(owner),
         differing=differing,
@@ -91,11 +91,11 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
 
 
 def _refuse(runs: Sequence[Path], out: Path) -> None:
-    places = [run.resolve() for run in runs]
-    for number, place in enumerate(places):
-        if place in places[:number]:
+    paths = [run.resolve() for run in runs]
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
             raise UsageError(f"{runs[number]} is named twice.")
-        if place == out.resolve() or place in out.resolve().parents:
+        if path == out.resolve() or path in out.resolve().parents:
             raise UsageError(f"{out} lies in {runs[number]}, which is to stay as it is. Choose another place.")
         other = holder(runs[number])
         if other is not None:
@@ -105,7 +105,7 @@ def _refuse(runs: Sequence[Path], out: Path) -> None:
 
 
 def _files(run: Path) -> Names:
-    return tuple(tuple(one.name for one in lay_out(run, kind).segments) for kind in KINDS)
+    return tuple(tuple(segment.name for segment in lay_out(run, kind).segments) for kind in KINDS)
 
 
 def _owners(
@@ -130,12 +130,12 @@ def _owners(
             owner[name] = numbers[0]
             differing.append(name)
     if differing and not prefer_first:
-        some = "".join(
-            f"\n  {name} in {', '.join(str(runs[one]) for one in shared[name])}" for name in differing[:NAMED]
+        examples = "".join(
+            f"\n  {name} in {', '.join(str(runs[number]) for number in shared[name])}" for name in differing[:NAMED]
         )
         more = f"\n  and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
         raise RunError(
-            f"{len(differing):,} episodes were played in several of the runs, and differ:{some}{more}\n"
+            f"{len(differing):,} episodes were played in several of the runs, and differ:{examples}{more}\n"
             "Nothing was written. `--prefer first` takes those of the run that is named first."
         )
     return owner, len(differing)
@@ -145,12 +145,12 @@ def _steps(run: Path, wanted: Collection[str]) -> dict[str, list[tuple[bytes, st
     """Digest and ending of the steps in effect of these episodes."""
     table = scan(run, ("episode", "step_digest", "ending"))
     table = table.filter(compute.is_in(table.column("episode"), value_set=pa.array(list(wanted), pa.string())))
-    found: dict[str, list[tuple[bytes, str]]] = defaultdict(list)
+    steps: dict[str, list[tuple[bytes, str]]] = defaultdict(list)
     for batch in table.to_batches(max_chunksize=SEGMENT_ROWS):
         columns = (batch.column(name).to_pylist() for name in ("episode", "step_digest", "ending"))
         for name, digest, ending in zip(*columns, strict=True):
-            found[name].append((digest, ending))
-    return found
+            steps[name].append((digest, ending))
+    return steps
 
 
 def _sessions(ledgers: Sequence[Sequence[LedgerRecord]]) -> tuple[list[dict[str, str]], list[LedgerRecord]]:
@@ -162,12 +162,12 @@ def _sessions(ledgers: Sequence[Sequence[LedgerRecord]]) -> tuple[list[dict[str,
     joined, counted = list[LedgerRecord](), Counter[LedgerRecord]()
     renamed: list[dict[str, str]] = []
     for number, ledger in enumerate(ledgers):
-        mine: dict[str, list[LedgerRecord]] = defaultdict(list)
+        by_session: dict[str, list[LedgerRecord]] = defaultdict(list)
         for row in ledger:
-            mine[row.session].append(row)
+            by_session[row.session].append(row)
         names = {
             session: f"{session}~{number}"
-            for session, rows in mine.items()
+            for session, rows in by_session.items()
             if session in known and rows[0] not in known[session]
         }
         renamed.append(names)
@@ -237,7 +237,7 @@ def _write_steps(
     waiting: list[pa.Table] = []
     rows = 0
     for number, run in enumerate(runs):
-        others = pa.array([name for name, one in owner.items() if one != number], pa.string())
+        others = pa.array([name for name, origin in owner.items() if origin != number], pa.string())
         for segment in lay_out(run, "steps").segments:
             table = conform(read_segment(segment), STEPS)
             if len(others):
@@ -246,7 +246,7 @@ def _write_steps(
                 continue
             waiting.append(_with_workers(table, renamed[number]))
             rows += table.num_rows
-            if sum(one.num_rows for one in waiting) >= SEGMENT_ROWS or sum(map(_size, waiting)) >= SEGMENT_BYTES:
+            if sum(part.num_rows for part in waiting) >= SEGMENT_ROWS or sum(map(_size, waiting)) >= SEGMENT_BYTES:
                 journal.put("steps", pa.concat_tables(waiting))
                 waiting.clear()
     if waiting:
@@ -307,17 +307,17 @@ def _with_workers(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
     """The rows under their session's new name."""
     if not names:
         return table
-    place, column = STEPS.get_field_index("worker"), table.column("worker")
+    index, column = STEPS.get_field_index("worker"), table.column("worker")
     for old, new in names.items():
         column = compute.if_else(compute.equal(column, old), new, column)
-    return table.set_column(place, STEPS.field("worker"), column)
+    return table.set_column(index, STEPS.field("worker"), column)
 
 
 def _copy_texts(runs: Sequence[Path], folder: Path) -> None:
     """Events, run after run; decisions on void episodes, oldest first."""
-    decisions = {one: None for run in runs for one in read_decisions(run)}
+    decisions = {decision: None for run in runs for decision in read_decisions(run)}
     if decisions:
-        add_voids(folder, sorted(decisions, key=lambda one: one.at))
+        add_voids(folder, sorted(decisions, key=lambda decision: decision.at))
     for run in runs:
         events = disk.read_whole(run / EVENTS)
         if events:

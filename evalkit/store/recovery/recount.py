@@ -53,8 +53,8 @@ def ends_anew(parts: Sequence[Part], files: Sequence[Segment]) -> Iterator[tuple
     left = [*files]
 
     def before(name: str) -> Standing | None:
-        held = ended.get(name)
-        return None if held is None else replace(held, sums=[*held.sums])
+        standing = ended.get(name)
+        return None if standing is None else replace(standing, sums=[*standing.sums])
 
     for number, part in enumerate(parts):
         while left and _lies_before(left[0], part.segment):
@@ -89,20 +89,20 @@ def facts_of(parts: Sequence[Part], names: Collection[str]) -> Mapping[str, Sequ
     tables = [steps_table([]).select([*_KEYS, "facts"])]
     for part in parts:
         keys = part.read(_KEYS)
-        held, codes = coded(keys, "episode")
-        wanted = np.array([name in names for name in held], np.bool_)
+        episodes, codes = coded(keys, "episode")
+        wanted = np.array([name in names for name in episodes], np.bool_)
         if wanted.any():
             tables.append(take_rows(part.read((*_KEYS, "facts")), np.flatnonzero(wanted[codes])))
     table = pa.concat_tables(tables)
-    held, codes = coded(table, "episode")
-    effect = rows_in_effect(codes, ints(table, "take"), ints(table, "step"), len(held))
+    episodes, codes = coded(table, "episode")
+    effect = rows_in_effect(codes, ints(table, "take"), ints(table, "step"), len(episodes))
     facts = take_rows(table.select(["facts"]), effect.order).column("facts").cast(pa.binary()).to_pylist()
-    return {name: facts[effect.start[number] : effect.start[number + 1]] for number, name in enumerate(held)}
+    return {name: facts[effect.start[number] : effect.start[number + 1]] for number, name in enumerate(episodes)}
 
 
 def ends_flaws(run: Path) -> Iterator[Flaw]:
     """Where files of ended episodes say something else than the steps do, in a log that is whole otherwise."""
-    files = [one for one in lay_out(run, "ends").segments if not one.is_commit]
+    files = [segment for segment in lay_out(run, "ends").segments if not segment.is_commit]
     for segment, wanted in ends_anew(parts_of(run), files):
         for episode, last in odd_ends(read_segment(segment), wanted):
             yield Flaw(
@@ -110,39 +110,39 @@ def ends_flaws(run: Path) -> Iterator[Flaw]:
             )
 
 
-def odd_ends(found: pa.Table, wanted: pa.Table) -> Iterator[tuple[str, int]]:
+def odd_ends(written: pa.Table, wanted: pa.Table) -> Iterator[tuple[str, int]]:
     """(episode, its last step) where rows of ended episodes are not those that are wanted. Steps that did not come in
     order may be said to be unknown."""
-    said = {row["episode"]: row for row in found.to_pylist()}
+    written_rows = {row["episode"]: row for row in written.to_pylist()}
     for row in wanted.to_pylist():
-        mine = said.pop(row["episode"], None)
-        if mine is None or any(mine[name] != row[name] for name in _certain(mine, row)):
+        written_row = written_rows.pop(row["episode"], None)
+        if written_row is None or any(written_row[name] != row[name] for name in _certain(written_row, row)):
             yield row["episode"], row["steps"] - 1
-    for name, row in said.items():
+    for name, row in written_rows.items():
         yield name, row["steps"] - 1
 
 
-def _certain(one: Mapping[str, int], other: Mapping[str, int]) -> list[str]:
-    unsure = {"steps", "facts"} if UNKNOWN in (one["steps"], other["steps"]) else set()
+def _certain(row: Mapping[str, int], other: Mapping[str, int]) -> list[str]:
+    unsure = {"steps", "facts"} if UNKNOWN in (row["steps"], other["steps"]) else set()
     return [name for name in ENDS.names if name not in unsure]
 
 
 def totals_flaws(run: Path) -> Iterator[Flaw]:
     """Where running totals say something else than the rows do, in a log that is whole otherwise."""
-    written = [one for one in journals(run) if one.numbers]
+    written = [journal for journal in journals(run) if journal.numbers]
     if not written:
         return  # a writer may have died before its first object
-    said, wanted = read_totals(run), totals_of(scan_all(run, COLUMNS), read_ledger(run))
+    recorded, wanted = read_totals(run), totals_of(scan_all(run, COLUMNS), read_ledger(run))
     where = f"{LOG}/{written[-1].writer}"
-    for place in {**said.cells, **wanted.cells}:
-        none = CellTotals(agent=place[0], suite=place[1])
-        if _sums(said.cells.get(place, none)) != _sums(wanted.cells.get(place, none)):
-            yield Flaw(segment=where, problem=f"running totals of {':'.join(place)} are not those of its rows")
-    for name in {**said.workers, **wanted.workers}:
-        if said.workers.get(name, 0) != wanted.workers.get(name, 0):
+    for key in {**recorded.cells, **wanted.cells}:
+        none = CellTotals(agent=key[0], suite=key[1])
+        if _sums(recorded.cells.get(key, none)) != _sums(wanted.cells.get(key, none)):
+            yield Flaw(segment=where, problem=f"running totals of {':'.join(key)} are not those of its rows")
+    for name in {**recorded.workers, **wanted.workers}:
+        if recorded.workers.get(name, 0) != wanted.workers.get(name, 0):
             yield Flaw(segment=where, problem=f"running totals of what {name} spent are not those of its rows")
-    for name in {**said.accounts, **wanted.accounts}:
-        if said.accounts.get(name) != wanted.accounts.get(name):
+    for name in {**recorded.accounts, **wanted.accounts}:
+        if recorded.accounts.get(name) != wanted.accounts.get(name):
             yield Flaw(segment=where, problem=f"running totals of the money of {name} are not those of its rows")
 
 
@@ -150,4 +150,4 @@ def _sums(cell: CellTotals) -> tuple[object, ...]:
     """Counts and money, without times and what is rounded."""
     counts = [getattr(cell, name) for name in COUNTS]
     endings = {word: count for word, count in cell.endings.items() if count}
-    return *counts, endings, {far: held for far, held in cell.going.items() if any(held)}
+    return *counts, endings, {far: amounts for far, amounts in cell.going.items() if any(amounts)}

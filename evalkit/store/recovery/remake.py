@@ -72,11 +72,11 @@ class Sources:
     def segments(self, kind: Kind, writer: str) -> list[Segment]:
         """One writer's files of a kind, those that are covered included."""
         layout = self.layouts[kind]
-        return [one for one in (*layout.segments, *layout.covered) if one.writer == writer]
+        return [segment for segment in (*layout.segments, *layout.covered) if segment.writer == writer]
 
     def newest(self, writer: str) -> int:
         """The number of the newest object of a journal that is there; -1 where there is none."""
-        return max((one.first for one in self.segments("steps", writer) if one.is_object), default=-1)
+        return max((segment.first for segment in self.segments("steps", writer) if segment.is_object), default=-1)
 
     def certain(self, writer: str) -> bool:
         """Whether a writer's newest object can be read, which says its sums."""
@@ -87,7 +87,9 @@ class Sources:
 
     def newest_says(self, writer: str, upto: int) -> Mapping[str, str]:
         """What the newest object of a journal says, up to this number, that can be read; empty where none can."""
-        numbers = [one.first for one in self.segments("steps", writer) if one.is_object and one.first <= upto]
+        numbers = [
+            segment.first for segment in self.segments("steps", writer) if segment.is_object and segment.first <= upto
+        ]
         for number in sorted(numbers, reverse=True):
             says = self.chain.claims.get(journal_object(self.view, writer, number).name)
             if says is not None:
@@ -100,13 +102,13 @@ def remake(run: Path, by: str, sources: Sources) -> Remade:
     made = Remade(run=run, by=by)
     missing = list(_missing(run, sources))
     made.lost = missing
-    writers = {one.writer for layout in sources.layouts.values() for one in layout.segments}
-    writers |= {one.writer for one in missing}
-    _remake_first_format(made, sources, [one for one in missing if not one.writer])
-    ends = _ends(sources, [one for one in missing if one.kind == "ends" and not one.is_object])
+    writers = {segment.writer for layout in sources.layouts.values() for segment in layout.segments}
+    writers |= {segment.writer for segment in missing}
+    _remake_first_format(made, sources, [segment for segment in missing if not segment.writer])
+    ends = _ends(sources, [segment for segment in missing if segment.kind == "ends" and not segment.is_object])
     for writer in sorted(writers - {""}, key=began):
-        mine = [one for one in missing if one.writer == writer]
-        _Writer(made=made, sources=sources, writer=writer, missing=mine, ends=ends).remake()
+        own_missing = [segment for segment in missing if segment.writer == writer]
+        _Writer(made=made, sources=sources, writer=writer, missing=own_missing, ends=ends).remake()
     return made
 
 
@@ -120,31 +122,36 @@ def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
         elif match := NUMBER.fullmatch(file):
             named.append(journal_object(run, folder.rpartition("/")[2], int(match[1])))
     yield from named
-    made = {one.name for one in named}
+    made = {segment.name for segment in named}
     for kind in KINDS:
         for writer, first, last in gaps(sources.layouts[kind]):
-            for one in _fill(run, sources, kind, writer, first, last, named):
-                if one.name not in made:
-                    made.add(one.name)
-                    yield one
-    for one in _behind(run, sources):
-        if one.name not in made:
-            yield one
+            for segment in _fill(run, sources, kind, writer, first, last, named):
+                if segment.name not in made:
+                    made.add(segment.name)
+                    yield segment
+    for segment in _behind(run, sources):
+        if segment.name not in made:
+            yield segment
 
 
 def _behind(run: Path, sources: Sources) -> Iterator[Segment]:
     """Where compacted files hold more than the objects that are left: what some kinds lack of it, and an end."""
-    whole = [one for layout in sources.layouts.values() for one in layout.segments if one.writer and not one.is_object]
-    for writer in dict.fromkeys(one.writer for one in whole):
-        mine = [one for one in whole if one.writer == writer]
-        held = max(one.last for one in mine)
-        if sources.newest(writer) >= held:
+    whole = [
+        segment
+        for layout in sources.layouts.values()
+        for segment in layout.segments
+        if segment.writer and not segment.is_object
+    ]
+    for writer in dict.fromkeys(segment.writer for segment in whole):
+        own_files = [segment for segment in whole if segment.writer == writer]
+        last_compacted = max(segment.last for segment in own_files)
+        if sources.newest(writer) >= last_compacted:
             continue
         for kind in KINDS:
-            upto = max((one.last + 1 for one in mine if one.kind == kind), default=0)
-            for first, last in sorted({(one.first, one.last) for one in mine if one.last >= upto}):
+            upto = max((segment.last + 1 for segment in own_files if segment.kind == kind), default=0)
+            for first, last in sorted({(segment.first, segment.last) for segment in own_files if segment.last >= upto}):
                 yield compacted(run, kind, writer, max(first, upto), last)
-        yield journal_object(run, writer, held + 1)
+        yield journal_object(run, writer, last_compacted + 1)
 
 
 def _kind(text: str) -> Kind:
@@ -158,21 +165,21 @@ def _fill(
     if not writer:
         yield compacted(run, kind, writer, first, last)
         return
-    whole = [one for one in named if one.writer == writer and not one.is_object]
-    others = [one for other in KINDS for one in sources.segments(other, writer) if not one.is_object]
-    held = max((one.last for one in (*whole, *others)), default=-1)
-    likely = sorted({(one.first, one.last) for one in (*whole, *others)})
-    covers = [(one.first, one.last) for one in whole if one.kind == kind]
+    whole = [segment for segment in named if segment.writer == writer and not segment.is_object]
+    others = [segment for other in KINDS for segment in sources.segments(other, writer) if not segment.is_object]
+    last_compacted = max((segment.last for segment in (*whole, *others)), default=-1)
+    likely = sorted({(segment.first, segment.last) for segment in (*whole, *others)})
+    covers = [(segment.first, segment.last) for segment in whole if segment.kind == kind]
     for begin, end in _without(first, last, covers):
         upto = begin
-        for low, high in [*(pair for pair in likely if pair[1] <= end), (held + 1, held)]:
-            if low > upto and upto <= min(end, held):
+        for low, high in [*(pair for pair in likely if pair[1] <= end), (last_compacted + 1, last_compacted)]:
+            if low > upto and upto <= min(end, last_compacted):
                 yield compacted(run, kind, writer, upto, min(low - 1, end))
                 upto = low
             if upto == low <= high:
                 yield compacted(run, kind, writer, low, high)
                 upto = high + 1
-        upto = max(begin, held + 1)
+        upto = max(begin, last_compacted + 1)
         if end - upto >= MOST_OBJECTS:
             yield compacted(run, kind, writer, upto, end)
         else:
@@ -190,10 +197,10 @@ def _without(first: int, last: int, covers: Sequence[tuple[int, int]]) -> Iterat
 
 
 def _remake_first_format(made: Remade, sources: Sources, missing: Sequence[Segment]) -> None:
-    for one in sources.kept:
-        segment = one.segment
+    for kept_file in sources.kept:
+        segment = kept_file.segment
         if not segment.writer and segment.name in sources.bad:
-            made.files[segment.name] = _compacted(one.rows(STEPS.names), segment)
+            made.files[segment.name] = _compacted(kept_file.rows(STEPS.names), segment)
     for segment in sources.layouts["ledger"].segments:
         if not segment.writer and segment.name in sources.bad:
             made.files[segment.name] = _compacted(ledger_table([]), segment)
@@ -212,14 +219,14 @@ def _compacted(table: pa.Table, segment: Segment, facts: Mapping[str, str] | Non
 
 def _ends(sources: Sources, missing: Sequence[Segment]) -> dict[str, pa.Table]:
     """By name, rows of files of ended episodes that are missing, damaged, or not what the steps say any more."""
-    there = [one for one in sources.layouts["ends"].segments if not one.is_commit]
-    parts: list[Part] = [one.part() for one in sources.kept]
-    files = sorted([*there, *missing], key=lambda one: (began(one.writer), one.first))
-    found = {}
+    there = [segment for segment in sources.layouts["ends"].segments if not segment.is_commit]
+    parts: list[Part] = [kept_file.part() for kept_file in sources.kept]
+    files = sorted([*there, *missing], key=lambda segment: (began(segment.writer), segment.first))
+    tables = {}
     for segment, table in ends_anew(parts, files):
         if segment in missing or segment.name in sources.bad or any(odd_ends(read_segment(segment), table)):
-            found[segment.name] = table
-    return found
+            tables[segment.name] = table
+    return tables
 
 
 @dataclass(slots=True, kw_only=True)
@@ -237,17 +244,22 @@ class _Writer:
 
     def remake(self) -> None:
         """All objects in order, then compacted files; a seal where the journal has no end."""
-        there = {one.first for one in self.sources.segments("steps", self.writer) if one.is_object}
-        new = {one.first for one in self.missing if one.is_object}
+        there = {segment.first for segment in self.sources.segments("steps", self.writer) if segment.is_object}
+        new = {segment.first for segment in self.missing if segment.is_object}
         numbers = sorted(there | new)
         for number in numbers:
             if number in new or self._name(number) in self.sources.bad:
                 self._put(self._name(number), self._object(number, last=number == numbers[-1]))
         for kind in KINDS:
             self._remake_compacted(kind)
-        held = [one.last for kind in KINDS for one in self.sources.segments(kind, self.writer) if not one.is_object]
-        held += [one.last for one in self.missing if not one.is_object]
-        self._end(max([*numbers, *held]))
+        last_numbers = [
+            segment.last
+            for kind in KINDS
+            for segment in self.sources.segments(kind, self.writer)
+            if not segment.is_object
+        ]
+        last_numbers += [segment.last for segment in self.missing if not segment.is_object]
+        self._end(max([*numbers, *last_numbers]))
 
     def _name(self, number: int) -> str:
         return journal_object(self.made.run, self.writer, number).name
@@ -266,7 +278,7 @@ class _Writer:
     def _object(self, number: int, *, last: bool) -> bytes:
         name = self._name(number)
         says = self.sources.chain.claims.get(name, {})
-        kept = next((one for one in self.sources.kept if one.segment.name == name), None)
+        kept = next((kept_file for kept_file in self.sources.kept if kept_file.segment.name == name), None)
         money = self.sources.money.by_file.get(name, [])
         table = None if kept is None else kept.rows(STEPS.names)
         empty = (table is None or not table.num_rows) and not money
@@ -289,7 +301,7 @@ class _Writer:
         table: pa.Table | None = None,
         money: Sequence[LedgerRecord] = (),
     ) -> bytes:
-        said = {
+        claims = {
             "kind": kind,
             "writer": self.writer,
             "by": self.made.by,
@@ -301,7 +313,7 @@ class _Writer:
             **({"money": money_text(money)} if money else {}),
         }
         self.kinds[self._name(number)] = kind
-        return bytes(memoryview(encode_object(table, said)))
+        return bytes(memoryview(encode_object(table, claims)))
 
     def _before(self, number: int) -> str:
         """Digest of the object before, as it shall be; that of one that is compacted stands elsewhere."""
@@ -316,19 +328,23 @@ class _Writer:
         """Digest of a compacted object, as files of any kind say it, or the object behind it."""
         claims = self.sources.chain.claims
         for kind in KINDS:
-            for one in self.sources.segments(kind, self.writer):
-                if not one.is_object and one.last == number and one.name in claims:
-                    return claims[one.name].get("object", "")
+            for segment in self.sources.segments(kind, self.writer):
+                if not segment.is_object and segment.last == number and segment.name in claims:
+                    return claims[segment.name].get("object", "")
         name = self._name(number)
         if (self.sources.view / name).exists():
             return self._digest(name)
         return claims.get(self._name(number + 1), {}).get("before", "")
 
     def _remake_compacted(self, kind: Kind) -> None:
-        there = [one for one in self.sources.layouts[kind].segments if one.writer == self.writer and not one.is_object]
-        new = [one for one in self.missing if one.kind == kind and not one.is_object]
+        there = [
+            segment
+            for segment in self.sources.layouts[kind].segments
+            if segment.writer == self.writer and not segment.is_object
+        ]
+        new = [segment for segment in self.missing if segment.kind == kind and not segment.is_object]
         before: tuple[()] | Named = ()
-        for segment in sorted([*there, *new], key=lambda one: one.first):
+        for segment in sorted([*there, *new], key=lambda segment: segment.first):
             if segment in new or segment.name in self.sources.bad or segment.name in self.ends:
                 says = self.sources.chain.claims.get(segment.name, {})
                 facts = {"before": orjson.dumps(before).decode(), "object": self._last_held(segment.last)}
@@ -345,14 +361,18 @@ class _Writer:
             return self.ends[segment.name]
         name, first, last = segment.name, segment.first, segment.last
         if segment.kind == "ledger":
-            held = self.sources.money.by_file
-            names = [name, *(self._name(number) for number in range(first, last + 1) if self._name(number) in held)]
-            return ledger_table([row for one in names for row in held.get(one, ())])
-        kept = [one for one in self.sources.kept if one.segment.name == name or self._within(one.segment, first, last)]
-        return pa.concat_tables([steps_table([]), *(one.rows(STEPS.names) for one in kept)])
+            by_file = self.sources.money.by_file
+            names = [name, *(self._name(number) for number in range(first, last + 1) if self._name(number) in by_file)]
+            return ledger_table([row for file_name in names for row in by_file.get(file_name, ())])
+        kept = [
+            kept_file
+            for kept_file in self.sources.kept
+            if kept_file.segment.name == name or self._within(kept_file.segment, first, last)
+        ]
+        return pa.concat_tables([steps_table([]), *(kept_file.rows(STEPS.names) for kept_file in kept)])
 
-    def _within(self, one: Segment, first: int, last: int) -> bool:
-        return one.is_object and one.writer == self.writer and first <= one.first <= last
+    def _within(self, segment: Segment, first: int, last: int) -> bool:
+        return segment.is_object and segment.writer == self.writer and first <= segment.first <= last
 
     def _end(self, newest: int) -> None:
         """The newest object ends the journal; a seal follows one that does not, and compacted files without any."""

@@ -59,26 +59,26 @@ class Repair:
         """The same in sentences."""
         if not self.flaws:
             return ["The log is whole: nothing to repair."]
-        said = [f"{len(self.flaws)} flaws in the log. Damaged files are kept in {QUARANTINE}/."]
-        for one in self.given_up:
-            said.append(
-                f"Episode {one.episode}{f' ({one.place})' if one.place else ''} is cut off at step {one.step}: "
-                f"{one.rows} rows are given up, {show_usd(one.cost)} of them stay charged."
+        sentences = [f"{len(self.flaws)} flaws in the log. Damaged files are kept in {QUARANTINE}/."]
+        for cut in self.given_up:
+            sentences.append(
+                f"Episode {cut.episode}{f' ({cut.place})' if cut.place else ''} is cut off at step {cut.step}: "
+                f"{cut.rows} rows are given up, {show_usd(cut.cost)} of them stay charged."
             )
         for name in self.unreadable:
-            said.append(f"{name}: its rows are lost, and nobody knows whose they were.")
+            sentences.append(f"{name}: its rows are lost, and nobody knows whose they were.")
         for name in self.ledger_lost:
-            said.append(f"{name}: its money rows are lost; what they said counts as far as other rows show it.")
+            sentences.append(f"{name}: its money rows are lost; what they said counts as far as other rows show it.")
         if self.recovered:
-            said.append(
+            sentences.append(
                 f"{show_usd(self.recovered)} more stay charged: what the sessions of lost rows had spent, or may have "
                 "spent of what they had set aside."
             )
         for name in self.uncounted:
-            said.append(
+            sentences.append(
                 f"Session {name} had no budget and did not end by itself: what its lost rows cost nobody knows."
             )
-        return said
+        return sentences
 
 
 def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
@@ -114,36 +114,41 @@ def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]
     kept, given_up, charges = salvage(known_rows(files), files)
     money = read_money(layouts["ledger"].segments)
     chain = follow(view)
-    bad = {one.segment.name for one in kept if one.file.flaws or not one.mask.all()} | chain.changed
-    bad |= {one.name for one in money.damaged}
-    bad |= {one.name for one in layouts["ends"].segments if not one.is_object and file_flaws(one)}
+    bad = {
+        kept_file.segment.name for kept_file in kept if kept_file.file.flaws or not kept_file.mask.all()
+    } | chain.changed
+    bad |= {segment.name for segment in money.damaged}
+    bad |= {segment.name for segment in layouts["ends"].segments if not segment.is_object and file_flaws(segment)}
     sources = Sources(view=view, layouts=layouts, chain=chain, kept=kept, money=money, bad=bad)
-    made = remake(run, new_writer([one.writer for one in journals(run)]), sources)
+    made = remake(run, new_writer([journal.writer for journal in journals(run)]), sources)
     _put_in_place(run, view, made, layouts)
     charges = not_yet(charges, money.rows)
-    said = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources)])
-    lost = [*money.damaged, *(one for one in made.lost if one.is_object or one.kind == "ledger")]
+    recorded = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources)])
+    lost = [*money.damaged, *(segment for segment in made.lost if segment.is_object or segment.kind == "ledger")]
     recovered, uncounted = lost_money(
         run,
         Remains(
             files=_remnants(sources, made),
             ledger=[*money.rows, *charges],
-            ledger_whole=all(one.writer for one in lost) and all(sources.certain(one) for one in made.heads),
-            said=said,
+            ledger_whole=all(segment.writer for segment in lost)
+            and all(sources.certain(writer) for writer in made.heads),
+            said=recorded,
         ),
     )
     charges = [*charges, *recovered]
     damaged = [run / name for name in made.files if (run / name).exists() or (run / name).is_symlink()]
-    damaged += [*aside, *(run / one.relative_to(view) for layout in layouts.values() for one in layout.stray)]
-    unreadable = [one.segment.name for one in kept if one.segment.name in made.files and one.nobody_knows]
-    unreadable += [one.name for one in made.lost if one.is_object or one.kind == "steps"]
+    damaged += [*aside, *(run / path.relative_to(view) for layout in layouts.values() for path in layout.stray)]
+    unreadable = [
+        kept_file.segment.name for kept_file in kept if kept_file.segment.name in made.files and kept_file.nobody_knows
+    ]
+    unreadable += [segment.name for segment in made.lost if segment.is_object or segment.kind == "steps"]
     return _Work(
         plan=Repair(
             flaws=tuple(flaws),
             given_up=tuple(given_up),
             quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in damaged)),
             unreadable=tuple(unreadable),
-            ledger_lost=tuple(dict.fromkeys(one.name for one in lost)),
+            ledger_lost=tuple(dict.fromkeys(segment.name for segment in lost)),
             recovered=sum(row.amount for row in recovered if row.kind in ("charge", "crash")),
             uncounted=uncounted,
         ),
@@ -159,10 +164,10 @@ def _put_in_place(run: Path, view: Path, made: Remade, layouts: Mapping[Kind, La
     if view == run:
         return
     for layout in layouts.values():
-        for one in layout.segments + layout.covered:
-            path = run / one.name
-            if one.name not in made.files and (not path.exists() or path.resolve() != one.path.resolve()):
-                made.files[one.name] = one.path.read_bytes()
+        for segment in layout.segments + layout.covered:
+            path = run / segment.name
+            if segment.name not in made.files and (not path.exists() or path.resolve() != segment.path.resolve()):
+                made.files[segment.name] = segment.path.read_bytes()
 
 
 def _sums_of(sources: Sources, writer: str) -> Totals:
@@ -172,13 +177,16 @@ def _sums_of(sources: Sources, writer: str) -> Totals:
 
 def _remnants(sources: Sources, made: Remade) -> list[Remnant]:
     """What is left of files of steps, in the log's order. What the writer's sums still tell is known."""
-    found = [(_place(one.segment), Remnant(settled=one.settled(), whole=one.told)) for one in sources.kept]
-    lost = [one for one in made.lost if one.is_object or one.kind == "steps"]
-    found += [(_place(one), Remnant(settled={}, whole=False)) for one in lost]
-    certain = {writer: sources.certain(writer) for _, writer, _ in (place for place, _ in found) if writer}
+    remnants = [
+        (_place(kept_file.segment), Remnant(settled=kept_file.settled(), whole=kept_file.told))
+        for kept_file in sources.kept
+    ]
+    lost = [segment for segment in made.lost if segment.is_object or segment.kind == "steps"]
+    remnants += [(_place(segment), Remnant(settled={}, whole=False)) for segment in lost]
+    certain = {writer: sources.certain(writer) for _, writer, _ in (position for position, _ in remnants) if writer}
     return [
-        Remnant(settled=one.settled, whole=one.whole or certain.get(place[1], False))
-        for place, one in sorted(found, key=lambda pair: pair[0])
+        Remnant(settled=remnant.settled, whole=remnant.whole or certain.get(position[1], False))
+        for position, remnant in sorted(remnants, key=lambda pair: pair[0])
     ]
 
 
@@ -191,19 +199,19 @@ def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord])
     the rows that stay."""
     money = [row for rows in sources.money.by_file.values() for row in rows]
     wanted = totals_of(_rows(sources.kept), [*money, *charges])
-    said = [_sums_of(sources, writer) for writer in made.heads]
-    return difference(wanted, together([*said, _first_format(sources)]))
+    recorded = [_sums_of(sources, writer) for writer in made.heads]
+    return difference(wanted, together([*recorded, _first_format(sources)]))
 
 
 def _first_format(sources: Sources) -> Totals:
     """Sums of what stays of files of format 1, which say none."""
-    kept = [one for one in sources.kept if not one.segment.writer]
-    names = [one.name for one in sources.layouts["ledger"].segments if not one.writer]
+    kept = [kept_file for kept_file in sources.kept if not kept_file.segment.writer]
+    names = [segment.name for segment in sources.layouts["ledger"].segments if not segment.writer]
     return totals_of(_rows(kept), [row for name in names for row in sources.money.by_file[name]])
 
 
 def _rows(kept: Sequence[Kept]) -> pa.Table:
-    return pa.concat_tables([steps_table([]).select(COLUMNS), *(one.rows(COLUMNS) for one in kept)])
+    return pa.concat_tables([steps_table([]).select(COLUMNS), *(kept_file.rows(COLUMNS) for kept_file in kept)])
 
 
 def _carry_out(run: Path, work: _Work) -> None:

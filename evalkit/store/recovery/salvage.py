@@ -57,10 +57,10 @@ class Kept:
 
     def settled(self) -> dict[str, int]:
         """Cost of the rows that stay, by session, in their order."""
-        found: dict[str, int] = {}
+        costs: dict[str, int] = {}
         for row in self.rows(("worker", "cost")).to_pylist():
-            found[row["worker"]] = found.get(row["worker"], 0) + row["cost"]
-        return found
+            costs[row["worker"]] = costs.get(row["worker"], 0) + row["cost"]
+        return costs
 
     def part(self) -> Part:
         """The same for counting."""
@@ -82,10 +82,10 @@ def kept_rows(rows: KnownRows) -> tuple[Flags, dict[int, int]]:
     single = np.flatnonzero(once)
     effect = rows_in_effect(rows.episode[single], rows.take[single], rows.step[single], len(rows.names))
     order = single[effect.order]
-    place = np.arange(len(order)) - effect.start[rows.episode[order]]
-    lost = (rows.step[order] != place) | ~rows.sound[order]
+    position = np.arange(len(order)) - effect.start[rows.episode[order]]
+    lost = (rows.step[order] != position) | ~rows.sound[order]
     cut = np.full(len(rows.names), np.iinfo(np.int64).max)
-    np.minimum.at(cut, rows.episode[order[lost]], place[lost])
+    np.minimum.at(cut, rows.episode[order[lost]], position[lost])
     keep = once & rows.sound & (rows.step < cut[rows.episode])
     return keep, {int(number): int(cut[number]) for number in np.unique(rows.episode[order[lost]])}
 
@@ -97,14 +97,14 @@ def salvage(rows: KnownRows, files: Sequence[Examined]) -> tuple[list[Kept], lis
     facts: dict[str, list[dict[str, Any]]] = {}
     kept = []
     for number, file in enumerate(files):
-        mine = rows.file == number
+        in_file = rows.file == number
         mask, lost = (np.zeros(len(file.episodes), np.bool_) for _ in range(2))
-        mask[rows.row[keep & mine]] = True
-        lost[rows.row[~keep & mine]] = True
-        found = rows_of(file, lost, _FACTS).to_pylist()
-        told = not file.short and len(found) + int(mask.sum()) == len(file.episodes)
-        kept.append(Kept(file=file, mask=mask, told=told and (bool(len(file.episodes)) or not file.flaws)))
-        for row in found:
+        mask[rows.row[keep & in_file]] = True
+        lost[rows.row[~keep & in_file]] = True
+        lost_rows = rows_of(file, lost, _FACTS).to_pylist()
+        complete = not file.short and len(lost_rows) + int(mask.sum()) == len(file.episodes)
+        kept.append(Kept(file=file, mask=mask, told=complete and (bool(len(file.episodes)) or not file.flaws)))
+        for row in lost_rows:
             facts.setdefault(row["episode"], []).append(row)
     given_up = [
         GivenUp(
@@ -170,14 +170,14 @@ class Money:
 
 def read_money(segments: Sequence[Segment]) -> Money:
     """Read what can be read; of an object whose footer was changed, what makes sense of it."""
-    found: dict[str, list[LedgerRecord]] = {}
+    by_file: dict[str, list[LedgerRecord]] = {}
     damaged = []
     for segment in segments:
         problem = _money_problem(segment)
-        found[segment.name] = _loose(segment) if problem else ledger_records(conform(read_segment(segment), LEDGER))
+        by_file[segment.name] = _loose(segment) if problem else ledger_records(conform(read_segment(segment), LEDGER))
         if problem:
             damaged.append(segment)
-    return Money(by_file=found, damaged=tuple(damaged))
+    return Money(by_file=by_file, damaged=tuple(damaged))
 
 
 def _money_problem(segment: Segment) -> bool:
