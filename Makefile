@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # How many seeds `make sim` lives through; ALWAYS=first_format: each goes on from a run of the log's first format.
 SEEDS ?= 1000
 
-.PHONY: help run test check format bench conform soak chaos sim mutants sdks docs lock wheel setup clean
+.PHONY: help run test check format bench large conform soak chaos sim mutants sdks docs lock wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,10 @@ format: $(READY) ## rewrite the code as `make check` wants it
 
 bench: $(READY) ## throughput beside a bare HTTP client, measured in the same run
 	$(PY) bench/bench.py
+
+large: $(READY) ## runs of a million instances, and of a million steps: what it takes to begin and to go on
+	$(PY) bench/start.py
+	$(PY) -m bench.finding
 
 conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=dir
 	$(PY) -m tests.conform "$(GOLDENS)" --data "$(DATA)"

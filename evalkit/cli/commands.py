@@ -79,7 +79,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "new": Command(
         "play",
-        "write a commented sweep spec, or a package of one's own, to start from",
+        "write a commented sweep spec, or a package, to start from",
         ("evalkit new runs/mine.toml", "evalkit new --plugin evalkit-auctions"),
         options.new,
     ),

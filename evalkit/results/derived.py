@@ -95,7 +95,8 @@ def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments:
     for name in dict.fromkeys(spot.suite.environment for spot in missing):
         if name not in environments:
             raise RunError(
-                f"{run}: the environment {name!r} is not installed, and some episodes have no score yet. "
+                f"{run}: the environment {name!r} is not installed, which its manifest names, and some episodes have "
+                "no score yet. "
                 f"{manifest.install(name)}"
             )
     folds |= _folded(run, steps, missing, environments)

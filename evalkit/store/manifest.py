@@ -17,6 +17,7 @@ from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.money import Price
 from evalkit.plugins import PREFIX, install_line
 from evalkit.store.instances import ManifestInstance, admission, laid
+from evalkit.store.suite_file import Stored
 
 FORMAT = 2
 OLD_FORMAT = 1
@@ -151,7 +152,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file(self) -> str:
         """What messages call it."""
-        return OLD_FILE if self.format == OLD_FORMAT else "manifest"
+        if self.format == OLD_FORMAT:
+            return OLD_FILE
+        stored = (suite.instances.path for suite in self.suites.values() if isinstance(suite.instances, Stored))
+        folders = {path.parent.parent / "manifest" for path in stored}
+        return max(
+            (f"manifest/{file.name}" for folder in folders for file in folder.glob("*.json")), default="manifest"
+        )
 
     @property
     def extent(self) -> ManifestExtent:

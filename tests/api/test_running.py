@@ -122,7 +122,7 @@ def test_two_of_one_directory_at_once_are_refused() -> None:
 def test_handlers_of_the_caller_are_in_place_afterwards() -> None:
     def mine(number: int, frame: Any) -> None: ...
 
-    before = signal.signal(signal.SIGTERM, mine)
+    before, at_first = signal.signal(signal.SIGTERM, mine), signal.getsignal(signal.SIGINT)
     try:
         evalkit.run(policies())
 
@@ -133,7 +133,7 @@ def test_handlers_of_the_caller_are_in_place_afterwards() -> None:
         assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is at_first
 
 
 def test_a_run_is_read_from_wherever_one_works_by_then(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

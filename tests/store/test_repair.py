@@ -343,3 +343,20 @@ def test_a_damaged_file_that_nobody_names_yet_is_made_anew_of_its_objects(
     assert mended(run).given_up == ()
     assert {name: count for name, count in steps_of(run).items() if name != "later"} == steps
     assert spent(run) >= money
+
+
+@pytest.mark.parametrize("harmed", ["steps", "ledger", "ends", "log"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_link_to_nothing_is_mended(tmp_path: Path, harmed: str, named: bool) -> None:
+    run = tmp_path / "run"
+    journal = begin(run)
+    append(journal, *rounds(["a", "b"], 3), money=[a_charge()])
+    compact(journal, 0, 1)
+    if named:
+        append(journal, *rounds(["c"], 1))
+    folder = run / "log" / journal.writer if harmed == "log" else run / harmed
+    path = sorted(folder.glob("*.parquet"))[-1]
+    path.unlink()
+    path.symlink_to("nothing")
+    mended(run)
+    assert not path.is_symlink()

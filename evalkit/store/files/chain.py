@@ -16,7 +16,19 @@ from evalkit.errors import CorruptLogError
 from evalkit.store.disk import storage_errors
 from evalkit.store.files.journal import carried_of, heads_of
 from evalkit.store.files.layout import began, journal_object, lay_out
-from evalkit.store.files.segment import CLOSE, KINDS, NUMBER, RANGE, REMEDY, SEAL, Segment, json_of, read_claim
+from evalkit.store.files.segment import (
+    CLOSE,
+    KINDS,
+    LOG,
+    NUMBER,
+    RANGE,
+    REMEDY,
+    SEAL,
+    Segment,
+    json_of,
+    object_name,
+    read_claim,
+)
 
 
 def check_chain(run: Path) -> list[tuple[str, str]]:
@@ -84,9 +96,11 @@ class DigestChain:
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 over a file's bytes, in hex; no more of it is in memory than a part. Raises FileNotFoundError,
-    StorageError."""
+    """SHA-256 over a file's bytes, in hex; no more of it is in memory than a part. Empty of a link to nothing. Raises
+    FileNotFoundError, StorageError."""
     if not path.exists():
+        if path.is_symlink():
+            return ""
         raise FileNotFoundError(path)
     with storage_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -222,8 +236,10 @@ def _check_joint(chain: DigestChain, files: _Files) -> None:
     if not steps or steps[-1].name in chain.repaired:
         return
     newest, last = steps[-1], chain.claims[steps[-1].name].get("object", "")
+    # A repair may have made the last object anew that it holds: what follows tells of it as it was before.
+    mended = last in chain.repaired.get(f"{LOG}/{files.writer}/{object_name(newest.last)}", ())
     for segment in files.objects:
-        if segment.name in chain.repaired:
+        if segment.name in chain.repaired or mended:
             continue
         says, digest = chain.claims.get(segment.name, {}), ""
         if segment.first == newest.last:

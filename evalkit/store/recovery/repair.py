@@ -247,4 +247,5 @@ def _link(path: Path, folder: Path) -> None:
     """Keep the file under a free name in `folder` as well."""
     plain = f"{path.parent.name}-{path.name}"
     names = (plain if not number else f"{plain}.{number}" for number in range(10_000))
-    os.link(path, next(folder / name for name in names if not (folder / name).exists()))
+    free = next(folder / name for name in names if not os.path.lexists(folder / name))
+    os.link(path, free, follow_symlinks=path.exists())  # a link to nothing is kept as it is
