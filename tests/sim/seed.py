@@ -110,6 +110,7 @@ def _harmed(world: World, life: Life) -> bool:
         return False
     for path in done.before:
         world.disk.changed(path)
+    world.harmed.update(() if found else done.before)
     world.say(f"verify names it: {found}" if found else "verify cannot know")
     world.checks.harmed(knew=knew and bool(found) and not done.money)
     if not found:

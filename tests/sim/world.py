@@ -60,6 +60,8 @@ class World:
     """What is to be added to the loop's time for the wall's."""
     durable: dict[str, set[int]] = field(default_factory=dict)
     """Steps that last, by episode, as the disk has seen them."""
+    harmed: set[Path] = field(default_factory=set)
+    """Files whose content is another than was written, and of which `verify` knows nothing: no rows count any more."""
     requests: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     reading: Reading = field(default_factory=Reading)
@@ -134,6 +136,7 @@ class World:
                 path.suffix != ".parquet"
                 or not {path.parent.name, path.parent.parent.name} & STEPS
                 or not path.exists()
+                or path in self.harmed
             ):
                 continue
             if self.checks.suspended:
