@@ -99,7 +99,7 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         episodes=EPISODES,
         done_before=0,
         todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
-        sit=nothing.seat,
+        activate=nothing.activate,
         asker=lambda _: asker,
         context=context,
         lane=lane,

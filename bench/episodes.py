@@ -133,7 +133,7 @@ async def _play(resolved: Resolved, todo: list[PlannedEpisode], replies: Mapping
             episodes=len(todo),
             done_before=0,
             todo=iter(todo),
-            sit=nothing.seat,
+            activate=nothing.activate,
             asker=lambda _: asker,
             context=context,
             lane=lane,

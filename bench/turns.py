@@ -168,7 +168,7 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
     context = LaneContext(log=nothing, worker="bench", stop=Stop(), lane_stop=Stop())
     seats = Holdings(episodes={}, rows={})
     for number in range(EPISODES):
-        assert await play(_episode(number), seats.seat, asker, context) == "answered"
+        assert await play(_episode(number), seats.activate, asker, context) == "answered"
 
 
 def _episode(number: int) -> PlannedEpisode:
