@@ -64,6 +64,7 @@ PLACES = {
     "scipy": ("envs/", "stats/", "report/"),
     "networkx": ("envs/",),
     "rapidfuzz": ("envs/", "report/"),
+    "rpds": ("envs/",),
     "genai_prices": ("spec/",),
     "keyring": ("client/keys",),
     "random": (),

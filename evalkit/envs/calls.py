@@ -157,7 +157,7 @@ def _write_notes(
     before = state.notes.get(state.period) or ""
     if len(before) + len(added) > MOST_NOTES:
         return state, _refused(state, Refusal("notes_full", {"limit": MOST_NOTES}), call)
-    state = replace(state, notes=state.notes.put(state.period, before + added))
+    state = replace(state, notes=state.notes.insert(state.period, before + added))
     return state, CallResult(outcome=OK, text=state.setting.texts["results.notes_written"])
 
 

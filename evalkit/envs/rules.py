@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from rpds import HashTrieMap
+
 from evalkit.dialogue import Message, Tool
 from evalkit.envs.arguments import Refusal
 from evalkit.envs.environment import Facts, Kit, Opening, fill
-from evalkit.envs.persistent_map import PersistentMap
 from evalkit.errors import UsageError
 
 WorldT = TypeVar("WorldT")
@@ -115,7 +116,7 @@ class PeriodsState(Generic[WorldT]):
     """Periods in a row that ended without an action."""
     history: str = ""
     """What the history tool shows, rendered once and only appended to."""
-    notes: PersistentMap[str] = field(default_factory=PersistentMap)
+    notes: "HashTrieMap[int, str]" = field(default_factory=HashTrieMap)
     """The agent's notes by period."""
     read: frozenset[str] = frozenset()
     """Tools that this chat may not read again."""

@@ -196,6 +196,15 @@ def test_calls_are_answered_in_order_and_those_after_the_action_are_recorded() -
     assert (talk.state.world, talk.state.notes.get(0)) == ("a", "n1n2")
 
 
+def test_an_earlier_state_keeps_what_it_had_collected() -> None:
+    talk = Talk(queries=9)
+    states = [talk.state]
+    for note in "abc":
+        talk.say(("write_notes", {"notes": note}))
+        states.append(talk.state)
+    assert [state.notes.get(0) for state in states] == [None, "a", "ab", "abc"]
+
+
 def test_a_period_without_an_action_is_recorded_and_shown_in_the_history() -> None:
     talk = Talk(queries=2)
     talk.say(told("a"))

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rpds import HashTrieSet
+
 from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
-from evalkit.envs.persistent_map import PersistentMap
 from evalkit.envs.pricing.demand import PricingMarket, profits, quantities
 from evalkit.envs.pricing.optimum import hint
 from evalkit.envs.rules import Accepted, PeriodsState
@@ -56,7 +57,7 @@ class PricingWorld:
     market: PricingMarket
     hinted: bool
     """Whether the opening names a price above which not to go."""
-    seen: PersistentMap[bool] = field(default_factory=PersistentMap)
+    seen: "HashTrieSet[tuple[float, ...]]" = field(default_factory=HashTrieSet)
     """The prices set so far, as they were shown."""
 
 
@@ -75,12 +76,12 @@ def submit(state: PeriodsState[PricingWorld], mapping: Mapping[Any, Any]) -> Acc
     exact = prices, sold, profits(market, alphas, prices, sold)
     shown, sold, earned = (_rounded(values) for values in exact)
     return Accepted(
-        world=replace(state.world, seen=state.world.seen.put(shown, True)),
+        world=replace(state.world, seen=state.world.seen.insert(shown)),
         facts={
             "prices": list(prices),
             "quantities": list(sold),
             "profits": list(earned),
-            "repeat": state.world.seen.get(shown) is not None,
+            "repeat": shown in state.world.seen,
         },
         history=_history(state, exact),
     )

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rpds import HashTrieSet
+
 from evalkit.envs.arguments import Refusal, listed, whole_argument
 from evalkit.envs.environment import fill
-from evalkit.envs.persistent_map import PersistentMap
 from evalkit.envs.procurement.explicit import MOST_QUANTITY
 from evalkit.envs.procurement.market import ProcurementMarket, plan_cost, product_of, short_deals, totals, workers_of
 from evalkit.envs.procurement.menu import money
@@ -54,9 +55,9 @@ class ProcurementWorld:
     """The deals' places by id."""
     menu: str
     """The menu as it is shown."""
-    seen: PersistentMap[bool] = field(default_factory=PersistentMap)
+    seen: "HashTrieSet[tuple[tuple[int, int], ...]]" = field(default_factory=HashTrieSet)
     """Plans submitted so far: what they buy, as (place, quantity)."""
-    written: PersistentMap[bool] = field(default_factory=PersistentMap)
+    written: "HashTrieSet[bytes]" = field(default_factory=HashTrieSet)
     """Digests of how they were written."""
 
 
@@ -86,11 +87,11 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
         "totals": list(by_category),
         "product": str(product_of(by_category)),
         "plan": {market.deals[index].id: quantity for index, quantity in bought},
-        "repeat": bool(world.seen.get(bought)),
-        "repeat_text": bool(world.written.get(written)),
+        "repeat": bought in world.seen,
+        "repeat_text": written in world.written,
     }
     return Accepted(
-        world=replace(world, seen=world.seen.put(bought, True), written=world.written.put(written, True)),
+        world=replace(world, seen=world.seen.insert(bought), written=world.written.insert(written)),
         facts=facts,
         history=_history(state, plan, facts),
     )

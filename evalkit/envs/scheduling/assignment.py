@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rpds import HashTrieMap
+
 from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
-from evalkit.envs.persistent_map import PersistentMap
 from evalkit.envs.rules import Accepted, PeriodsState
 from evalkit.envs.scheduling.market import Blocking, SchedulingMarket, blocking
 from evalkit.seeds import Stream
@@ -47,7 +48,7 @@ class SchedulingWorld:
     seed: int
     random_state: RandomStateSnapshot | None
     """Where the reference's generator stands, from which its feedback is drawn; None: feedback is keyed by place."""
-    seen: PersistentMap[tuple[Pair, ...]] = field(default_factory=PersistentMap)
+    seen: "HashTrieMap[tuple[int, ...], tuple[Pair, ...]]" = field(default_factory=HashTrieMap)
     """What was shown of each matching submitted so far."""
 
 
@@ -113,7 +114,7 @@ def _feedback(
             name = ",".join(map(str, matching))
             chosen = distinct(Stream(world.seed, "feedback", name), blocking_pairs.count, world.k)
     shown = tuple(blocking_pairs.pairs(chosen))
-    return replace(world, random_state=random_state, seen=world.seen.put(matching, shown)), shown
+    return replace(world, random_state=random_state, seen=world.seen.insert(matching, shown)), shown
 
 
 def distinct(stream: Stream, n: int, size: int) -> list[int]:
