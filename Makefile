@@ -83,11 +83,14 @@ $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 	$(SDKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-docs: $(READY) ## these documents and every module's as HTML in build/docs; writes what is generated of them anew
-	$(PY) -m docs.tools.site
+docs: $(READY) ## the documentation site in build/docs, strictly; writes the generated pages anew
+	$(PY) -m docs.tools.cli_page
+	$(PY) -m docs.tools.environment_page
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs . build/docs
+	@echo "Open build/docs/index.html, or serve it: $(PY) -m http.server --directory build/docs"
 
 lock: $(READY) ## resolve the dependencies afresh into the two locks
-	$(PY) $(COMPILE) --extra dev --output-file $(LOCK)
+	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
 	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
 
 wheel: $(READY) ## build the wheel into dist/

@@ -36,7 +36,7 @@ def texts(*suffixes: str) -> dict[str, str]:
     }
 
 
-LOCKS = {"requirements.lock": ("dev",), "requirements-sdks.lock": ("sdks", "exports", "inspect")}
+LOCKS = {"requirements.lock": ("dev", "docs"), "requirements-sdks.lock": ("sdks", "exports", "inspect")}
 """Each lock, with the extras that it covers beside the project's own dependencies."""
 
 

@@ -44,8 +44,9 @@ class Block:
 
 
 def pages() -> list[str]:
-    """README and the pages below docs/, by their names."""
-    return ["README.md", *sorted(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md"))]
+    """README, CONTRIBUTING and the pages below docs/, by their names."""
+    below = sorted(path.relative_to(PROJECT).as_posix() for path in (PROJECT / "docs").rglob("*.md"))
+    return ["README.md", "CONTRIBUTING.md", *below]
 
 
 def blocks_of(page: str) -> list[Block]:
