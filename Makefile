@@ -53,10 +53,10 @@ format: $(READY) ## rewrite the code as `make check` wants it
 	$(PY) -m ruff check --fix .
 
 bench: $(READY) ## throughput beside a bare HTTP client, measured in the same run
-	$(PY) bench/bench.py
+	$(PY) -m bench
 
 large: $(READY) ## runs of a million instances, and of a million steps: what it takes to begin and to go on
-	$(PY) bench/start.py
+	$(PY) -m bench.start
 	$(PY) -m bench.finding
 
 conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=dir

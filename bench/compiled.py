@@ -1,7 +1,7 @@
 """CPU of an environment's step, by the plain path and with the compiled kernels loaded, and beside another tree.
 
-    python bench/compiled.py                     plain beside compiled
-    python bench/compiled.py --before ../older   another checkout's plain path as well
+    python -m bench.compiled                     plain beside compiled
+    python -m bench.compiled --before ../older   another checkout's plain path as well
 
 Episodes of policies are recorded once, then their replies are replayed: no engine, no network. Every figure is of a
 process of its own, the variants take turns, and the whole is done `ROUNDS` times: ratios are given with their range.

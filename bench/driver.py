@@ -11,10 +11,9 @@ from pathlib import Path
 
 from common import BASE_URL, CONC, EPISODES, MODEL, OUT, SYSTEM, TOOL_TEXT, TOOLS, TURNS, prompt, report, start
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from lookup import LOOKUP, Instance
-
+from bench.lookup import LOOKUP, Instance
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker

@@ -3,8 +3,8 @@
 import sys
 
 import numpy as np
-from measuring import best, span
 
+from bench.measuring import best, span
 from evalkit.envs.scheduling.batch import blocking_counts, repair_runs
 from evalkit.envs.scheduling.generate import FAMILIES, Gaps, reference_market
 from evalkit.envs.scheduling.market import SchedulingMarket, expected_numerator

@@ -3,8 +3,8 @@
 import sys
 
 import numpy as np
-from measuring import best, span
 
+from bench.measuring import best, span
 from evalkit.envs.costbench.distance import normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world

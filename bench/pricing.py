@@ -2,8 +2,7 @@
 
 import sys
 
-from measuring import best, span
-
+from bench.measuring import best, span
 from evalkit.envs.pricing.generate import DIFFICULTIES
 from evalkit.envs.pricing.instance import load, market_of
 from evalkit.envs.pricing.optimum import solve

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from measuring import span
-
+from bench.measuring import span
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.envs.procurement.market import ProcurementMarket
 from evalkit.envs.procurement.optimum import solve

@@ -13,8 +13,8 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from measuring import span
-from replicas import write_replicas
+from bench.measuring import span
+from bench.replicas import write_replicas
 
 STEPS = 1_000_000
 FIRST_S, AGAIN_S, MOST_MB = 20.0, 10.0, 2000.0

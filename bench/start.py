@@ -6,7 +6,7 @@ system) and the peak memory of that process are read; after some more requests i
 for the run that goes on, and once more where its log holds a million steps of episodes that have ended. `plan`,
 `status`, `sql` and `report` are whole commands.
 
-    python bench/start.py [INSTANCES [STEPS]]
+    python -m bench.start [INSTANCES [STEPS]]
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import orjson
-from finding import WIDTH, command, rows
 
+from bench.finding import WIDTH, command, rows
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.seeds import Stream

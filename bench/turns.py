@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from lookup import LOOKUP, Instance
-
+from bench.lookup import LOOKUP, Instance
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker

@@ -222,6 +222,6 @@ def test_the_page_about_econagentbench_names_its_tables_and_suites() -> None:
 )
 def test_every_benchmark_loads(name: str) -> None:
     # `driver` runs under the harness beside the project, and only there.
-    script = f"import sys; sys.path.insert(0, {str(PROJECT / 'bench')!r}); import {name}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PROJECT, check=False)
+    command = [sys.executable, "-c", f"import bench.{name}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """`make bench`: what evalkit promises in figures, each beside a floor measured in the same run.
 
 Throughput runs in the harness beside the project (`../shared/bench`): its stub server, its bare aiohttp client as the
@@ -81,14 +80,7 @@ def _median(rows: list[dict[str, object]], key: str) -> float:
 
 def main() -> int:
     """All benchmarks, throughput first."""
-    import episodes
-    import kernels
-    import log
-    import planning
-    import pricing
-    import procurement
-    import results
-    import turns
+    from bench import episodes, kernels, log, planning, pricing, procurement, results, turns
 
     with tempfile.TemporaryDirectory() as folder:
         kept = [throughput(Path(folder))]

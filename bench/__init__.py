@@ -1,0 +1,1 @@
+"""What evalkit promises in figures, measured: `make bench`, `make large`, and scripts to run alone."""
