@@ -33,7 +33,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]
         """Done at once: virtual time would run away from a thread."""
         done: asyncio.Future[Any] = self.create_future()
         done.set_result(func(*args))

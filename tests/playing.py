@@ -25,7 +25,7 @@ PRICE = {"input": 1_000_000, "output": 4_000_000, "cached_read": 100_000, "cache
 
 
 def a_suite(name: str, secrets: Sequence[int], axes: Mapping[str, Any] | None = None) -> ManifestSuite:
-    lines = [{"value": secret, "family": "odd" if secret % 2 else "even"} for secret in secrets]
+    lines: list[dict[str, Any]] = [{"value": secret, "family": "odd" if secret % 2 else "even"} for secret in secrets]
     return ManifestSuite(
         name=name,
         base=name.split("?", maxsplit=1)[0],

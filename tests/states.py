@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from evalkit.store.files.layout import FOLDERS, object_name
+from evalkit.store.files.layout import FOLDERS
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import ENDS, STEPS, ledger_table, steps_table
-from evalkit.store.files.segment import encode_compacted
+from evalkit.store.files.segment import encode_compacted, object_name
 from tests.journals import append, begin, compact, discard
 
 

@@ -64,7 +64,7 @@ def test_all_are_woken_in_their_order() -> None:
         heard, order = Heard(), list[str]()
         tasks = [heard.waiter(name) for name in "abc"]
         for name, task in zip("abc", tasks, strict=True):
-            task.add_done_callback(lambda _, name=name: order.append(name))
+            task.add_done_callback(lambda _, name=name: order.append(name))  # type: ignore[misc]
         await turns()
         heard.queue.grant_all(7)
         assert len(heard.queue) == 0

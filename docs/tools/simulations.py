@@ -10,8 +10,9 @@ import numpy as np
 from evalkit.report.sizes import half_width, size
 from evalkit.stats import bootstrap, intervals, pairs
 from evalkit.stats.bootstrap import Interval
+from evalkit.stats.contrasts import flips
 from evalkit.stats.intervals import estimate, student
-from evalkit.stats.pairs import change, flips, pair, sign_flips
+from evalkit.stats.pairs import change, pair, sign_flips
 from evalkit.stats.sequential import betting, capital, filled, sequential_p
 
 Draws = np.random.Generator
@@ -152,10 +153,13 @@ def bounded_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
 def other_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
     """How often the interval of values without a lower bound holds the truth."""
     held = 0
-    kept, intervals.RESAMPLES, bootstrap.RESAMPLES = bootstrap.RESAMPLES, RESAMPLES, RESAMPLES
+    kept, both = bootstrap.RESAMPLES, (vars(intervals), vars(bootstrap))
+    for one in both:
+        one["RESAMPLES"] = RESAMPLES
     for study in range(studies):
         held += holds(estimate(named(kind.draw(draws, n)), place=(str(study),)).interval, kind.truth)
-    intervals.RESAMPLES = bootstrap.RESAMPLES = kept
+    for one in both:
+        one["RESAMPLES"] = kept
     return [share(held, studies)]
 
 

@@ -30,7 +30,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: evalkit.run({**SPEC, "agents": [{"policy": "knth"}]}), r"spec: agents\[1\].policy: .*'knuth'"),
     (lambda: evalkit.run({**SPEC, "agents": [{"policy": object()}]}), r"agents\[1\].policy: .*got object"),
     (lambda: evalkit.run({**SPEC, "agents": []}), r"at least one \[\[agents\]\]"),
-    (lambda: evalkit.run({**SPEC, 3: 4}), r"expected texts as keys, got 3"),
+    (lambda: evalkit.run({**SPEC, 3: 4}), r"expected texts as keys, got 3"),  # type: ignore[dict-item]
     (lambda: evalkit.run({**SPEC, "suites": [{"name": "scheduling/basc"}]}), r"scheduling/basic"),
     (
         lambda: evalkit.run({**SPEC, "agents": [{"provider": "openai", "model": "m", "extra": {"api_key": "sk-1"}}]}),
@@ -111,12 +111,12 @@ def test_what_is_asked_of_a_run_wrongly_is_named() -> None:
     for call, words in (
         (lambda: run.table("episods"), "no table 'episods'. Did you mean 'episodes'"),
         (lambda: run.table("report.steps"), "no table 'report.steps'"),
-        (lambda: run.table(3), "name: expected a table's name, got 3"),
+        (lambda: run.table(3), "name: expected a table's name, got 3"),  # type: ignore[arg-type]
         (lambda: run.sql("selec"), "could not be answered"),
         (lambda: run.sql("copy steps to 'x.csv'"), "reads the run's views and nothing else"),
-        (lambda: run.sql(3), "query: expected SQL as a text, got int"),
+        (lambda: run.sql(3), "query: expected SQL as a text, got int"),  # type: ignore[arg-type]
         (lambda: run.episode("nobody:scheduling/basic:seed-0:0"), "The run holds no episode"),
-        (lambda: run.episode(3), "name: expected an episode's name, got int"),
+        (lambda: run.episode(3), "name: expected an episode's name, got int"),  # type: ignore[arg-type]
     ):
         with pytest.raises((evalkit.UsageError, evalkit.RunError), match=words):
             call()

@@ -104,7 +104,7 @@ def test_in_a_thread_that_has_a_loop_of_its_own() -> None:
 
 def test_two_at_once_on_one_loop() -> None:
     async def both() -> list[evalkit.Run]:
-        return await asyncio.gather(evalkit.run_async(policies("a")), evalkit.run_async(policies("b")))
+        return list(await asyncio.gather(evalkit.run_async(policies("a")), evalkit.run_async(policies("b"))))
 
     assert [run.ended for run in asyncio.run(both())] == [4, 4]
 

@@ -23,7 +23,9 @@ class Book:
     before=st.integers(0, 5_000),
     moves=st.lists(st.tuples(st.integers(1, 2_000), st.floats(0, 1), st.booleans()), max_size=80),
 )
-def test_no_order_of_reservations_and_settlements_passes_the_ceiling(budget, before, moves) -> None:
+def test_no_order_of_reservations_and_settlements_passes_the_ceiling(
+    budget: int, before: int, moves: list[tuple[int, float, bool]]
+) -> None:
     before = min(before, budget)
     state, book = BudgetState(budget=budget, before=before), Book(budget=budget, before=before)
     for amount, share, settle_first in moves:
@@ -51,7 +53,7 @@ def test_no_order_of_reservations_and_settlements_passes_the_ceiling(budget, bef
 
 
 @given(budget=st.integers(1_000, 10**15), amount=st.integers(1, 10**15))
-def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budget, amount) -> None:
+def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budget: int, amount: int) -> None:
     step = BudgetState(budget=budget, before=0).next(amount)
     if amount > budget:
         assert step.action == "never"
@@ -60,7 +62,7 @@ def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budg
 
 
 @given(budget=st.integers(1, 10**6), room=st.integers(0, 10**5), amounts=st.lists(st.integers(1, 10**5), max_size=30))
-def test_those_who_wait_get_leases_of_their_own(budget, room, amounts) -> None:
+def test_those_who_wait_get_leases_of_their_own(budget: int, room: int, amounts: list[int]) -> None:
     """Each at most a hundredth of the budget or one request's bound; together they let all go, or exhaust it."""
     state = BudgetState(budget=budget, before=0)
     state.lease(min(room, budget))
@@ -86,7 +88,7 @@ def test_a_ceiling_has_room_for_what_is_neither_spent_nor_in_flight() -> None:
 
 
 @given(left=st.integers(-5, 10**6), worst_case=st.integers(1, 10**4))
-def test_as_many_requests_are_in_flight_as_have_room_for_their_worst_case(left, worst_case) -> None:
+def test_as_many_requests_are_in_flight_as_have_room_for_their_worst_case(left: int, worst_case: int) -> None:
     state = BudgetState(budget=max(0, left), before=0)
     state.lease(max(0, left))
     count = 0
@@ -120,7 +122,9 @@ def test_without_a_budget_everything_fits_and_is_still_counted() -> None:
     charged=st.integers(0, 500),
     spare=st.integers(0, 5_000),
 )
-def test_the_crash_charge_covers_whatever_was_in_flight(worst, share, settled, charged, spare) -> None:
+def test_the_crash_charge_covers_whatever_was_in_flight(
+    worst: list[int], share: float, settled: int, charged: int, spare: int
+) -> None:
     in_flight = worst[: int(len(worst) * share)]
     leased = settled + charged + sum(in_flight) + spare  # the state's invariant
     charge = crash_charge(leased=leased, settled=settled, charged=charged, worst_cases=worst)

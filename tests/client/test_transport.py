@@ -1,7 +1,7 @@
 import asyncio
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,10 +20,11 @@ from tests.patience import PATIENCE_S
 KEY = "sk-planted-0123456789"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Say = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def serving(handler: Handler):
+async def serving(handler: Handler) -> AsyncIterator[str]:
     app = web.Application(client_max_size=2**30)
     app.router.add_post("/{tail:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -37,7 +38,7 @@ async def serving(handler: Handler):
 
 
 @asynccontextmanager
-async def speaking(say: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]):
+async def speaking(say: Say) -> AsyncIterator[str]:
     """A server below HTTP: it says exactly these bytes."""
 
     async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,14 +57,14 @@ async def speaking(say: Callable[[asyncio.StreamReader, asyncio.StreamWriter], C
 
 async def sent(
     url: str, body: bytes = b"{}", *, timeout_s: float = PATIENCE_S, cap: int = 2**20, idle_s: float = PATIENCE_S
-):
+) -> HttpResponse:
     transport = HttpTransport(url, headers={"Authorization": f"Bearer {KEY}"}, key=KEY, timeout_s=timeout_s)
     transport._body_cap, transport._idle_s = cap, idle_s
     async with transport:
         return await transport.send(body, "episode/3/0")
 
 
-def raw(say: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]], **more: Any):
+def raw(say: Say, **more: Any) -> HttpResponse:
     async def main() -> HttpResponse:
         async with speaking(say) as url:
             return await sent(url, **more)

@@ -27,7 +27,7 @@ WORKERS, TASKS = BASIC.market.workers, BASIC.market.tasks
 
 
 def preferences(ranks: Any, who: tuple[str, ...], whom: tuple[str, ...]) -> dict[str, list[str]]:
-    return {name: sorted(whom, key=lambda other, i=i: ranks[i][whom.index(other)]) for i, name in enumerate(who)}
+    return {name: sorted(whom, key=lambda other, i=i: ranks[i][whom.index(other)]) for i, name in enumerate(who)}  # type: ignore[misc]
 
 
 def assignments() -> list[dict[str, str]]:

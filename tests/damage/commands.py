@@ -44,7 +44,7 @@ def _told(call: Callable[[], int]) -> Said:
         except BaseException as flaw:  # noqa: BLE001 (whatever it is, it is what the test is about)
             code, raised = -1, flaw
     out.flush()
-    return Said(code, out.buffer.getvalue().decode(), err.getvalue(), raised)  # type: ignore[attr-defined]
+    return Said(code, out.buffer.getvalue().decode(), err.getvalue(), raised)
 
 
 def pages(name: str) -> Said:

@@ -26,7 +26,23 @@ ODD_LINES = (
     b'{"kind": ["parked"], "why": "internal_error"}',
     b'{"torn": "li',
 )
-ODD_VALUES = (None, True, [], {}, "", "x", -1, 0, 1.5, 10**19, 10**400, [[[]]], {"a": 1}, "\ud7ff", float("1e308"))
+ODD_VALUES: tuple[object, ...] = (
+    None,
+    True,
+    [],
+    {},
+    "",
+    "x",
+    -1,
+    0,
+    1.5,
+    10**19,
+    10**400,
+    [[[]]],
+    {"a": 1},
+    "\ud7ff",
+    float("1e308"),
+)
 
 
 def flips(data: bytes, random: Random, count: int) -> Iterator[tuple[str, Change]]:

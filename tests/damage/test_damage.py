@@ -147,7 +147,7 @@ def commands(base: str, name: str, change: Callable[[Path], None], episode: str)
         return writing("fresh")[command]()
 
     calls = dict(reading(name, "whole", episode))
-    return calls | {one: lambda one=one: fresh(one) for one in writing("fresh")}  # type: ignore[misc]
+    return calls | {one: lambda one=one: fresh(one) for one in writing("fresh")}
 
 
 def answer(command: str, said: Said, verified: Said, words: str, name: str) -> None:

@@ -108,7 +108,7 @@ def sql(block: Block, _: dict[str, Any]) -> None:
     import duckdb
 
     if "duckdb" in block.words:
-        duckdb.sql(block.text).fetchall()
+        duckdb.execute(block.text).fetchall()
     else:
         open_views(Path("runs/quickstart")).sql(block.text)
 

@@ -1,5 +1,7 @@
 """The tables of docs/statistics.md are what their command makes: each cell is tried again, with few studies."""
 
+from typing import Any
+
 import pytest
 
 from docs.tools import coverage
@@ -17,7 +19,7 @@ def page() -> dict[str, coverage.Committed]:
     return coverage.committed(coverage.PAGE.read_text(encoding="utf-8"))
 
 
-def test_the_page_has_every_table_with_as_many_studies_as_its_command_makes(page: dict) -> None:
+def test_the_page_has_every_table_with_as_many_studies_as_its_command_makes(page: dict[str, Any]) -> None:
     assert {name: table.studies for name, table in page.items()} == {
         name: table.studies for name, table in TABLES.items()
     }
@@ -26,7 +28,7 @@ def test_the_page_has_every_table_with_as_many_studies_as_its_command_makes(page
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_quick_try_agrees_with_the_table(name: str, page: dict) -> None:
+def test_a_quick_try_agrees_with_the_table(name: str, page: dict[str, Any]) -> None:
     table, quick = page[name], QUICK.get(name, 60)
     for (row, column), shown in table.cells.items():
         figures = coverage.simulate(name, row, column, quick)

@@ -11,6 +11,7 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
+from evalkit.money import PicoUsd
 from evalkit.serve.options import options_from
 from evalkit.serve.provider import Simulator
 from evalkit.serve.server import serving
@@ -67,4 +68,4 @@ def go_served(
 
 def with_budget(resolved: Resolved, pico_usd: int) -> Resolved:
     """The sweep under another budget."""
-    return replace(resolved, sweep=replace(resolved.sweep, budget=pico_usd))
+    return replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(pico_usd)))

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admit.admission import Admission, LaneBacklog
+from evalkit.engine.admit.admission import Admission
+from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
 from evalkit.store.reading.unmetered import Unmetered
 

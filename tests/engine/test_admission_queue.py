@@ -4,8 +4,9 @@ import asyncio
 from collections import Counter
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admit.admission import Admission, LaneBacklog
+from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
+from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.forecast import Forecast
 from evalkit.store.reading.unmetered import Unmetered
 from tests.clock import run_virtual

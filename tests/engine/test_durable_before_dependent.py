@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -81,7 +82,7 @@ def test_a_crash_is_charged_durably_before_the_next_session_sends(tmp_path: Path
     assert rules(violations([*before, *without_crash])) == {"crash"}
 
 
-def _without(event: Event, kinds: set[str]) -> dict[str, object]:
+def _without(event: Event, kinds: set[str]) -> dict[str, Any]:
     values = {name: getattr(event, name) for name in Event.__dataclass_fields__}
     return {**values, "rows": tuple(row for row in event.rows if row.get("kind") not in kinds)}
 

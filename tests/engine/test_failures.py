@@ -17,7 +17,8 @@ from evalkit.client import client, retry
 from evalkit.client.lanes import health, lane
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.sweep import RunOptions, run_sweep
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
 from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
 from evalkit.spec.model import Provider

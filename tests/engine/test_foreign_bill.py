@@ -10,8 +10,9 @@ from evalkit.client import retry
 from evalkit.client.lanes import health, lane
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.session import RunOptions
 from evalkit.engine.spending.reconcile import read_books
-from evalkit.engine.sweep import RunOptions, run_sweep
+from evalkit.engine.sweep import run_sweep
 from evalkit.spec.sweep import read_sweep
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.table import DIALECTS

@@ -125,8 +125,9 @@ def test_what_was_played_is_not_read_to_find_what_was_not(
     part = RunPart(manifest=manifest, agents=list(manifest.agents.values()), choice=Choice())
     (suite,) = manifest.suites.values()
     read: list[int] = []
-    plain = type(suite.instances).at
-    monkeypatch.setattr(type(suite.instances), "at", lambda own, place: read.append(place) or plain(own, place))
+    kind: Any = type(suite.instances)
+    plain = kind.at
+    monkeypatch.setattr(kind, "at", lambda own, place: read.append(place) or plain(own, place))
     assert list(order(part, holdings, frozenset(), started=True)) == []
     assert read == []
     assert len(list(order(part, holdings, frozenset(), started=False))) == len(read) == COUNT - 25
@@ -205,8 +206,9 @@ def test_a_plan_reads_a_sample(lines: list[dict[str, Any]], monkeypatch: pytest.
     resolved = begin(lines)
     (suite,) = resolved.manifest.suites.values()
     read: list[int] = []
-    plain = type(suite.instances).at
-    monkeypatch.setattr(type(suite.instances), "at", lambda own, place: read.append(place) or plain(own, place))
+    kind: Any = type(suite.instances)
+    plain = kind.at
+    monkeypatch.setattr(kind, "at", lambda own, place: read.append(place) or plain(own, place))
     monkeypatch.setattr("time.process_time", iter(range(10**6)).__next__)
     plan = asyncio.run(_plan(resolved))
     assert plan.cells[0].episodes == COUNT

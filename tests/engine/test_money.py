@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from tests.engine.snapshot import snapshot_at
 from tests.engine.sweeps import resolved
 
 
-def row(kind: str, amount: int, session: str = "s1", **more: str) -> LedgerRecord:
+def row(kind: str, amount: int, session: str = "s1", **more: Any) -> LedgerRecord:
     return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), **more)
 
 

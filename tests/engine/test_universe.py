@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,7 +75,7 @@ def test_a_choice_takes_part_of_a_sweep(tmp_path: Path) -> None:
 
 
 def results_of(instance: str) -> EpisodeResult:
-    known = dict.fromkeys(EpisodeResult.__slots__, 0)
+    known: dict[str, Any] = dict.fromkeys(EpisodeResult.__slots__, 0)
     return EpisodeResult(
         **{**known, "id": instance, "agent": "a", "suite": "s", "instance": instance, "finished": True, "metrics": {}}
     )

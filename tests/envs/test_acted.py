@@ -22,9 +22,12 @@ PLAYED = [
 
 def acted(suite: str, agent: Agent) -> list[bool]:
     """Whether each of the first replies to an instance of a suite was a valid action."""
-    one = next(expand(SuiteUse(name=suite)))[2][0]
+    instances = next(expand(SuiteUse(name=suite)))[2]
+    assert isinstance(instances, list)
+    one = instances[0]
     env: Any = ENVIRONMENTS[one.environment]
-    position, found = begin(env, one.instance, kit(env.name)), []
+    position = begin(env, one.instance, kit(env.name))
+    found: list[Any] = []
     while not position.ending and len(found) < 20:
         sampling = Sampling(max_tokens=env.defaults.max_tokens)
         request = Request(messages=tuple(position.messages), tools=position.tools, sampling=sampling, seed=len(found))
@@ -42,4 +45,4 @@ def test_a_policy_soon_acts(suite: str, name: str) -> None:
 def test_talk_and_calls_of_what_is_not_there_are_no_actions(suite: str) -> None:
     for calls in ((), (ToolCall(id="1", name="fly", arguments="{}"),)):
         reply = Reply(text="Well.", calls=calls)
-        assert not any(acted(suite, lambda _, said=reply: said))
+        assert not any(acted(suite, lambda _, said=reply: said))  # type: ignore[misc]

@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from evalkit.envs import compiled
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.planning import solve
-from evalkit.envs.environment import Kit
+from evalkit.envs.environment import Environment, Kit
 from evalkit.envs.replay import advance, begin
 from evalkit.envs.scheduling import market as markets
 from evalkit.envs.scheduling.market import SchedulingMarket, blocking, make_market
@@ -136,16 +137,18 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_kernels_are_loaded_for_work_that_gains_more_than_they_cost(weighed: list[bool]) -> None:
     scheduling, costbench, pricing = (ENVIRONMENTS[name] for name in ("scheduling", "costbench", "pricing"))
     hard, wide, chain = {"n": 50}, {"n": 1000}, {"length": 8, "blocks": 1}
-    for work in (
+    works: tuple[list[tuple[Environment[Any, Any], Mapping[str, object], float]], ...] = (
         [],
         [(scheduling, hard, 12 * 100.0)],
         [(scheduling, hard, 10_000.0), (costbench, chain, 10_000.0), (pricing, {"n": 10}, 1e9)],
         [(costbench, {"length": 5}, 1e9)],
         [(scheduling, {"n": "many"}, 1e9), (costbench, {"length": None, "blocks": "none"}, 1e9), (scheduling, {}, 1e9)],
-    ):
+    )
+    for work in works:
         assert not compiled.load_for(work)
         assert not weighed
-    for work in ([(scheduling, hard, 1e6)], [(scheduling, wide, 5000.0)], [(costbench, chain, 1e6)]):
+    works = ([(scheduling, hard, 1e6)], [(scheduling, wide, 5000.0)], [(costbench, chain, 1e6)])
+    for work in works:
         assert compiled.load_for(work)
     assert len(weighed) == 3
 

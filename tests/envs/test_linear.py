@@ -29,7 +29,7 @@ def again(piece: str, *, before: str = "", after: str = "") -> Callable[[int], s
 
 
 TEXTS: dict[str, Callable[[int], str]] = {
-    **{name: lambda n, make=make: make(n).decode("latin-1") for name, make in BODIES.items()},
+    **{name: lambda n, make=make: make(n).decode("latin-1") for name, make in BODIES.items()},  # type: ignore[misc]
     "answer tags": again("<answer>"),
     "answer tags that close": again("</answer>", before="<answer>"),
     "pairs of answer tags": again("<answer>1</answer>"),

@@ -373,7 +373,7 @@ def test_each_mistake_has_an_outcome_and_a_text(call: tuple[str, object], outcom
 
 
 def test_the_arguments_of_a_reply_are_bounded_together() -> None:
-    large = repr({"word": "w", **dict.fromkeys(range(5_000), 0)})
+    large = repr({"word": "w"} | dict.fromkeys(range(5_000), 0))
     calls = MOST_ARGUMENTS // len(large)
     talk = Talk()
     texts = talk.texts(*[("tell", {"what": "[" + large})] * (calls + 3))

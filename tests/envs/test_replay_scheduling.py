@@ -19,7 +19,8 @@ KIT = Kit(pack=read_pack("standard", "scheduling", ""))
 
 def live(policy: str, instance: Any) -> tuple[Position, list[Turn], list[bytes]]:
     found = find_policy(policy, "scheduling")
-    play = found and found.reply
+    assert found is not None
+    play = found.reply
     assert play is not None
     position, turns, log = begin(SCHEDULING, instance, KIT), [], []
     while not position.ending:

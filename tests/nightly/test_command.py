@@ -28,7 +28,7 @@ sys.exit(int(open("code").read()))
 
 def fall(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on `knuth` plays at random."""
-    monkeypatch.setitem(POLICIES, "knuth", POLICIES["random"])  # type: ignore[arg-type]
+    monkeypatch.setitem(POLICIES, "knuth", POLICIES["random"])
 
 
 def two_nights(call: Call) -> None:

@@ -1,5 +1,7 @@
 """What is read of tools and results, in words of another pack."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,13 +216,15 @@ def test_reading_never_fails(result: str, arguments: str, description: str) -> N
 
 
 def test_schemas_of_any_form_are_read() -> None:
-    for schema in (
+    schemas: list[dict[str, Any]]
+    schemas = [
         {},
         {"properties": 3},
         {"properties": {"A": {}}, "required": "A"},
         {"properties": {"A": True}},
         {"properties": {"A": {"enum": []}}},
-    ):
+    ]
+    for schema in schemas:
         offers = read_tools(asking((Tool(name="x", description="cost 1, output type X", parameters=schema),)))
         assert offers is not None
         assert offers.tools[0].inputs in ((), ("A",))

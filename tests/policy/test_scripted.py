@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from evalkit.policy.scripted import read_script, scripted
 from evalkit.policy.table import GENERAL, check_policy, find_policy, player, policies_of, served, served_names
 from evalkit.seeds import Stream
 
-SCRIPT = [
+SCRIPT: list[str | dict[str, Any]] = [
     "Let me think.",
     {"text": "Now.", "calls": [{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": "{not json"}]},
     {"text": "Cut", "finish": "length"},

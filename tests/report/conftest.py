@@ -2,6 +2,7 @@
 
 import pytest
 
+from evalkit.money import PicoUsd
 from evalkit.report.report import Report
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
@@ -40,12 +41,12 @@ def log(manifest: Manifest) -> list[StepRecord]:
 @pytest.fixture(scope="session")
 def ledger() -> list[LedgerRecord]:
     return [
-        LedgerRecord(kind="lease", session="s", amount=10**12),
-        LedgerRecord(kind="charge", session="s", amount=5 * 10**9, agent="poor"),
-        LedgerRecord(kind="release", session="s", amount=10**9, agent="poor"),
-        LedgerRecord(kind="crash", session="s", amount=3 * 10**9, agent="good"),
-        LedgerRecord(kind="crash", session="s", amount=7 * 10**9),
-        LedgerRecord(kind="close", session="s", amount=10**11),
+        LedgerRecord(kind="lease", session="s", amount=PicoUsd(10**12)),
+        LedgerRecord(kind="charge", session="s", amount=PicoUsd(5 * 10**9), agent="poor"),
+        LedgerRecord(kind="release", session="s", amount=PicoUsd(10**9), agent="poor"),
+        LedgerRecord(kind="crash", session="s", amount=PicoUsd(3 * 10**9), agent="good"),
+        LedgerRecord(kind="crash", session="s", amount=PicoUsd(7 * 10**9)),
+        LedgerRecord(kind="close", session="s", amount=PicoUsd(10**11)),
     ]
 
 

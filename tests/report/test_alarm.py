@@ -11,7 +11,7 @@ INSTANCES, NIGHTS, FALLS_AT = 60, 7, 5
 def graded(draws: np.random.Generator, fall: float) -> list[Night]:
     """Nights of scores around 0.8 that differ by instance; from night 5 on lower by `fall`."""
     ease = draws.beta(8, 2, INSTANCES)
-    found = []
+    found: list[Night] = []
     for night in range(1, NIGHTS + 1):
         values = ease - (fall if night >= FALLS_AT else 0) + draws.normal(0, 0.15, INSTANCES)
         found.append({f"i{i}": [float(one)] for i, one in enumerate(np.clip(values, 0, 1))})
@@ -29,7 +29,7 @@ def test_a_fall_is_found_that_night_or_the_next() -> None:
     found = [first_alarm(graded(draws, 0.2)) for _ in range(40)]
     assert sum(night in (FALLS_AT, FALLS_AT + 1) for night in found) >= 38
     # Fresh instances every night: nothing can be paired.
-    fresh = [
+    fresh: list[Night] = [
         {f"{night}:{name}": values for name, values in one.items()} for night, one in enumerate(graded(draws, 0.2))
     ]
     assert first_alarm(fresh) in (FALLS_AT, FALLS_AT + 1)

@@ -23,7 +23,7 @@ from tests.report.test_planning import a_cell as a_planning_cell
 from tests.report.test_planning import an_episode as a_planning_episode
 
 ASKED = {"temperature": 0.5, "max_tokens": 16384, "tool_choice": "auto", "parallel_calls": False, "effort": "high"}
-LINE = {"seed": 42, "length": 5, "noise": 0.1, "steps": 0}
+LINE: dict[str, Any] = {"seed": 42, "length": 5, "noise": 0.1, "steps": 0}
 
 
 def a_model(name: str, model: str, environment: str, **sampling: Any) -> ManifestAgent:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,9 @@ from evalkit.stats.bootstrap import Interval, mean_interval, mean_of_instances
 PLACE = ("suite", "agent")
 
 
-def coverage(draw, truth: float, *, trials: int = 400, strata: bool = False) -> float:
+def coverage(
+    draw: Callable[[np.random.Generator], np.ndarray], truth: float, *, trials: int = 400, strata: bool = False
+) -> float:
     """Share of simulated data sets whose interval holds the true mean."""
     held = 0
     for trial in range(trials):

@@ -157,8 +157,8 @@ def test_suites_are_told_one_by_one_and_all_together() -> None:
     manifest = a_manifest([an_agent("a"), an_agent("b")], suites)
     log = [
         line
-        for suite, solved in (("s", range(8)), ("t", []), ("u", range(4)))
-        for agent, mine in (("a", []), ("b", solved))
+        for suite, solved in (("s", range(8)), ("t", range(0)), ("u", range(4)))
+        for agent, mine in (("a", range(0)), ("b", solved))
         for i, one in enumerate(manifest.suites[suite].instances)
         for line in rows(
             manifest,

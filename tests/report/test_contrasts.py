@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,8 @@ HARD = [0.31, 0.42, 0.66, 0.58, 0.2, 0.49, 0.37, 0.71, 0.44, 0.52, 0.6, 0.25]
 def test_welch_is_scipys(first: list[float], second: list[float]) -> None:
     if max(second) == min(second):
         second = [*second, second[0] + 0.5]
-    for greater, alternative in ((False, "two-sided"), (True, "greater")):
+    sides: tuple[tuple[bool, Literal["two-sided", "greater"]], ...] = ((False, "two-sided"), (True, "greater"))
+    for greater, alternative in sides:
         want = stats.ttest_ind(first, second, equal_var=False, alternative=alternative)
         got = welch(first, second, greater=greater)
         assert (got.statistic, got.free) == (pytest.approx(want.statistic, abs=1e-12), pytest.approx(want.df))

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ from evalkit.spec.suites import find_suite, read_lines
 SUITES = {"costbench": 36, "procurement": 12, "scheduling": 12, "pricing": 12}
 
 
-def tables(name: str, lines: list[Mapping[str, Any]] | None = None) -> dict[str, Table]:
-    held = lines or list(read_lines(find_suite(f"{name}/basic")))
+def tables(name: str, lines: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Table]:
+    held = list(lines) if lines else list(read_lines(find_suite(f"{name}/basic")))
     return {one.name: one for one in describe_tables(name, ENVIRONMENTS[name], held, read_pack("standard", name))}
 
 

@@ -143,7 +143,7 @@ SUITES = {"procurement": "procurement/hard", "scheduling": "scheduling/medium", 
 
 def actions(environment: str, draw: np.random.Generator) -> list[dict[str, Any]]:
     if environment == "procurement":
-        made = [
+        made: list[dict[str, Any]] = [
             {"feasible": bool(draw.random() < 0.7), "totals": [int(x) for x in draw.integers(0, 90_000, 10)], "cost": 1}
             for _ in range(30)
         ]

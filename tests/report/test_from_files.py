@@ -6,6 +6,7 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.errors import RunError
+from evalkit.money import PicoUsd
 from evalkit.report.report import report
 from evalkit.results.show import show
 from evalkit.store.files.record import LedgerRecord
@@ -19,7 +20,7 @@ MANIFEST = a_manifest([an_agent("a")], [a_suite("s", [4, 5, 6])], 1)
 FIRST = rows(MANIFEST, "a", "s", "i0", 0, [guess(1), guess(1), guess(2)])
 AGAIN = rows(MANIFEST, "a", "s", "i0", 0, search(4), take=1)
 OTHERS = [row for i in (1, 2) for row in rows(MANIFEST, "a", "s", f"i{i}", 0, search(4 + i))]
-LEDGER = [LedgerRecord(kind="charge", session="x", amount=10**9, agent="a")]
+LEDGER = [LedgerRecord(kind="charge", session="x", amount=PicoUsd(10**9), agent="a")]
 
 
 @pytest.fixture

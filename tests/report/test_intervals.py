@@ -1,4 +1,6 @@
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalkit.stats import bootstrap, intervals
-from evalkit.stats.bootstrap import Interval
 from evalkit.stats.intervals import bootstrap_t, bounded, estimate, student, unmet_share, wilson
 
 PLACE = ("suite", "agent")
@@ -22,6 +23,10 @@ def named(values: np.ndarray) -> dict[str, list[float]]:
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (bootstrap, intervals):
         monkeypatch.setattr(module, "RESAMPLES", 1000)
+
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+"""Makes the scores of n instances."""
 
 
 def normal(draws: np.random.Generator, n: int) -> np.ndarray:
@@ -59,7 +64,9 @@ def by_stratum(draws: np.random.Generator, n: int) -> np.ndarray:
         (skewed, 6, 0.915, 0.965),
     ],
 )
-def test_an_interval_covers_as_often_as_it_says(few_resamples: None, draw, n: int, least: float, most: float) -> None:
+def test_an_interval_covers_as_often_as_it_says(
+    few_resamples: None, draw: Draw, n: int, least: float, most: float
+) -> None:
     draws = np.random.Generator(np.random.Philox(7))
     strata = {f"i{i:03}": "ab"[i % 2] for i in range(n)} if draw is by_stratum else None
     held, methods = 0, set()
@@ -100,7 +107,7 @@ def narrow(draws: np.random.Generator, n: int) -> np.ndarray:
     return draws.normal(0.5, 0.05, n)
 
 
-TRUTHS = {
+TRUTHS: dict[Draw, float] = {
     mostly_optimal: 0.9,
     rarely_off: 0.975,
     small_losses: 0.98,
@@ -114,7 +121,7 @@ TRUTHS = {
 # 1,500 studies have a standard error of 0.6 points; what 6 instances give is stated, not promised.
 @pytest.mark.parametrize("n", [6, 12, 36])
 @pytest.mark.parametrize("draw", TRUTHS, ids=lambda draw: draw.__name__)
-def test_bounded_scores_are_covered_near_the_optimum_too_and_normal_ones_no_wider(draw, n: int) -> None:
+def test_bounded_scores_are_covered_near_the_optimum_too_and_normal_ones_no_wider(draw: Draw, n: int) -> None:
     draws = np.random.Generator(np.random.Philox(11))
     held, mine, students = 0, 0.0, 0.0
     for _ in range(studies := 1500):
@@ -258,7 +265,7 @@ def ends(found: intervals.Estimate) -> tuple[float, float]:
     return found.interval.low, found.interval.high
 
 
-def scored(values: object, **bounds: float) -> tuple[float, float]:
+def scored(values: object, **bounds: Any) -> tuple[float, float]:
     return ends(estimate(named(np.asarray(values, float)), place=PLACE, **{"least": 0.0, "most": 1.0, **bounds}))
 
 
@@ -285,10 +292,8 @@ def test_instances_that_agree_do_not_bring_certainty() -> None:
     found = estimate(named(np.full((10, 2), 1.0)), place=PLACE, least=0.0, most=1.0)
     assert (found.method, ends(found)) == ("Wilson", (pytest.approx(1 - unmet_share(10)), 1.0))
     inner = estimate(named(np.full(10, 0.5)), place=PLACE, least=0.0, most=1.0)
-    assert (inner.method, inner.interval) == (
-        "alike",
-        Interval(low=pytest.approx(0.5 - 0.5 * unmet_share(10)), high=pytest.approx(0.5 + 0.5 * unmet_share(10))),
-    )
+    assert inner.method == "alike"
+    assert ends(inner) == pytest.approx((0.5 - 0.5 * unmet_share(10), 0.5 + 0.5 * unmet_share(10)))
     open_below = estimate(named(np.full(10, 1.0)), place=PLACE, most=1.0)
     assert (open_below.interval, open_below.why) == (None, "all instances agree")
     # Where failures are told to be at 0 the same holds as for bounded scores.
@@ -300,7 +305,7 @@ def test_instances_that_agree_do_not_bring_certainty() -> None:
 @pytest.mark.parametrize("below", [0.0, -math.inf])
 def test_nothing_jumps_from_all_optimal_to_nearly_optimal(n: int, below: float) -> None:
     lone = np.arange(n) == 0
-    where = {"least": below, "unmet": (0.0, 1.0)}
+    where: dict[str, Any] = {"least": below, "unmet": (0.0, 1.0)}
     perfect = scored(np.ones(n), **where)
     assert perfect == pytest.approx((1 - unmet_share(n), 1.0))
     before = perfect

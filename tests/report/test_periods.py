@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evalkit.cli.main import main
 from evalkit.errors import UsageError
 from evalkit.report import views
-from evalkit.report.periods import best_so_far, last_so_far
+from evalkit.report.periods import best_so_far, last_so_far, period_scores
 from evalkit.report.views import Views, open_views
 
 SPEC = """\
@@ -105,7 +105,7 @@ def test_what_stands_is_the_best_or_the_last_so_far(found: list[float | None]) -
 
 def test_the_column_of_that_name_costs_no_folding(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folded = []
-    made = views.period_scores
+    made = period_scores
     monkeypatch.setattr(
         views, "period_scores", lambda link, cells: folded.append(len(list(cells))) or made(link, cells)
     )

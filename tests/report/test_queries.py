@@ -13,6 +13,7 @@ import pytest
 from pyarrow import compute
 
 from bench.replicas import SWEEP, write_replicas
+from evalkit.money import PicoUsd
 from evalkit.report.report import Report, report
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
@@ -39,9 +40,9 @@ PROMPTS = replace(
     suites=(SuiteUse(name="procurement/basic"), SuiteUse(name="procurement/hard")),
 )
 LEDGER = [
-    LedgerRecord(kind="charge", session="s", amount=5 * 10**9, agent="random"),
-    LedgerRecord(kind="release", session="s", amount=10**9, agent="random"),
-    LedgerRecord(kind="crash", session="s", amount=7 * 10**9),
+    LedgerRecord(kind="charge", session="s", amount=PicoUsd(5 * 10**9), agent="random"),
+    LedgerRecord(kind="release", session="s", amount=PicoUsd(10**9), agent="random"),
+    LedgerRecord(kind="crash", session="s", amount=PicoUsd(7 * 10**9)),
 ]
 
 
@@ -65,10 +66,10 @@ def _again(rows: pa.Table, episode: str) -> list[StepRecord]:
     plain = rows.set_column(0, "episode", rows.column("episode").cast(pa.string()))
     mine = plain.filter(compute.equal(plain.column("episode"), episode)).cast(STEPS)
     names = [field.name for field in fields(StepRecord)]
-    found = [StepRecord(**row) for row in mine.select(names).to_pylist()]
-    for row in found:
-        row.take, row.served_model = 1, "another"
-        row.reply, row.facts = row.reply and row.reply.encode(), row.facts.encode()
+    found = []
+    for row in mine.select(names).to_pylist():
+        as_bytes = {"reply": row["reply"] and row["reply"].encode(), "facts": row["facts"].encode()}
+        found.append(StepRecord(**{**row, **as_bytes, "take": 1, "served_model": "another"}))
     return found
 
 

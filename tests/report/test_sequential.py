@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -8,7 +10,7 @@ from evalkit.report.report import Report
 from evalkit.report.scores import anytime_interval
 from evalkit.seeds import derive
 from evalkit.stats.sequential import bernstein, betting, filled, rounds, sequence, sequential_p, wealth
-from evalkit.store.manifest import ManifestOrder
+from evalkit.store.manifest import ManifestOrder, ManifestSuite
 from tests.playing import a_manifest, a_suite, an_agent
 
 STUDIES, LOOKS = 1500, 400
@@ -27,7 +29,9 @@ def skewed(draws: np.random.Generator) -> tuple[np.ndarray, float]:
 
 
 @pytest.mark.parametrize("draw", [yes_or_no, rare, skewed])
-def test_the_truth_is_within_at_all_looks_together(draw) -> None:
+def test_the_truth_is_within_at_all_looks_together(
+    draw: Callable[[np.random.Generator], tuple[np.ndarray, float]],
+) -> None:
     values, truth = draw(np.random.Generator(np.random.Philox(3)))
     out = (wealth(values, truth, up=True) >= 0) | (wealth(values, truth, up=False) >= 0)
     # Three standard errors of 1,500 studies are 1.7 points.
@@ -69,7 +73,7 @@ def test_a_bet_sees_no_value_before_it_is_made() -> None:
 def test_means_that_change_are_followed_by_their_average() -> None:
     draws = np.random.Generator(np.random.Philox(6))
     chances = np.where(np.arange(LOOKS) < 100, 0.9, 0.3)
-    values = (draws.random((STUDIES, LOOKS)) < chances) * 1.0
+    values = (draws.random((STUDIES, LOOKS)) < chances).astype(np.float64)
     average = np.cumsum(chances) / np.arange(1, LOOKS + 1)
     low, high = bernstein(values)
     assert ((low > average) | (average > high)).any(axis=1).mean() <= 0.067
@@ -81,7 +85,9 @@ def test_strata_that_take_turns_are_averaged_by_rounds() -> None:
     assert found is not None
     assert found.tolist() == [0.5, 0.5]
     assert rounds(values, list("aabba")) is None
-    assert rounds(np.zeros(0), []).tolist() == []
+    none = rounds(np.zeros(0), [])
+    assert none is not None
+    assert none.tolist() == []
 
 
 def killed(draws: np.random.Generator, planned: int, width: int, share: float) -> tuple[list[float | None], float]:
@@ -168,7 +174,7 @@ def test_there_is_no_such_interval_where_scores_can_be_below_0(the_report: Repor
     assert found[1:] == (1.0, "betting")
 
 
-def _fields(suite) -> dict:
+def _fields(suite: ManifestSuite) -> dict[str, Any]:
     return {name: getattr(suite, name) for name in suite.__struct_fields__}
 
 

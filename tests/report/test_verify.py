@@ -1,6 +1,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,8 +10,8 @@ from evalkit.digests import step_digest
 from evalkit.envs import table
 from evalkit.errors import RunError
 from evalkit.results.verify import Finding, verify
-from evalkit.store.files.layout import object_name
 from evalkit.store.files.record import StepRecord
+from evalkit.store.files.segment import object_name
 from evalkit.store.manifests import write_manifest
 from tests.guessing import calls, guess, hint, say
 from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
@@ -66,7 +67,8 @@ def test_a_changed_byte_is_named_with_segment_episode_and_step(log: Log, field: 
     made = commits()
     row = made[3][1]
     value: bytes = getattr(row, field)
-    made[3][1] = replace(row, **{field: value.replace(b"7", b"8")})
+    changed: dict[str, Any] = {field: value.replace(b"7", b"8")}
+    made[3][1] = replace(row, **changed)
     log.write(made)
     (found,) = verify(log.run)
     assert (found.segment, found.episode, found.step) == (log.name(3), row.episode, 3)

@@ -10,11 +10,14 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.money import PicoUsd
 from evalkit.report import views as module
 from evalkit.report.views import VIEWS, Views, open_views
 from evalkit.results import log_rows
+from evalkit.results.rows import instance_table
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import RESERVED, STEPS, steps_table
+from evalkit.store.files.segment import read_segment
 from evalkit.store.manifest import ManifestSuite
 from evalkit.store.manifests import write_manifest
 from tests.guessing import guess
@@ -26,7 +29,7 @@ MANIFEST = a_manifest([an_agent("a", tags=("small",))], [a_suite("s", [4, 5, 6])
 FIRST = rows(MANIFEST, "a", "s", "i0", 0, [guess(1), guess(1), guess(2)])
 AGAIN = rows(MANIFEST, "a", "s", "i0", 0, search(4), take=1)
 OTHERS = [row for i in (1, 2) for row in rows(MANIFEST, "a", "s", f"i{i}", 0, search(4 + i))]
-MONEY = [LedgerRecord(kind="charge", session="x", amount=10**9, agent="a")]
+MONEY = [LedgerRecord(kind="charge", session="x", amount=PicoUsd(10**9), agent="a")]
 
 
 @pytest.fixture
@@ -94,7 +97,7 @@ def test_money_agents_and_instances_have_views(run: Path) -> None:
 
 
 def test_instances_are_read_only_where_a_query_reads_them(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, plain = list[int](), module.instance_table
+    read, plain = list[int](), instance_table
 
     def counting(suites: Iterable[ManifestSuite]) -> pa.Table:
         found = plain(suites)
@@ -226,7 +229,8 @@ def test_damage_is_named_by_its_file(run: Path) -> None:
 
 
 def test_files_that_move_while_a_query_runs_are_looked_for_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, moved = log_rows.read_segment, []
+    moved: list[object] = []
+    read = read_segment
 
     def once_gone(*words: Any) -> Any:
         if not moved:

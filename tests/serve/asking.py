@@ -10,7 +10,7 @@ from evalkit.serve.outcome import Arrival
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
     for name, properties in (
         ("get_worker_ids", {}),
@@ -61,7 +61,7 @@ def spoken(name: str, *texts: str, model: str = "knuth", key: str = "", request_
     messages = [Message(role=role, text=text) for role, text in zip(roles, texts or ("Rules.", "Begin."), strict=False)]  # type: ignore[arg-type]
     tools = [
         Tool(name=one["function"]["name"], description="", parameters=one["function"]["parameters"]) for one in TOOLS
-    ]  # type: ignore[index]
+    ]
     content = dialect.body(
         dialect.head(model, Sampling(max_tokens=1000), Quirks()),
         dialect.encode_tools(tools),

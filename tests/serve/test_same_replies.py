@@ -50,7 +50,7 @@ def local(name: str, dialect: Dialect) -> Agent:
     def ask(request: Request) -> Reply:
         nonlocal asked_before
         asked_before += 1
-        seed = SERVED_DIALECTS[dialect.name].decode_request(asked(name, request, dialect))[1].seed
+        seed = SERVED_DIALECTS[dialect.name].decode_request(asked(name, request, dialect), "")[1].seed
         return agent(replace(request, seed=seed or derive("e", asked_before)))
 
     return ask

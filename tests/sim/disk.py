@@ -167,7 +167,7 @@ class SimDisk:
             "remove": self.remove,
             "append_lines": self.append_lines,
         }
-        with mock.patch.multiple(disk, **own):
+        with mock.patch.multiple(disk, **own):  # type: ignore[call-overload]
             yield
 
     # What becomes of it.

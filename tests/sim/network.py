@@ -201,11 +201,11 @@ class Network:
         self.counts[kind] += 1
         what, acts, bills = FATES[kind]
         bills &= kind in GOOD or draws.uniform() < 0.6
-        good = self._act(path, body, request_id, at, bills=bills) if acts else None
+        made = self._act(path, body, request_id, at, bills=bills) if acts else None
         if kind in ("garbage", "cut_json", "no_usage", "part_usage", "negative_usage"):
-            assert good is not None
+            assert made is not None
             # A reply that was made is billed, whatever it says of itself.
-            self._bill(good, request_id, once=True)
+            self._bill(made, request_id, once=True)
         self._say(f"{sent.lane} answers {request_id} with {kind}")
         if what == "timeout":
             await self._wait(provider.timeout_s)
@@ -216,13 +216,13 @@ class Network:
             return HttpResponse(headers={}, failure=failure, detail="simulated")
         if what != 200:
             return self._lengthened(_refusal(kind, what, draws), draws)
-        assert good is not None
+        assert made is not None
         if kind == "duplicate":
             return self._again(path, body, request_id, at)
         if kind == "lying_reply":
-            return HttpResponse(status=200, headers={**JSON, **LEFT[draws.below(len(LEFT))]}, body=good.body)
+            return HttpResponse(status=200, headers={**JSON, **LEFT[draws.below(len(LEFT))]}, body=made.body)
         return self._lengthened(
-            HttpResponse(status=200, headers=JSON, body=_spoilt(good.body, kind, draws)), draws, garbage=True
+            HttpResponse(status=200, headers=JSON, body=_spoilt(made.body, kind, draws)), draws, garbage=True
         )
 
     def _latency(self, draws: Stream) -> float:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from evalkit.engine.outcome import RunOutcome
+from evalkit.money import PicoUsd
 from evalkit.seeds import Stream
 from evalkit.store.manifests import is_run
 from tests.sim import harm
@@ -54,7 +55,9 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
             usual = baseline(extended(scenario.sweep))
         old = begun(scenario.begun) if scenario.begun else None
         budget = budget if old is None else old.budget
-        found = replace(found, sweep=replace(found.sweep, width=scenario.width, budget=budget))
+        found = replace(
+            found, sweep=replace(found.sweep, width=scenario.width, budget=None if budget is None else PicoUsd(budget))
+        )
         with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder, remembered():
             world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story, detailed=detailed)
             world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")

@@ -37,7 +37,8 @@ def changed(place: int) -> str:
 
 def write_copy(folder: Path) -> Path:
     """The made-up copy's files."""
-    composites, sequences = {}, {}
+    composites: dict[tuple[str, ...], str] = {}
+    sequences: dict[int, str] = {}
     for task in TRAVEL.tasks:
         for length in range(3, 9):
             world = make_world(TRAVEL, task, length, whole=True)

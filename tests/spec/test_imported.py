@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -265,7 +266,10 @@ def test_pricing_opens_with_the_hint_where_there_is_one(repository: Path) -> Non
 def test_what_a_chat_asks_for_twice_is_refused_in_each_tool_s_own_words(repository: Path, no_action: str) -> None:
     [line] = PROCUREMENT.generate({"no_action": no_action}, 1, 5)
     state = PROCUREMENT.start(PROCUREMENT.load(line), Kit(pack=imported(repository, "procurement")))
-    twice = [("get_previous_purchase_data", {}), ("get_equipment_information", {})] * 2
+    twice: list[tuple[str, dict[str, Any]]] = [
+        ("get_previous_purchase_data", {}),
+        ("get_equipment_information", {}),
+    ] * 2
     _, seen = PROCUREMENT.step(state, replying(*twice))
     assert [message.text for message in seen.messages[2:4]] == ["{'previous_attempts_data': 'Seen.'}", "Menu seen."]
 
@@ -313,7 +317,10 @@ def test_a_pack_without_the_optional_texts_reads_as_before(repository: Path) -> 
     assert older.keys() < pack.texts.keys()
     [line] = PROCUREMENT.generate({}, 1, 5)
     kit = Kit(pack=Pack(name="older", digest="d", texts=older))
-    twice = [("get_previous_purchase_data", {}), ("get_equipment_information", {})] * 2
+    twice: list[tuple[str, dict[str, Any]]] = [
+        ("get_previous_purchase_data", {}),
+        ("get_equipment_information", {}),
+    ] * 2
     _, seen = PROCUREMENT.step(PROCUREMENT.start(PROCUREMENT.load(line), kit), replying(*twice))
     assert [message.text for message in seen.messages[2:4]] == ["{'previous_purchase_data': 'Seen.'}", "Seen."]
 

@@ -66,6 +66,7 @@ def test_a_url_with_a_key_in_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_shipped_file_is_taken_for_one_with_a_key() -> None:
+    found: list[tuple[Path, type[ProviderFile | SweepFile]]]
     found = [(path, ProviderFile) for folder in folders("providers") for path in folder.glob("*.toml")]
     found += [(path, SweepFile) for folder in folders("runs") for path in folder.glob("*.toml")]
     assert len(found) > 5

@@ -3,7 +3,7 @@
 import datetime
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def steps(base: str, *tiers: tuple[int, str]) -> TieredPrices:
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     """Makes a library whose only provider, `acme`, sells what it is given as `big`."""
 
     def stock(prices: ModelPrice | list[ConditionalPrice], match: object = None) -> None:

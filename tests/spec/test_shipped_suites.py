@@ -72,6 +72,7 @@ def test_every_shipped_suite_has_its_sum_and_loads() -> None:
     assert named == there
     for name in sorted(named):
         ((_, _, instances),) = expand(SuiteUse(name=name.removesuffix(".jsonl")))
+        assert isinstance(instances, list)
         strata = Counter(one.stratum for one in instances)
         assert max(strata.values()) - min(strata.values()) <= 1, name
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import UsageError
+from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 
 GOOD = """
@@ -22,7 +23,7 @@ vary = { k = [1, 2] }
 """
 
 
-def read(tmp_path: Path, text: str):
+def read(tmp_path: Path, text: str) -> Sweep:
     path = tmp_path / "mine.toml"
     path.write_text(text)
     return read_sweep(path)

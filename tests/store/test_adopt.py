@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from evalkit.store.files.layout import compacted
+from evalkit.store.files.segment import Kind
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
 from evalkit.store.writing.adopt import adopt
@@ -17,7 +18,9 @@ def test_an_object_that_files_of_one_kind_lack_stays(tmp_path: Path) -> None:
         append(dead, [a_step("a", number)], money=[a_charge(number)])
     for first, last in ((0, 1), (3, 3), (0, 3)):
         compact(dead, first, last)
-    for kind, first, last in (("steps", 0, 1), ("ends", 0, 1), ("steps", 3, 3), ("ends", 3, 3), ("ledger", 0, 3)):
+    dealt: list[tuple[Kind, int, int]]
+    dealt = [("steps", 0, 1), ("ends", 0, 1), ("steps", 3, 3), ("ends", 3, 3), ("ledger", 0, 3)]
+    for kind, first, last in dealt:
         compacted(run, kind, dead.writer, first, last).path.unlink()
     dead.close()
     before, money = read_index(run).rows, read_ledger(run)

@@ -32,7 +32,7 @@ def reencoded(segment: Segment, table: pa.Table) -> bytes:
         says = {name: value for name, value in claim(file).items() if name not in ("rows", "check", "format")}
     if segment.is_object:
         return bytes(memoryview(encode_object(table, says)))
-    facts = {name: says[name] for name in ("before", "object", "heads") if name in says}
+    facts = {str(name): says[name] for name in ("before", "object", "heads") if name in says}
     data = encode_compacted(table, segment.kind, segment.first, segment.last, writer=segment.writer, facts=facts)
     return bytes(memoryview(data))
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ class Shim:
             patch.setattr(disk, name, self._recording(name, getattr(disk, name), name == without))
 
     def _recording(self, name: str, real: Callable[..., object], left_out: bool) -> Callable[..., object]:
-        def call(*args: object) -> object:
+        def call(*args: Any) -> object:
             if left_out:
                 return FileIO(args[0], "w") if name == "write" else None
             subject = args[-1] if name in ("rename", "link") else args[0]

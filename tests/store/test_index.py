@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import segment
+from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import ENDS, STEPS
 from evalkit.store.reading import looking
@@ -148,7 +149,8 @@ def test_a_step_that_is_missing_where_rows_are_read_is_refused(tmp_path: Path) -
 def test_objects_after_the_listing_are_of_another_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     appender = begin(tmp_path)
     append(appender, [a_step("a", 0)], money=[a_charge(1)])
-    plain, looks = looking.lay_out, []
+    looks: list[object] = []
+    plain = lay_out
 
     def then_write(run: Path, kind: segment.Kind) -> Any:
         layout = plain(run, kind)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError, RunError, StorageError, UsageError
+from evalkit.money import PicoUsd
 from evalkit.store import disk
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.lock import hold_run
@@ -125,7 +126,7 @@ def test_superseded_takes_come_along_and_were_paid_for(tmp_path: Path) -> None:
 
 
 def test_sessions_of_one_name_are_kept_apart_with_their_rows(tmp_path: Path) -> None:
-    opened = [LedgerRecord(kind="open", session="host:1", amount=0, at=at) for at in (1.0, 2.0)]
+    opened = [LedgerRecord(kind="open", session="host:1", amount=PicoUsd(0), at=at) for at in (1.0, 2.0)]
     one = a_run(tmp_path / "a", episode("e0", 1, cost=100), [opened[0], a_charge(5)])
     two = a_run(tmp_path / "b", episode("e1", 1, cost=300), [opened[1], a_charge(7)])
     join(tmp_path, one, two)
@@ -138,7 +139,7 @@ def test_sessions_of_one_name_are_kept_apart_with_their_rows(tmp_path: Path) -> 
 
 
 def test_a_session_that_two_copies_share_is_there_once(tmp_path: Path) -> None:
-    opened = LedgerRecord(kind="open", session="host:1", amount=0, at=1.0)
+    opened = LedgerRecord(kind="open", session="host:1", amount=PicoUsd(0), at=1.0)
     ledger = [opened, a_charge(5), a_charge(5), a_charge(6)]
     one = a_run(tmp_path / "a", episode("e0", 1), ledger[:3])
     two = a_run(tmp_path / "b", episode("e0", 1), ledger)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.files import layout, segment
 from evalkit.store.files.journal import Appender
+from evalkit.store.files.layout import lay_out
 from evalkit.store.files.schema import RESERVED, STEPS, ledger_table, steps_table
-from evalkit.store.files.segment import encode_compacted
+from evalkit.store.files.segment import compacted_name, encode_compacted
 from evalkit.store.reading import looking, reader
 from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.index import read_index
@@ -111,8 +112,8 @@ def test_rows_in_effect_are_those_of_the_definition(rows: list[tuple[int, int, i
         return any(one == episode and later > take and step >= at for (one, later), at in first.items())
 
     live = sorted((row for row in rows if not superseded(*row)), key=lambda row: (row[0], row[2]))
-    episode, take, step = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    effect = rows_in_effect(episode, take, step, 3)
+    of_episode, of_take, of_step = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    effect = rows_in_effect(of_episode, of_take, of_step, 3)
     assert [rows[number] for number in effect.order] == live
     for number in range(3):
         mine = [row[2] for row in live if row[0] == number]
@@ -200,7 +201,8 @@ def test_a_file_that_compaction_moves_meanwhile_is_found_again(
 ) -> None:
     journal = begin(tmp_path)
     append(journal, *rounds(["a"], 3))
-    looks, plain = [], looking.lay_out
+    looks: list[object] = []
+    plain = lay_out
 
     def first_see_then_lose(where: Path, kind: segment.Kind) -> layout.Layout:
         found = plain(where, kind)
@@ -252,7 +254,7 @@ def test_an_index_over_many_rows_costs_little_more_than_reading_them(tmp_path: P
     for number in range(100):
         episode = [f"{number}-{name}" for name in block.column("episode").to_pylist()]
         table = block.set_column(0, STEPS.field("episode"), pa.array(episode))
-        path = run / "steps" / layout.compacted_name("", number, number)
+        path = run / "steps" / compacted_name("", number, number)
         path.write_bytes(encode_compacted(table, "steps", number, number, writer=""))
 
     def cpu(work: object) -> float:

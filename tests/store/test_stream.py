@@ -9,6 +9,7 @@ import pytest
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.record import StepRecord
+from evalkit.store.files.segment import read_segment
 from evalkit.store.reading import looking, stream
 from evalkit.store.reading.stream import stream_facts
 from tests.rows import a_step, rounds
@@ -40,7 +41,7 @@ def test_rows_of_another_take_are_left_aside(tmp_path: Path, write: Write) -> No
 def test_a_file_that_moves_meanwhile_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new_log(tmp_path, rounds(["e0", "e1"], 3))
     monkeypatch.setattr(looking, "PAUSE_S", 0)
-    plain, calls = stream.read_segment, iter(range(100))
+    plain, calls = read_segment, iter(range(100))
 
     def read(*args: Any) -> Any:
         if next(calls) == 1:

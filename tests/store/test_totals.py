@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError
+from evalkit.money import PicoUsd
 from evalkit.store.files.journal import newest_claims
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
@@ -39,12 +40,12 @@ class Game:
         playing |= {f"s{number}e{place}": (0, 0) for place in range(self.random.randrange(4))}
         commits = list(self._commits(playing, f"w{number}"))
         money = [
-            LedgerRecord(kind="open", session=f"w{number}", amount=0, attempt=3, reason="spends from leases"),
-            LedgerRecord(kind="lease", session=f"w{number}", amount=10_000),
+            LedgerRecord(kind="open", session=f"w{number}", amount=PicoUsd(0), attempt=3, reason="spends from leases"),
+            LedgerRecord(kind="lease", session=f"w{number}", amount=PicoUsd(10_000)),
         ]
         for other in {row.session for row in read_index(run).ledger if row.kind == "open"}:
             money.append(a_charge(3, session=other, kind="crash"))
-            money.append(LedgerRecord(kind="close", session=other, amount=0, reason="crashed"))
+            money.append(LedgerRecord(kind="close", session=other, amount=PicoUsd(0), reason="crashed"))
         if not crash:
             write_run(run, commits, money)
             return

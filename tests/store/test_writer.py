@@ -49,7 +49,7 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", commits, [a_charge(7)])
     table = scan(run, ["episode", "step", "reply", "cost"])
     assert list(zip(*table.to_pydict().values(), strict=True)) == [
-        (row.episode, row.step, str(row.reply, "ascii"), row.cost)
+        (row.episode, row.step, row.reply and row.reply.decode(), row.cost)
         for row in sorted(chain(*commits), key=lambda row: (row.episode, row.step))
     ]
     assert read_ledger(run) == [a_charge(7)]
@@ -217,7 +217,8 @@ def test_a_full_disk_fails_every_waiter_and_what_was_durable_stays(
         store.append(a_step("a", 1))
         results = await asyncio.gather(*[store.durable() for _ in range(3)], return_exceptions=True)
         assert [type(one) for one in results] == [StorageError] * 3
-        for call in (lambda: store.append(a_step("a", 1)), lambda: store.enter(a_charge())):
+        calls: list[Callable[[], object]] = [lambda: store.append(a_step("a", 1)), lambda: store.enter(a_charge())]
+        for call in calls:
             with pytest.raises(StorageError, match=os.strerror(number)):
                 call()
         with pytest.raises(StorageError):

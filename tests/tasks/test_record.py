@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from evalkit.envs import known
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.tasks.record import NOTHING, queries_of, tasks_of, with_queries
@@ -20,5 +19,5 @@ def test_an_environment_that_has_queries_is_found_by_its_record(monkeypatch: pyt
     env, queries = with_queries()
     assert queries is tasks_of(env.name).queries
     far = {**ENVIRONMENTS, "far": replace(ENVIRONMENTS["pricing"], name="far", tasks=env.tasks)}
-    monkeypatch.setattr(known.table.ENVIRONMENTS, "built_in", far)
+    monkeypatch.setattr(ENVIRONMENTS, "built_in", far)
     assert queries_of("far", "x") is queries

@@ -57,7 +57,7 @@ def viewing(folder: Path, *runs: str) -> Iterator[str]:
         assert found is not None
         yield found[0]
     finally:
-        interrupt(process)  # type: ignore[arg-type]
+        interrupt(process)
         assert process.wait(PATIENCE_S) == 0
         process.stdout.close()
 
@@ -101,6 +101,7 @@ def test_a_trajectory_with_markup_in_it_is_text(browser: Any, url: str, reading:
         page.locator("#conversation").wait_for()
         assert page.locator("#conversation img, #conversation script, #conversation i, #conversation b").count() == 0
         said = page.locator("#conversation .said").first.text_content()
+        assert said is not None
         assert "<script>window.hacked = 1</script>" in said
         assert "\\u202egnp.exe" in said
         opened.clean()

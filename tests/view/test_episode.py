@@ -37,6 +37,7 @@ def test_a_page_shows_the_charts_and_every_turn(run: Path, reading: Reading, env
     assert re.findall(r'id="figure-([a-z_]+)"', said.text) == [one.name for one in figures]
     anchors = re.findall(r'<section class="turn" id="(p\d+t\d+)"', said.text)
     assert anchors == [f"p{move.period}t{move.turn}" for move in found.moves]
+    assert found.result.score is not None
     assert f"{100 * found.result.score:.1f}" in said.text
     assert len(said.text.encode()) < 2_000_000
 

@@ -6,7 +6,6 @@ import pytest
 
 from evalkit.store.live import FILE, publish, read_live, withdraw
 from evalkit.store.lock import hold_run
-from evalkit.view import progress as module
 from evalkit.view.progress import progress
 
 STATE: dict[str, Any] = {"event": "live", "done": 3, "lanes": {"a\u202eb": {"waits_for": "x" * 1000, "window": 4}}}
@@ -34,7 +33,7 @@ def test_a_writer_is_shown_with_texts_made_safe(tmp_path: Path) -> None:
 def test_a_writer_that_has_gone_silent_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with hold_run(tmp_path) as hold:
         publish(tmp_path, {**STATE, "at": hold.me.started_at + 1})
-        monkeypatch.setattr(module.time, "time", lambda: hold.me.started_at + 31)
+        monkeypatch.setattr(time, "time", lambda: hold.me.started_at + 31)
         assert progress(tmp_path)["silent_s"] == 30
 
 

@@ -120,7 +120,7 @@ def test_a_chat_without_system_or_tools_sends_neither() -> None:
 
 
 EXTRA = '{"safetySettings":[],"generationConfig":{"topK":40,"thinkingConfig":{"includeThoughts":true}}}'
-MODE = {"toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}
+MODE: dict[str, object] = {"toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}
 
 HEADS: list[tuple[Sampling, Quirks, dict[str, object], dict[str, object]]] = [
     (Sampling(), Quirks(), {}, MODE),
@@ -355,7 +355,7 @@ def test_any_content_is_a_reply_that_can_be_sent_back(content: list[object], rea
     assert all(one["name"] and isinstance(one["args"], dict) for one in calls)
 
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 arguments = st.dictionaries(texts, st.integers(-5, 5) | texts, max_size=3).map(
     lambda value: orjson.dumps(value).decode()
 )

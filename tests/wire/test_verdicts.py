@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.gemini import GEMINI
-from evalkit.wire.http import Failure, HttpResponse
+from evalkit.wire.http import Failure, HttpResponse, Verdict
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.verdicts import describe, judge, read_wait_s
 
 
-def judged(status: int, body: str = "", failure: Failure = "", **headers: str):
+def judged(status: int, body: str = "", failure: Failure = "", **headers: str) -> Verdict:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return OPENAI_CHAT.judge(HttpResponse(status=status, headers=names, body=body.encode(), failure=failure))
 

@@ -32,7 +32,7 @@ TASKS = ("location", "transportation", "accommodation", "attraction", "dining", 
 
 
 @st.composite
-def instances(draw: st.DrawFn, **given_fields: Any) -> PlanningProblem:
+def instances(draw: st.DrawFn, /, **given_fields: Any) -> PlanningProblem:
     fields: dict[str, Any] = {
         "task": draw(st.sampled_from(TASKS)),
         "length": draw(st.integers(3, 8)),

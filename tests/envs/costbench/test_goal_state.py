@@ -129,7 +129,7 @@ def test_every_dialect_says_it_where_the_question_does(name: str) -> None:
         seeded=False,
         key_env="",
     )
-    heads = {asked: template.head(asked) for asked in (None, "auto", "required", "none")}  # type: ignore[arg-type]
+    heads = {asked: template.head(asked) for asked in (None, "auto", "required", "none")}
     assert heads[None] == heads["auto"]
     assert len(set(heads.values())) == 3
     question = Question(episode="e", step=0, seed=0, tools=(), messages=(), choice="none")

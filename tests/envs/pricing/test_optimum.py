@@ -1,6 +1,7 @@
 import math
 from decimal import Decimal, localcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +102,7 @@ def test_no_search_from_anywhere_finds_better_prices(market: PricingMarket) -> N
     found = []
     for start in range(2):
         begin = Stream(start, "start").uniforms(n) * 2 * best.markup
-        finely = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 300}
+        finely: Any = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 300}
         found.append(minimize(loss, begin, jac="3-point", method="L-BFGS-B", options=finely))
     values = [-float(one.fun) for one in found]
     assert max(values) <= 1 + 1e-12

@@ -133,7 +133,7 @@ def test_no_period_parts_with_another_opening() -> None:
         ({"Product_1": 1, "Product_3": 1}, "missing_products", "'Product_2'"),
         ({**priced(1, 2), "product_3": 3}, "missing_products", "'Product_3'"),
         (priced(1, 2, 3, 4), "unknown_products", "'Product_4'"),
-        ({**priced(1, 2, 3), 4: 1, (5,): 1}, "unknown_products", "int, tuple"),
+        (priced(1, 2, 3) | {4: 1, (5,): 1}, "unknown_products", "int, tuple"),
         ({**priced(1, 2, "three"), "x" * 900: 4}, "unknown_products", repr("x" * 64)),
         (priced(1, "2", 3), "not_numbers", "'Product_2'"),
         (priced(True, None, [3]), "not_numbers", "'Product_1', 'Product_2', 'Product_3'"),

@@ -43,6 +43,7 @@ def best_by_cuts(market: ProcurementMarket, gap: float = 1e-8, rounds: int = 12)
             cut(c, int(n))
             n *= 1.5
     plan: tuple[int, ...] = (0,) * m
+    most_log = math.inf
     for _ in range(rounds):
         done = milp(
             np.concatenate([np.zeros(2 * m), -np.ones(k)]),
@@ -51,11 +52,14 @@ def best_by_cuts(market: ProcurementMarket, gap: float = 1e-8, rounds: int = 12)
             constraints=LinearConstraint(np.array(rows), -np.inf, np.array(limits)),
             options={"mip_rel_gap": 0.0},
         )
+        assert done.x is not None
+        assert done.mip_dual_bound is not None
+        most_log = -done.mip_dual_bound
         plan = tuple(round(units) for units in done.x[:m])
         sums = totals(market, plan)
-        if -done.mip_dual_bound - sum(map(math.log, sums)) < gap:
+        if most_log - sum(map(math.log, sums)) < gap:
             break
         for c, total in enumerate(sums):
             for n in {total, max(total - 1, 1), round(total * 1.001), round(total * 0.999)} - {0}:
                 cut(c, n)
-    return plan, -done.mip_dual_bound
+    return plan, most_log

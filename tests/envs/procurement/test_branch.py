@@ -7,6 +7,7 @@ import pytest
 
 from evalkit.envs.procurement import branch
 from evalkit.envs.procurement.branch import open_top, search, shrink, split, tighten
+from evalkit.envs.procurement.improve import improve
 from evalkit.envs.procurement.optimum import _Search
 from evalkit.envs.procurement.relax import OPEN, relax
 from evalkit.envs.procurement.scratch import BOUND, TOLL
@@ -101,7 +102,7 @@ def test_the_one_plan_that_a_box_shrinks_to_is_looked_at(monkeypatch: pytest.Mon
     plan = maker._plan([0, 0], -math.inf)
     stack = maker._stack([0, 1], [0, 0], [5, 5], [0.0, 0.0])
     stack.bound[0] = math.inf
-    real, calls = branch.improve, 0
+    real, calls = improve, 0
 
     def late(*args):  # type: ignore[no-untyped-def]
         nonlocal calls

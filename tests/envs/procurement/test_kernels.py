@@ -1,6 +1,7 @@
 """How the loops are compiled; that they then do the same is tested with the optimum."""
 
 from types import CodeType
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_another_number_in_any_file_is_another_digest(monkeypatch: pytest.Monkey
     before = kernels._digest(functions, vars(newton))
     monkeypatch.setattr(newton, "_RIDGE", 1e-9)
     assert kernels._digest(functions, vars(newton)) != before
-    other = {**functions, "shrink": branch.cutoff_of}
+    other: dict[str, Any] = {**functions, "shrink": branch.cutoff_of}
     assert kernels._digest(other, vars(branch)) != kernels._digest(functions, vars(branch))
 
 

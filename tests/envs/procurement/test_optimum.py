@@ -11,6 +11,7 @@ from evalkit.envs.procurement import relax
 from evalkit.envs.procurement.branch import TOLERANCE
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.envs.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
+from evalkit.envs.procurement.newton import direction
 from evalkit.envs.procurement.optimum import MOST_BUDGET, _Search, solve
 from tests.compiling import printed
 from tests.envs.procurement.cutting import best_by_cuts
@@ -119,7 +120,7 @@ def test_where_no_plan_covers_all_categories_the_empty_one_is_the_best(market: P
 
 def test_parallel_and_equal_deals_do_not_make_newton_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    real = relax.direction
+    real = direction
 
     def counted(*args):  # type: ignore[no-untyped-def]
         nonlocal steps
@@ -127,7 +128,9 @@ def test_parallel_and_equal_deals_do_not_make_newton_go_round(monkeypatch: pytes
         return real(*args)
 
     monkeypatch.setattr(relax, "direction", counted)
-    rows = [(a * scale, b * scale, 3 * scale) for scale in (1, 2, 4) for a, b in ((1, 2), (2, 1), (1, 1)) for _ in "ab"]
+    rows: list[tuple[int, ...]] = [
+        (a * scale, b * scale, 3 * scale) for scale in (1, 2, 4) for a, b in ((1, 2), (2, 1), (1, 1)) for _ in "ab"
+    ]
     prices = [5 * scale for scale in (1, 2, 4) for _ in range(6)]
     found = solve(a_market(rows, 997, price=prices), compiled=False)
     assert found.proven
@@ -139,7 +142,7 @@ def test_parallel_and_equal_deals_do_not_make_newton_go_round(monkeypatch: pytes
 
 
 def test_a_deal_is_left_out_only_where_another_one_is_as_free_to_buy() -> None:
-    rows = [(2, 1), (1, 1), (4, 2), (2, 1), (2, 1), (2, 1)]
+    rows: list[tuple[int, ...]] = [(2, 1), (1, 1), (4, 2), (2, 1), (2, 1), (2, 1)]
     market = a_market(rows, 90, price=[3, 3, 6, 3, 3, 2], fixed=[0, 0, 0, 0, 2, 0], least=[0, 0, 0, 2, 0, 3])
     search = _Search(market, compiled=False)
     replaced = {(i, j) for i in range(6) for j in range(6) if i != j and search._replaces(i, j)}

@@ -202,7 +202,7 @@ GOOD = matched(1, 2, 3, 4, 5)
         ({**GOOD, "W2": ["T2"]}, "missing_tasks", "'T2'"),
         ({**GOOD, "W2": None, "W3": 3}, "missing_tasks", "'T2', 'T3'"),
         ({**GOOD, "W6": "T6"}, "unknown_workers", "'W6'"),
-        ({**GOOD, 6: "T1", (1,): "T1"}, "unknown_workers", "int, tuple"),
+        (GOOD | {6: "T1", (1,): "T1"}, "unknown_workers", "int, tuple"),
         ({"w1": "T1", **{f"W{i}": f"T{i}" for i in range(2, 6)}}, "missing_workers", "'W1'"),
         (
             {**GOOD, **{f"X{i}": "T1" for i in range(99)}},

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 from math import fsum
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -20,7 +21,7 @@ from tests.charting import Played, line_of, played
 SHORT = {"periods": 8}
 
 
-def pricing(agent: str, suite: str = "medium", **more: object) -> Played:
+def pricing(agent: str, suite: str = "medium", **more: Any) -> Played:
     return played("pricing", line_of(f"pricing/{suite}", **{**SHORT, **more}), agent)
 
 
@@ -28,7 +29,7 @@ def procurement(agent: str) -> Played:
     return played("procurement", line_of("procurement/basic", **SHORT), agent)
 
 
-def scheduling(agent: str, **more: object) -> Played:
+def scheduling(agent: str, **more: Any) -> Played:
     return played("scheduling", line_of("scheduling/basic", **{"periods": 30, **more}), agent)
 
 
@@ -126,7 +127,8 @@ def test_assignments_are_as_stable_as_the_score_says(agent: str) -> None:
 
 def test_what_is_known_of_preferences_is_the_transitive_closure() -> None:
     episode = scheduling("noisy")
-    n, graphs = episode.target.n, {}
+    n = episode.target.n
+    graphs: dict[Any, Any] = {}
     for one in assigned(episode.target, episode.moves):
         for worker, task in one.told:
             graphs.setdefault(("w", worker), nx.DiGraph()).add_edge(task, one.matching[worker])

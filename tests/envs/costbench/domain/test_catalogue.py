@@ -97,7 +97,7 @@ def test_every_value_is_hinted_at_in_two_ways_of_its_own_that_do_not_name_one(na
         value for split in SPLITS for values in ids.split_values(catalogue, task, split).values() for value in values
     ]
     named = re.compile("|".join(rf"\b{re.escape(value).replace('_', '[ _-]')}\b" for value in names), re.IGNORECASE)
-    phrases = []
+    phrases: list[str] = []
     for key in catalogue.keys:
         assert set(found.phrases[key]) == {*found.test[key], *found.train[key]}
         for texts in found.phrases[key].values():

@@ -34,7 +34,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         del spot[last]
     else:
         spot[last] = value
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 TOOL = {"inputs": ["ReleaseBrief"], "output": "TestReport", "text": "It does."}
