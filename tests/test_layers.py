@@ -54,7 +54,7 @@ PLACES = {
     "uvloop": ("engine/", "serve/", "cli/"),
     "pyarrow": ("store/", "results/", "report/", "api/"),
     "duckdb": ("results/", "report/", "view/", "cli/"),
-    "altair": ("report/figures/",),
+    "altair": (),
     "vl_convert": ("report/figures/",),
     "pandas": (),
     "jinja2": ("view/",),

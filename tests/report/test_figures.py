@@ -20,14 +20,15 @@ from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures import curves
 from evalkit.report.figures.build import figures, run_figures
 from evalkit.report.figures.draw import bundle, page, png, script_json, svg
-from evalkit.report.figures.marks import spec_of
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.theme import DARK, LIGHT, config
 from evalkit.report.report import Report, report
+from evalkit.report.vega import spec_of
 from evalkit.report.views import open_views
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
 from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.vegalite import schema_flaw
 
 SPEC = """\
 width = 8
@@ -58,7 +59,7 @@ def parts(spec: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every value of a spec with the key it stands under, data and what lists names left out."""
     if isinstance(spec, Mapping):
         for name, value in spec.items():
-            if name not in {"datasets", "data", "domain", "values", "sort"}:
+            if name not in {"data", "domain", "values", "sort"}:
                 yield from parts(value, name)
     elif isinstance(spec, list):
         for value in spec:
@@ -69,9 +70,14 @@ def parts(spec: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def marks(figure: Figure) -> list[dict[str, Any]]:
     """The rows of data in a spec."""
-    found = [row for values in figure.spec.get("datasets", {}).values() for row in values]
-    inline = figure.spec.get("data", {})
-    return [*found, *inline.get("values", [])] if isinstance(inline, dict) else found
+    return [row for row in rows_in(figure.spec) if row]
+
+
+def rows_in(spec: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(spec, Mapping):
+        yield from spec.get("data", {}).get("values", ())
+    for part in spec.values() if isinstance(spec, Mapping) else spec if isinstance(spec, list) else ():
+        yield from rows_in(part)
 
 
 def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], the_report: Report) -> None:
@@ -105,6 +111,7 @@ def test_specs_are_plain_bounded_and_the_same_each_time(run: Path, made: dict[st
     for figure in made.values():
         assert re.fullmatch("[a-z0-9_-]+", figure.name)
         assert "config" not in figure.spec
+        assert schema_flaw(figure.spec) == ""
         assert figure.spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/v6")
         assert 0 < len(marks(figure)) <= MOST_MARKS
         assert figure.query == figure.table.query

@@ -13,13 +13,15 @@ from evalkit.report.figure import Figure
 from evalkit.report.figures.behaviour import said, spearman
 from evalkit.report.figures.draw import svg
 from evalkit.report.figures.econ import ladder_figures
-from evalkit.report.figures.marks import reach, told_apart
+from evalkit.report.figures.marks import told_apart
 from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.varied import varied_figures
 from evalkit.report.markets.econ_cells import LEVELS
 from evalkit.report.tables import Column, Table
+from evalkit.report.vega import reach
 from tests.report.test_figures import layers_of, marks
+from tests.vegalite import schema_flaw
 
 SCORE = (
     Column(key="suite", title="Suite"),
@@ -50,7 +52,9 @@ def test_scores_fit_one_agent_and_thirty(agents: int) -> None:
 
 
 def varied(*found: dict[str, Any]) -> dict[str, Figure]:
-    return {one.name: one for one in varied_figures(["a", "b"], {"scores": score_table(*found)})}
+    figures = varied_figures(["a", "b"], {"scores": score_table(*found)})
+    assert [schema_flaw(figure.spec) for figure in figures] == [""] * len(figures)
+    return {one.name: one for one in figures}
 
 
 def test_what_varies_has_a_figure_with_its_numbers_in_order() -> None:
@@ -103,7 +107,9 @@ def ladder(*levels: dict[str, Any]) -> tuple[Figure, ...]:
         packs=(),
         query="q",
     )
-    return ladder_figures(list("abcd"), table)
+    figures = ladder_figures(list("abcd"), table)
+    assert [schema_flaw(figure.spec) for figure in figures] == [""] * len(figures)
+    return figures
 
 
 def test_equal_agents_stand_beside_each_other_and_nobody_is_hidden() -> None:
@@ -173,3 +179,5 @@ def test_axes_reach_as_far_as_values() -> None:
     assert (low < -10, high) == (True, 100)
     assert decades([{"v": 0.0004}, {"v": 0.3}], ("v",)) == [0.0001, 0.001, 0.01, 0.1, 1.0]
     assert 0.02 in decades([{"v": 0.01}, {"v": 0.03}], ("v",))
+    assert decades([{"v": 0.0011}, {"v": 0.0013}], ("v",)) == [0.0011, 0.0013]
+    assert decades([{"v": 0.003}], ("v",)) == [0.003]

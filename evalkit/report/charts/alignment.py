@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from evalkit.report.charts.drawing import Spec, figure, label, tips, values
+from evalkit.report.charts.drawing import figure, label
 from evalkit.report.charts.path import Pair, Relation
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
+from evalkit.report.vega import Rows, Spec, data, mark, tips, word
 
 MOST_ROWS = 80
 """Rows that are drawn; all are in the numbers."""
@@ -19,6 +20,9 @@ AGENT_AT, AGENT_COST_AT, MIDDLE, OPTIMUM_AT, OPTIMUM_COST_AT = 0, 164, 176, 188,
 WIDTH = OPTIMUM_COST_AT
 NAME_WIDTH = 130
 FONT_SIZE = 10.5
+
+HAPPENS = "datum.event !== ''"
+"""Vega expression: rows of what happened in a turn."""
 
 WORDS: Mapping[Relation, str] = {
     "agrees": "agrees",
@@ -117,8 +121,7 @@ def _money(units: float | None) -> str:
     return "" if units is None else f"{units:.2f}"
 
 
-def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
-    relations = get_args(Relation)
+def _spec(drawn: Rows) -> Spec:
     y = {"field": "at", "type": "ordinal", "axis": None}
     shown = tips(
         tool="Agent's call",
@@ -131,83 +134,46 @@ def _spec(drawn: Sequence[Mapping[str, Any]]) -> Spec:
         **{"is": "Is"},
     )
 
-    def text(field: str, x: int, align: str, style: str = "", limit: int = NAME_WIDTH) -> Spec:
-        mark = {
-            "type": "text",
-            "align": align,
-            "baseline": "middle",
-            "limit": limit,
-            "fontSize": FONT_SIZE,
-            **({"style": style} if style else {}),
-        }
-        content = {"field": field, "type": "nominal"}
-        return {"mark": mark, "encoding": {"y": y, "x": {"value": x}, "text": content, "tooltip": shown}}
+    def text(field: str, x: int, align: str, **style: Any) -> Spec:
+        where = {"y": y, "x": {"value": x}, "text": word(field), "tooltip": shown}
+        return mark("text", where, align=align, baseline="middle", limit=NAME_WIDTH, fontSize=FONT_SIZE, **style)
 
+    def stroke(left: int, right: int) -> Spec:
+        ends = {"y": y, "x": {"value": left}, "x2": {"value": right}}
+        return mark("rule", ends, where=HAPPENS, strokeDash=[2, 3], style="quiet")
+
+    event = {"y": y, "x": {"value": MIDDLE}, "text": word("event")}
+    event["tooltip"] = tips(event="Happens", row="In the turn of row|d")
+    relations = [WORDS[relation] for relation in get_args(Relation)]
+    shapes = [SHAPES[relation] for relation in get_args(Relation)]
+    dots = {
+        "y": y,
+        "x": {"value": MIDDLE},
+        "color": word("is", scale={"domain": relations}, legend={"title": None, "columns": 3, "offset": 26}),
+        "shape": word("is", scale={"domain": relations, "range": shapes}),
+        "tooltip": shown,
+    }
     return {
         "width": WIDTH,
         "height": {"step": ROW},
-        "data": values(drawn),
+        "data": data(drawn),
         "layer": [
             _head("agent", AGENT_AT, "left"),
             _head("cost", AGENT_COST_AT, "right"),
             _head("optimal path", OPTIMUM_AT, "left"),
             _head("cost", OPTIMUM_COST_AT, "right"),
-            {
-                "transform": [{"filter": "datum.event !== ''"}],
-                "layer": [
-                    *(_stroke(y, left, right) for left, right in ((0, MIDDLE - 56), (MIDDLE + 56, WIDTH))),
-                    {
-                        "mark": {"type": "text", "align": "center", "baseline": "middle", "fontStyle": "italic"},
-                        "encoding": {
-                            "y": y,
-                            "x": {"value": MIDDLE},
-                            "text": {"field": "event", "type": "nominal"},
-                            "tooltip": tips(event="Happens", row="In the turn of row|d"),
-                        },
-                    },
-                ],
-            },
+            stroke(0, MIDDLE - 56),
+            stroke(MIDDLE + 56, WIDTH),
+            mark("text", event, where=HAPPENS, align="center", baseline="middle", fontStyle="italic"),
             text("short", AGENT_AT, "left"),
-            text("cost_text", AGENT_COST_AT, "right", "quiet-text"),
+            text("cost_text", AGENT_COST_AT, "right", style="quiet-text"),
             text("optimal_short", OPTIMUM_AT, "left"),
-            text("optimal_cost_text", OPTIMUM_COST_AT, "right", "quiet-text"),
-            {
-                "transform": [{"filter": "datum.event === ''"}],
-                "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-                "encoding": {
-                    "y": y,
-                    "x": {"value": MIDDLE},
-                    "color": {
-                        "field": "is",
-                        "type": "nominal",
-                        "scale": {"domain": [WORDS[relation] for relation in relations]},
-                        "legend": {"title": None, "columns": 3, "offset": 26},
-                    },
-                    "shape": {
-                        "field": "is",
-                        "type": "nominal",
-                        "scale": {
-                            "domain": [WORDS[relation] for relation in relations],
-                            "range": [SHAPES[relation] for relation in relations],
-                        },
-                    },
-                    "tooltip": shown,
-                },
-            },
+            text("optimal_cost_text", OPTIMUM_COST_AT, "right", style="quiet-text"),
+            mark("point", dots, where="datum.event === ''", filled=True, size=60, opacity=1),
         ],
     }
 
 
-def _stroke(y: Spec, left: int, right: int) -> Spec:
-    return {
-        "mark": {"type": "rule", "strokeDash": [2, 3], "style": "quiet"},
-        "encoding": {"y": y, "x": {"value": left}, "x2": {"value": right}},
-    }
-
-
 def _head(words: str, x: int, align: str) -> Spec:
-    return {
-        "data": values([{"words": words}]),
-        "mark": {"type": "text", "align": align, "baseline": "bottom", "dy": -4, "style": "quiet-text"},
-        "encoding": {"x": {"value": x}, "y": {"value": 0}, "text": {"field": "words", "type": "nominal"}},
-    }
+    where = {"x": {"value": x}, "y": {"value": 0}, "text": word("words")}
+    return mark("text", where, rows=[{"words": words}], align=align, baseline="bottom", dy=-4, style="quiet-text")

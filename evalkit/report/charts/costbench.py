@@ -11,29 +11,14 @@ from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_paths, optimum
 from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static
 from evalkit.report.charts.alignment import path_figure
-from evalkit.report.charts.drawing import (
-    BEST,
-    PLAYED,
-    Spec,
-    compared,
-    figure,
-    label,
-    numbers_axis,
-    plot,
-    quantity,
-    quoted,
-    rule,
-    tips,
-    values,
-)
+from evalkit.report.charts.drawing import BEST, PLAYED, compared, figure, label, numbered, plot, quoted, rule
 from evalkit.report.charts.path import Called, Pair, aligned
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
+from evalkit.report.vega import Rows, Spec, mark, number, tips, word
 from evalkit.results.moves import Move
 
-UNITS = "cost units"
-
-COLOUR = {**compared(), "legend": {"title": None, "orient": "top", "offset": 30}}
+COLOUR = compared(offset=30)
 """With room between legend and plot for the names of what happens."""
 
 
@@ -234,9 +219,9 @@ def _units(cents: int | None) -> float | None:
     return None if cents is None else cents / 100
 
 
-def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: int) -> Spec:
-    x = numbers_axis("call", max(calls, len(best) - 1))
-    truth = [{"call": number, "who": BEST, "spent": cents / 100} for number, cents in enumerate(best)]
+def _costs_spec(drawn: Rows, best: Sequence[int], calls: int) -> Spec:
+    x = numbered("call", max(calls, len(best) - 1))
+    truth = [{"call": call, "who": BEST, "spent": cents / 100} for call, cents in enumerate(best)]
     shown = tips(
         call="Call|d",
         tool="Tool",
@@ -247,45 +232,28 @@ def _costs_spec(drawn: Sequence[Mapping[str, Any]], best: Sequence[int], calls: 
         lost="Lost by the call|,.2f",
         event="Event",
     )
-    marks: list[tuple[list[Mapping[str, Any]], Spec]] = [
-        (
-            [row for row in drawn if row["total"] is not None],
-            {"type": "line", "strokeWidth": 1.4, "strokeDash": [6, 2]},
-        ),
-        (
-            [row for row in drawn if row["total"] is not None and row.get("lost")],
-            {"type": "point", "filled": True, "size": 60, "opacity": 1},
-        ),
-    ]
+
+    def of(field: str) -> Spec:
+        return {"x": x, "y": number(field, "Cost units"), "color": COLOUR, "tooltip": shown}
+
+    possible = [row for row in drawn if row["total"] is not None]
+    losing = [row for row in possible if row.get("lost")]
     return plot(
-        layer=[
-            *rule(best[-1] / 100, f"optimal path {best[-1] / 100:,.2f}"),
-            *_events([row for row in drawn if row.get("event")], x),
-            {
-                "data": values([*drawn, *truth]),
-                "mark": {"type": "line", "strokeWidth": 1.4, "point": {"size": 14}},
-                "encoding": {"x": x, "y": quantity("spent", UNITS), "color": COLOUR, "tooltip": shown},
-            },
-            *(_totals(rows, mark, x, shown) for rows, mark in marks if rows),
-        ],
+        *rule(best[-1] / 100, f"optimal path {best[-1] / 100:,.2f}"),
+        *_events([row for row in drawn if row.get("event")], x),
+        mark("line", of("spent"), rows=[*drawn, *truth], strokeWidth=1.4, point={"size": 14}),
+        *([mark("line", of("total"), rows=possible, strokeWidth=1.4, strokeDash=[6, 2])] if possible else ()),
+        *([mark("point", of("total"), rows=losing, filled=True, size=60, opacity=1)] if losing else ()),
     )
 
 
-def _events(rows: Sequence[Mapping[str, Any]], x: Spec) -> list[Spec]:
+def _events(rows: Rows, x: Spec) -> list[Spec]:
     """A line at each call in whose turn something happened, named above the plot in two rows by turns."""
-    rule = {"type": "rule", "strokeDash": [2, 3], "style": "quiet"}
-    text = {"type": "text", "baseline": "bottom", "fontStyle": "italic"}
-    words = {"field": "event", "type": "nominal"}
-    layers: list[Spec] = [
-        {"data": values(rows), "mark": rule, "encoding": {"x": x, "tooltip": tips(event="Event", call="At call|d")}}
-    ]
+    if not rows:
+        return []
+    line = {"x": x, "tooltip": tips(event="Event", call="At call|d")}
+    layers = [mark("rule", line, rows=rows, strokeDash=[2, 3], style="quiet")]
     for level, labelled in enumerate((rows[::2], rows[1::2])):
-        above = {"value": -3 - 13 * level}
-        layers.append({"data": values(labelled), "mark": text, "encoding": {"x": x, "y": above, "text": words}})
-    return layers if rows else []
-
-
-def _totals(rows: Sequence[Mapping[str, Any]], mark: Spec, x: Spec, shown: Sequence[Spec]) -> Spec:
-    """What is drawn along the cheapest total still possible."""
-    encoding = {"x": x, "y": quantity("total", UNITS), "color": COLOUR, "tooltip": list(shown)}
-    return {"data": values(rows), "mark": mark, "encoding": encoding}
+        above = {"x": x, "y": {"value": -3 - 13 * level}, "text": word("event")}
+        layers.append(mark("text", above, rows=labelled, baseline="bottom", fontStyle="italic"))
+    return layers

@@ -7,29 +7,23 @@ from math import fsum
 from evalkit.envs.pricing.instance import PricingInstance, market_of, optimum_of
 from evalkit.envs.pricing.optimum import best_prices
 from evalkit.report.charts.drawing import (
-    ACTED,
     BEST,
-    HEIGHT,
+    OWN,
     PERIOD,
     PLAYED,
     WIDTH,
-    Spec,
     beyond,
-    clamped,
     compared,
     edge_note,
     figure,
-    periods_axis,
+    numbered,
     plot,
-    quantity,
     rule,
-    span,
     steps_query,
-    tips,
-    values,
 )
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
+from evalkit.report.vega import mark, number, panels, scaled, span, tips
 from evalkit.results.moves import Move
 
 MOST_PRODUCTS = 12
@@ -120,17 +114,19 @@ def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         for i in range(shown)
     ]
     charged = [price for period in periods for price in (period.prices or ())[:shown]]
-    ends = span(charged, 0.0, max(max(period.best[:shown]) for period in periods), most=1.0)
-    facet = shown > 1
-    layer: Spec = {
-        "layer": [_line("price", "price", ends, periods[-1].period)],
-        "width": WIDTH if not facet else (WIDTH - 40) // BESIDE,
-        "height": HEIGHT if not facet else 90,
+    ends = span(charged, 0.0, max(max(period.best[:shown]) for period in periods), far=1.0, top=True)
+    where = {
+        "x": numbered("period", periods[-1].period),
+        "y": number("price", "Price", scale=scaled(ends, clamp=True)),
+        "color": compared(),
+        "tooltip": tips(period="Period|d", product="Product", who="Of", price="Price|,.3f"),
     }
-    spec: Spec = {"data": values(drawn), **layer}
-    if facet:
-        facet_spec = {"field": "product", "type": "nominal", "sort": list(names[:shown]), "title": None}
-        spec = {"data": values(drawn), "facet": facet_spec, "columns": BESIDE, "spec": layer, "spacing": 12}
+    line = mark("line", where, point={"size": 12}, strokeWidth=1.3, clip=True)
+    if shown > 1:
+        small = {**line, "width": (WIDTH - 40) // BESIDE, "height": 90}
+        spec = panels(drawn, small, "product", names[:shown], columns=BESIDE, spacing=12)
+    else:
+        spec = plot(line, rows=drawn)
     rows = [
         {
             "period": period.period,
@@ -158,59 +154,28 @@ def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
             Column(key="best", title="Best", kind="fine"),
         ],
         rows=rows,
-        query=steps_query(episode, ["facts->'$.action.prices' as prices"], ACTED, _OPTIMUM),
+        query=steps_query(episode, ["facts->'$.action.prices' as prices"], _OPTIMUM),
         notes=notes,
     )
 
 
-def _line(field: str, title: str, ends: Sequence[float], last: int) -> Spec:
-    return {
-        "mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.3, "clip": True},
-        "encoding": {
-            "x": periods_axis(last),
-            "y": quantity(field, title, scale=clamped(ends)),
-            "color": compared(),
-            "tooltip": tips(period="Period|d", product="Product", who="Of", price="Price|,.3f"),
-        },
-    }
-
-
 def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeriod]) -> Figure:
     best = optimum_of(target).profit
-    drawn = [
-        {"period": period.period, "who": PLAYED, "profit": period.profit}
-        for period in periods
-        if period.prices is not None
-    ]
+    drawn = [{"period": period.period, "profit": period.profit} for period in periods if period.prices is not None]
     idle = [{"period": period.period, "profit": 0.0} for period in periods if period.prices is None]
-    ends = span([period.profit for period in periods], 0.0, best, most=1.0)
-    x = periods_axis(periods[-1].period)
-    y = quantity("profit", "profit a period", scale=clamped(ends))
-    first = target.periods - target.counted
+    ends = span([period.profit for period in periods], 0.0, best, far=1.0, top=True)
+    first, last = target.periods - target.counted, periods[-1].period
+    x = numbered("period", last)
+    at = {"x": x, "y": number("profit", "Profit a period", scale=scaled(ends, clamp=True))}
+    shaded = [{"from": first, "to": last}] if first <= last else []
+    earned = {**at, "color": OWN, "tooltip": tips(period="Period|d", profit="Profit|,.2f")}
+    none = {**at, "tooltip": tips(period="Period without prices|d")}
     spec = plot(
-        layer=[
-            {
-                "data": values([{"from": first, "to": periods[-1].period}] if first <= periods[-1].period else []),
-                "mark": {"type": "rect", "opacity": 0.07},
-                "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
-            },
-            *rule(best, f"optimum {best:,.2f}"),
-            {
-                "data": values(drawn),
-                "mark": {"type": "line", "point": {"size": 14}, "strokeWidth": 1.3},
-                "encoding": {
-                    "x": x,
-                    "y": y,
-                    "color": compared(legend=False),
-                    "tooltip": tips(period="Period|d", profit="Profit|,.2f"),
-                },
-            },
-            {
-                "data": values(idle),
-                "mark": {"type": "point", "shape": "cross", "size": 30, "angle": 45},
-                "encoding": {"x": x, "y": y, "tooltip": tips(period="Period without prices|d")},
-            },
-        ],
+        mark("rect", {"x": {**x, "field": "from"}, "x2": {"field": "to"}}, rows=shaded, opacity=0.07),
+        *rule(best, f"optimum {best:,.2f}"),
+        mark("line", earned, point={"size": 14}, strokeWidth=1.3),
+        mark("point", none, rows=idle, shape="cross", size=30, angle=45),
+        rows=drawn,
     )
     counted = [period.profit for period in periods if period.counted]
     notes = [
@@ -239,7 +204,7 @@ def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeri
             }
             for period in periods
         ],
-        query=steps_query(episode, [_PROFIT], ACTED, _OPTIMUM),
+        query=steps_query(episode, [_PROFIT], _OPTIMUM),
         notes=notes,
     )
 
@@ -248,20 +213,13 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
     best = optimum_of(target).profit
     rows = [{"period": period.period, "lost": period.lost, "regret": period.regret} for period in periods]
     everything = best * len(periods)
-    spec = plot(
-        layer=[
-            {
-                "data": values([{**row, "who": PLAYED} for row in rows]),
-                "mark": {"type": "area", "line": {"strokeWidth": 1.5}, "opacity": 0.25},
-                "encoding": {
-                    "x": periods_axis(periods[-1].period),
-                    "y": quantity("regret", "profit lost so far"),
-                    "color": compared(legend=False),
-                    "tooltip": tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f"),
-                },
-            },
-        ],
-    )
+    where = {
+        "x": numbered("period", periods[-1].period),
+        "y": number("regret", "Profit lost so far"),
+        "color": OWN,
+        "tooltip": tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f"),
+    }
+    spec = plot(mark("area", where, line={"strokeWidth": 1.5}, opacity=0.25), rows=rows)
     notes = [
         "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
         f"{periods[-1].regret:,.2f} of {everything:,.2f} ({100 * periods[-1].regret / everything:.1f} %)"
@@ -281,7 +239,6 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         query=steps_query(
             episode,
             [_PROFIT],
-            ACTED,
             _OPTIMUM,
             "regret: the running sum of the best profit - profit over all periods; one without prices earns 0",
         ),

@@ -9,28 +9,24 @@ from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts.drawing import (
     ACTED,
     BEST,
+    OWN,
     PERIOD,
     PLAYED,
     WIDTH,
-    Spec,
     beyond,
-    clamped,
     compared,
     edge_note,
     figure,
     label,
-    periods_axis,
+    numbered,
     plot,
-    quantity,
     quoted,
     rule,
-    span,
     steps_query,
-    tips,
-    values,
 )
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
+from evalkit.report.vega import Spec, data, mark, number, scaled, span, tips, word
 from evalkit.results.moves import Move
 
 MOST_DEALS = 40
@@ -138,36 +134,19 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         }
         for plan in plans
     ]
-    x = periods_axis(last)
-    scale = {"domain": [0, max(100.0, *(100 * plan.value for plan in plans))], "nice": False}
-    title = "% of the optimum's workers"
+    x = numbered("period", last)
+    scale = scaled([0, max(100.0, *(100 * plan.value for plan in plans))])
+    best, value = (number(name, "% of the optimum's workers", scale=scale) for name in ("best", "value"))
     shown = tips(
         period="Period|d", workers="Workers|,.2f", value="Of the optimum, %|.2f", can="Can be bought", why="Why not"
     )
-    colour = compared(legend=False)
+    dots = {"x": x, "y": value, "color": OWN, "shape": _bought(plans), "tooltip": shown}
+    line = {"x": x, "y": best, "color": OWN}
     spec = plot(
-        layer=[
-            *rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
-            {
-                "data": values([{**row, "who": PLAYED} for row in rows]),
-                "layer": [
-                    {
-                        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.6, "opacity": 0.7},
-                        "encoding": {"x": x, "y": quantity("best", title, scale=scale), "color": colour},
-                    },
-                    {
-                        "mark": {"type": "point", "filled": True, "size": 22, "opacity": 1},
-                        "encoding": {
-                            "x": x,
-                            "y": quantity("value", title, scale=scale),
-                            "color": colour,
-                            "shape": _bought(plans),
-                            "tooltip": shown,
-                        },
-                    },
-                ],
-            },
-        ],
+        *rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
+        mark("line", line, interpolate="step-after", strokeWidth=1.6, opacity=0.7),
+        mark("point", dots, filled=True, size=22, opacity=1),
+        rows=rows,
     )
     proof = "proven" if optimum.proven else "the best that is known, not proven"
     notes = [
@@ -193,7 +172,6 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         query=steps_query(
             episode,
             _FACTS,
-            ACTED,
             "workers: the geometric mean of totals; value: (product / the optimum's) ^ (1 / categories)",
             _OPTIMUM,
         ),
@@ -203,12 +181,8 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
 
 def _bought(plans: Sequence[Planned]) -> Spec:
     """Circles for plans that can be bought, crosses for others; with a legend if there are both."""
-    return {
-        "field": "can",
-        "type": "nominal",
-        "scale": {"domain": ["yes", "no"], "range": ["circle", "cross"]},
-        "legend": None if all(plan.feasible for plan in plans) else {"title": "can be bought"},
-    }
+    legend = None if all(plan.feasible for plan in plans) else {"title": "Can be bought"}
+    return word("can", scale={"domain": ["yes", "no"], "range": ["circle", "cross"]}, legend=legend)
 
 
 def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned], last: int) -> Figure:
@@ -224,26 +198,15 @@ def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned
         for plan in plans
     ]
     costs = [plan.cost / 100 for plan in plans]
-    ends = span(costs, 0.0, budget, most=1.0)
-    x = periods_axis(last)
-    spec = plot(
-        layer=[
-            *rule(budget, f"budget {budget:,.2f}"),
-            {
-                "data": values([{**row, "who": PLAYED} for row in rows]),
-                "mark": {"type": "point", "filled": True, "size": 22, "opacity": 1},
-                "encoding": {
-                    "x": x,
-                    "y": quantity("spent", "cost of the plan", scale=clamped(ends)),
-                    "color": compared(legend=False),
-                    "shape": _bought(plans),
-                    "tooltip": tips(
-                        period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"
-                    ),
-                },
-            },
-        ],
-    )
+    ends = span(costs, 0.0, budget, far=1.0, top=True)
+    dots = {
+        "x": numbered("period", last),
+        "y": number("spent", "Cost of the plan", scale=scaled(ends, clamp=True)),
+        "color": OWN,
+        "shape": _bought(plans),
+        "tooltip": tips(period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"),
+    }
+    spec = plot(*rule(budget, f"budget {budget:,.2f}"), mark("point", dots, filled=True, size=22, opacity=1), rows=rows)
     notes = [
         "What each plan costs, against the budget, in the game's currency.",
         f"the optimal plan costs {optimum:,.2f} ({100 * optimum / budget:.1f} % of the budget)",
@@ -260,7 +223,7 @@ def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned
             Column(key="can", title="Can be bought"),
         ],
         rows=rows,
-        query=steps_query(episode, _FACTS[:2], ACTED, "budget: instance.market_of, in cents as the costs"),
+        query=steps_query(episode, _FACTS[:2], "budget: instance.market_of, in cents as the costs"),
         notes=notes,
     )
 
@@ -283,19 +246,14 @@ def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Fig
         for deal in bought[:MOST_DEALS]
         for who, plan in ((PLAYED, best.plan), (BEST, optimal))
     ]
-    spec: Spec = {
-        "data": values(drawn),
-        "width": WIDTH - 40,
-        "height": {"step": 9},
-        "mark": {"type": "bar"},
-        "encoding": {
-            "y": {"field": "deal", "type": "nominal", "sort": None, "title": None},
-            "yOffset": {"field": "who", "type": "nominal", "sort": [PLAYED, BEST]},
-            "x": quantity("units", "units bought", axis={"format": "d", "tickMinStep": 1}),
-            "color": compared(),
-            "tooltip": tips(deal="Deal", who="Of", units="Units|,d", contents="A unit holds"),
-        },
+    bars = {
+        "y": word("deal", sort=None),
+        "yOffset": {"field": "who", "type": "nominal", "sort": [PLAYED, BEST]},
+        "x": number("units", "Units bought", axis={"format": "d", "tickMinStep": 1}),
+        "color": compared(),
+        "tooltip": tips(deal="Deal", who="Of", units="Units|,d", contents="A unit holds"),
     }
+    spec = {"data": data(drawn), "width": WIDTH - 40, "height": {"step": 9}, **mark("bar", bars)}
     same = best.value >= 1
     notes = [
         f"What the agent's best plan (period {best.period}) buys beside the optimal plan, in units of each deal.",

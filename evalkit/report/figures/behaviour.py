@@ -7,18 +7,15 @@ it sat out.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalkit.report.figure import Figure
-from evalkit.report.figures.marks import by_agent, clean, data, dotted, in_order, reach, spec_of, tooltip
-from evalkit.report.figures.theme import WIDTH
+from evalkit.report.figures.marks import SCORE, by_agent, dotted, in_order
 from evalkit.report.figures.varied import place_of
 from evalkit.report.scores import AGENT, packs_of, place
 from evalkit.report.tables import Column, Table
+from evalkit.report.vega import WIDTH, Rows, Spec, clean, data, mark, number, reach, scaled, spec_of, tips
 from evalkit.results.cells import Cell
-
-if TYPE_CHECKING:
-    from evalkit.report.figures.marks import Drawing
 
 LEAST_AGENTS = 4
 """With fewer, dots show nothing that a table does not."""
@@ -174,21 +171,24 @@ def _query(tables: Mapping[str, Table], panels: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, method])
 
 
-def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], panels: Mapping[str, tuple[str, str]]) -> "Drawing":
-    import altair as alt
-
-    shown = in_order(agents, rows)
-    y = alt.Y(
-        "score:Q", title="Score (100 = optimum)", scale=alt.Scale(domain=reach(rows, ("score",), 0, 100), nice=False)
-    )
+def _chart(agents: Sequence[str], rows: Rows, panels: Mapping[str, tuple[str, str]]) -> Spec:
+    look = dotted(by_agent(agents, in_order(agents, rows)))
+    y = number("score", SCORE, scale=scaled(reach(rows, ("score",), 0, 100)))
     drawn = []
     for key, (words, ranks) in panels.items():
-        measure_rows = [row for row in rows if row["measure"] == key]
-        tips = tooltip(agent="Agent", value=f"{words.partition(' (')[0]}|.2f", score="Score|.2f")
-        head = alt.TitleParams(text=ranks, fontSize=11.5, fontWeight="normal", offset=4)
-        x = alt.X("value:Q", title=words, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(tickCount=5))
-        look = dotted(by_agent(agents, shown))
-        point = alt.Chart(data(measure_rows), title=head).mark_point(filled=True, size=60, opacity=0.7)
-        drawn.append(point.encode(x=x, y=y, tooltip=tips, **look).properties(width=WIDTH, height=130))
-    stacked: alt.VConcatChart = alt.vconcat(*drawn, spacing=18)
-    return stacked
+        where = {
+            "x": number("value", words, scale={"zero": False, "padding": 8}, axis={"tickCount": 5}),
+            "y": y,
+            "tooltip": tips(agent="Agent", value=f"{words.partition(' (')[0]}|.2f", score="Score|.2f"),
+            **look,
+        }
+        drawn.append(
+            {
+                "title": {"text": ranks, "fontSize": 11.5, "fontWeight": "normal", "offset": 4},
+                "data": data(row for row in rows if row["measure"] == key),
+                **mark("point", where, filled=True, size=60, opacity=0.7),
+                "width": WIDTH,
+                "height": 130,
+            }
+        )
+    return {"vconcat": drawn, "spacing": 18}

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.report.figure import Figure
-from evalkit.report.figures.marks import bounds, spec_of, suite_of, told_apart
+from evalkit.report.figures.marks import bounds, suite_of, told_apart
 from evalkit.report.figures.panels import Panels
 from evalkit.report.figures.scores import MOST_ROWS, at_most
 from evalkit.report.tables import Table
+from evalkit.report.vega import spec_of
 
 COVERAGE = {
     "coverage": "Built-in counter (% of 2^(N-1))",

@@ -14,19 +14,29 @@ import numpy as np
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
 from evalkit.report.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import SHORT, by_agent, clean, data, in_order, reach, spec_of, tooltip
-from evalkit.report.figures.theme import WIDTH
+from evalkit.report.figures.marks import SHORT, by_agent, in_order
 from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
+from evalkit.report.vega import (
+    WIDTH,
+    Rows,
+    Spec,
+    clean,
+    mark,
+    number,
+    panels,
+    reach,
+    scaled,
+    spec_of,
+    tips,
+    whole,
+)
 from evalkit.report.views import open_views
 from evalkit.results.cells import Cell
 
 if TYPE_CHECKING:
-    import altair as alt
     import numpy.typing as npt
-
-    from evalkit.report.figures.marks import Drawing
 
     Values = npt.NDArray[np.float64]
 
@@ -157,45 +167,37 @@ def _thinned(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], tupl
 _DRAWN = ("value", "low", "high")
 
 
-def _chart(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) -> "Drawing":
-    import altair as alt
-
+def _chart(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     columns = 2 if len(shown) == 4 else min(MOST_COLUMNS, len(shown))
     width = (TOTAL - GAP * (columns - 1)) // columns
-    panel: alt.LayerChart = _panel(agents, curve, rows).properties(width=width, height=HEIGHT)
-    head = alt.Header(title=None, labelAnchor="start", labelFontWeight="normal", labelExpr=SHORT, labelLimit=width)
-    blocks: list[alt.FacetChart] = []
+    panel = {**_panel(agents, curve, rows), "width": width, "height": HEIGHT}
+    head = {"labelFontWeight": "normal", "labelExpr": SHORT, "labelLimit": width}
+    title = {"fontSize": 12, "fontWeight": 600, "anchor": "start", "frame": "group", "offset": 6, "limit": TOTAL}
+    blocks = []
     for suite in suites:
-        suite_rows = data([row for row in rows if row["suite"] == suite])
-        facet = alt.Facet("agent:N", sort=shown, header=head)
-        block: alt.FacetChart = panel.facet(data=suite_rows, facet=facet, columns=columns, spacing=GAP)
-        title = alt.TitleParams(
-            text=suite, fontSize=12, fontWeight=600, anchor="start", frame="group", offset=6, limit=TOTAL
-        )
-        blocks.append(block.properties(title=title))
-    stacked: alt.VConcatChart = alt.vconcat(*blocks, spacing=18)
-    return stacked
+        suite_rows = [row for row in rows if row["suite"] == suite]
+        block = panels(suite_rows, panel, "agent", shown, columns=columns, spacing=GAP, head=head)
+        blocks.append({"title": {"text": suite, **title}, **block})
+    return {"vconcat": blocks, "spacing": 18}
 
 
-def _panel(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) -> "alt.LayerChart":
+def _panel(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
     """One agent on one suite."""
-    import altair as alt
-
-    look = by_agent(agents, in_order(agents, rows), legend=False)
     low, high = reach(rows, _DRAWN, *curve.ends)
     low, high = max(low, curve.most[0]), min(high, curve.most[1])
     room = 0.05 * (high - low)
     # Marks far outside would be clipped as well, but the drawing of PNGs does not survive them.
     beyond = 0.2 * (high - low)
-    near = {f"{key}_at": f"clamp(datum.{key}, {low - beyond}, {high + beyond})" for key in _DRAWN}
+    near = [{"calculate": f"clamp(datum.{key}, {low - beyond}, {high + beyond})", "as": f"{key}_at"} for key in _DRAWN]
+    base = {
+        # The last label of a panel and the first of the next would touch.
+        "x": whole("period", "Period", scale={"nice": False}, axis={"tickCount": 5, "labelFlush": True}),
+        "color": by_agent(agents, in_order(agents, rows), legend=False)["color"],
+    }
     # With room on both sides, so that no line at an end is cut lengthwise.
-    scale = alt.Scale(domain=[low - room, high + room], nice=False)
-    # The last label of a panel and the first of the next would touch.
-    axis = alt.Axis(grid=False, tickCount=5, labelFlush=True)
-    x = alt.X("period:Q", title="Period", scale=alt.Scale(nice=False), axis=axis)
-    base = alt.Chart().transform_calculate(**near).encode(x=x, color=look["color"])
-    tips = tooltip(
+    y = number("value_at", scale=scaled([low - room, high + room]), axis={"tickCount": 4})
+    shown = tips(
         suite="Suite",
         agent="Agent",
         period="Period",
@@ -205,22 +207,18 @@ def _panel(agents: Sequence[str], curve: Curve, rows: Sequence[dict[str, Any]]) 
         mean="Mean|.2f",
         episodes="Episodes|,",
     )
-    y = alt.Y("value_at:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
 
-    def over(test: str, shape: str, height: float) -> "alt.Chart":
-        marks = base.transform_filter(test).mark_point(filled=True, shape=shape, size=18, opacity=1)
-        marked: alt.Chart = marks.encode(y=alt.YDatum(height, title=None))
-        return marked
+    def over(test: str, shape: str, height: float) -> Spec:
+        level = {**base, "y": {"datum": height, "title": None}}
+        return mark("point", level, where=test, filled=True, shape=shape, size=18, opacity=1)
 
-    layers: Any = alt.layer(
-        base.mark_area(clip=True, opacity=0.22).encode(y=alt.Y("low_at:Q", title=None), y2="high_at:Q"),
-        alt.Chart().mark_rule(strokeDash=[4, 3], opacity=0.6).encode(y=alt.YDatum(curve.line, title=None)),
-        base.mark_line(clip=True, strokeWidth=1.5).encode(y=y),
-        base.mark_point(clip=True, size=60, opacity=0, filled=True).encode(
-            y=alt.Y("value_at:Q", title=None), tooltip=tips
-        ),
+    hover = {**base, "y": number("value_at"), "tooltip": shown}
+    layers = [
+        mark("area", {**base, "y": number("low_at"), "y2": {"field": "high_at"}}, clip=True, opacity=0.22),
+        mark("rule", {"y": {"datum": curve.line, "title": None}}, rows=[{}], strokeDash=[4, 3], opacity=0.6),
+        mark("line", {**base, "y": y}, clip=True, strokeWidth=1.5),
+        mark("point", hover, clip=True, size=60, opacity=0, filled=True),
         over(f"datum.low < {low - room}", "triangle-down", low - room / 2),
         over(f"datum.high > {high + room}", "triangle-up", high + room / 2),
-    )
-    chart: alt.LayerChart = layers
-    return chart
+    ]
+    return {"transform": near, "layer": layers}

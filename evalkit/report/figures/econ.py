@@ -5,34 +5,20 @@ Source: Table 2 and figure 2 of the paper (which has the second for prompts in p
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalkit.report.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import (
-    bounds,
-    by_agent,
-    clean,
-    data,
-    dotted,
-    in_order,
-    names_axis,
-    reach,
-    spec_of,
-    tooltip,
-)
+from evalkit.report.figures.marks import SCORE, bounds, by_agent, dotted, in_order, names_axis
 from evalkit.report.figures.panels import Panels
-from evalkit.report.figures.theme import WIDTH
 from evalkit.report.markets.econ_cells import ENVIRONMENTS, LEVELS
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
+from evalkit.report.vega import WIDTH, Spec, clean, mark, number, panels, reach, scaled, spec_of, tips, word
 from evalkit.results.cells import Cell
-
-if TYPE_CHECKING:
-    from evalkit.report.figures.marks import Drawing
 
 MOST_SUITES = 9
 
-MEASURES = {"score": "Score (100 = optimum)", "exploration": "Exploration (% new actions)"}
+MEASURES = {"score": SCORE, "exploration": "Exploration (% new actions)"}
 
 
 def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
@@ -148,40 +134,28 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
     )
 
 
-def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environment: str) -> "Drawing":
-    import altair as alt
-
+def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environment: str) -> Spec:
     for row in rows:
         row["short"] = row["suite"].removeprefix(f"{environment}/")
     shown = in_order(agents, rows)
     suites = list(dict.fromkeys(row["short"] for row in rows))
-    tips = tooltip(suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f")
-    sides: list[alt.FacetChart] = []
+    sides: list[Spec] = []
     for measure, title in MEASURES.items():
         measure_rows = [row for row in rows if row["measure"] == measure]
         if not measure_rows:
             continue
-        axis = names_axis(labels=not sides)
-        dots = (
-            alt.Chart(data(measure_rows))
-            .mark_point(filled=True, size=28, opacity=0.45)
-            .encode(
-                x=alt.X(
-                    "value:Q",
-                    title=title,
-                    scale=alt.Scale(domain=reach(measure_rows, ("value",), 0, 100), nice=False),
-                    axis=alt.Axis(tickCount=5),
-                ),
-                y=alt.Y("agent:N", title=None, sort=shown, axis=axis),
-                tooltip=tips,
-                **dotted(by_agent(agents, shown, legend=False)),
-            )
-            .properties(width=WIDTH // 2 - 10, height=alt.Step(17))
-        )
+        scale = scaled(reach(measure_rows, ("value",), 0, 100))
+        where = {
+            "x": number("value", title, scale=scale, axis={"tickCount": 5}),
+            "y": word("agent", sort=shown, axis=names_axis(labels=not sides)),
+            "tooltip": tips(
+                suite="Suite", agent="Agent", instance="Instance", replicate="Replicate", value="Value|.2f"
+            ),
+            **dotted(by_agent(agents, shown, legend=False)),
+        }
+        dots = mark("point", where, filled=True, size=28, opacity=0.45)
+        dots |= {"width": WIDTH // 2 - 10, "height": {"step": 17}}
         # The second side's headings are the first's: blank, so that both are as high.
-        head = alt.Header(
-            title=None, labelOrient="top", labelAnchor="start", labelExpr="' '" if sides else "datum.label"
-        )
-        sides.append(dots.facet(row=alt.Row("short:N", sort=suites, header=head), spacing=8))
-    chart: alt.HConcatChart = alt.hconcat(*sides, spacing=16)
-    return chart
+        head = {"labelExpr": "' '" if sides else "datum.label"}
+        sides.append(panels(measure_rows, dots, "short", suites, head=head, spacing=8))
+    return {"hconcat": sides, "spacing": 16}

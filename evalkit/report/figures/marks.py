@@ -1,16 +1,12 @@
-"""What figures share: colours and shapes of agents, axes, tooltips, and a chart as plain values."""
+"""What figures of agents share: their colours and shapes, axes of names, means with intervals, words for rows."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from evalkit.report.figures.theme import DASHES, LIGHT, LONGEST_NAME, SHAPES, WIDTH
+from evalkit.report.figures.theme import DASHES, LIGHT, LONGEST_NAME, SHAPES
 from evalkit.report.tables import MISSING
+from evalkit.report.vega import WIDTH, Rows, Spec, mark, number
 from evalkit.text import visible
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    Drawing = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 
 MOST_BESIDE = 4
 """Entries of a legend in one row."""
@@ -27,19 +23,7 @@ SHORT = (
 )
 """Vega expression: a label, cut in its middle where it is long. The tooltip has it whole."""
 
-Rows = Sequence[Mapping[str, Any]]
-
-
-def clean(rows: Rows) -> list[dict[str, Any]]:
-    """Rows with their texts made visible, as they stand in a spec."""
-    return [{name: visible(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
-
-
-def data(rows: Rows) -> "alt.InlineData":
-    """Rows as the data of a chart; values are texts, numbers and None."""
-    import altair as alt
-
-    return alt.InlineData(values=clean(rows))
+SCORE = "Score (100 = optimum)"
 
 
 def in_order(agents: Sequence[str], rows: Rows) -> list[str]:
@@ -48,78 +32,42 @@ def in_order(agents: Sequence[str], rows: Rows) -> list[str]:
     return [name for name in map(visible, agents) if name in present]
 
 
-def by_agent(
-    agents: Sequence[str], shown: Sequence[str], *, legend: bool = True, lines: bool = False
-) -> dict[str, Any]:
+def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True, lines: bool = False) -> Spec:
     """Colour of the field `agent`, shape of its dots, dashes of its lines.
 
     agents  all of the run, in the manifest's order: it fixes the colours
     shown   those that the figure holds: the legend's
     lines   whether the legend shows lines, not dots
     """
-    import altair as alt
-
     everyone, present = [visible(agent) for agent in agents], {visible(agent) for agent in shown}
-    symbol: dict[str, Any] = {"symbolStrokeWidth": 0}
+    symbol: Spec = {"symbolStrokeWidth": 0}
     if lines:
         symbol = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
     values = [name for name in everyone if name in present]
     widest = min(LONGEST_NAME, LETTER * max(map(len, values), default=1)) + 34
     columns = max(1, min(MOST_BESIDE, len(values), int((WIDTH + 60) // widest)))
-    legend_spec = alt.Legend(title=None, values=values, columns=columns, symbolOpacity=1, labelExpr=SHORT, **symbol)
-    colours = alt.Scale(domain=everyone)
+    entries = {"title": None, "values": values, "columns": columns, "symbolOpacity": 1, "labelExpr": SHORT, **symbol}
     turns = [i // len(LIGHT) % len(SHAPES) for i in range(len(everyone))]
-    shapes = alt.Scale(domain=everyone, range=[SHAPES[turn] for turn in turns])
-    dashes = alt.Scale(domain=everyone, range=[list(DASHES[turn]) for turn in turns])
+
+    def look(shown: bool, **scale: Any) -> Spec:
+        channel = {"field": "agent", "type": "nominal", "scale": {"domain": everyone, **scale}}
+        return {**channel, "legend": entries if shown else None}
+
     return {
-        "color": alt.Color("agent:N", scale=colours, legend=legend_spec if legend else None),
-        "shape": alt.Shape("agent:N", scale=shapes, legend=legend_spec if legend else None),
-        "strokeDash": alt.StrokeDash("agent:N", scale=dashes, legend=legend_spec if lines else None),
+        "color": look(legend),
+        "shape": look(legend, range=[SHAPES[turn] for turn in turns]),
+        "strokeDash": look(lines, range=[list(DASHES[turn]) for turn in turns]),
     }
 
 
-def names_axis(*, labels: bool = True) -> "alt.Axis":
+def names_axis(*, labels: bool = True) -> Spec:
     """An axis of names: no line, no ticks, long ones cut."""
-    import altair as alt
-
-    return alt.Axis(ticks=False, domain=False, grid=False, labels=labels, labelExpr=SHORT)
+    return {"ticks": False, "domain": False, "grid": False, "labels": labels, "labelExpr": SHORT}
 
 
-def dotted(look: Mapping[str, Any]) -> dict[str, Any]:
+def dotted(look: Spec) -> Spec:
     """What of `by_agent` dots have."""
     return {name: look[name] for name in ("color", "shape")}
-
-
-def tooltip(**titles: str) -> "list[alt.Tooltip]":
-    """Fields by their titles, in order: `name="Title"` shows a text, `name="Title|.1f"` a number in that format."""
-    import altair as alt
-
-    tooltips = []
-    for name, words in titles.items():
-        title, _, digits = words.partition("|")
-        if digits:
-            tooltips.append(alt.Tooltip(field=name, type="quantitative", title=title, format=digits))
-        else:
-            tooltips.append(alt.Tooltip(field=name, type="nominal", title=title))
-    return tooltips
-
-
-def reach(rows: Rows, names: Sequence[str], least: float, most: float, room: float = 0.04) -> list[float]:
-    """The ends of an axis: from `least` to `most`, and beyond where values are, with a little room there."""
-    values = [row[name] for row in rows for name in names if row.get(name) is not None]
-    low, high = min([least, *values]), max([most, *values])
-    spare = room * (high - low)
-    return [low - spare if low < least else low, high + spare if high > most else high]
-
-
-def spec_of(chart: "Drawing", title: str, subtitle: Sequence[str] = ()) -> dict[str, Any]:
-    """A chart as plain values under its title; the theme comes when it is drawn."""
-    import altair as alt
-
-    words = alt.TitleParams(text=title, subtitle=list(subtitle)) if subtitle else alt.TitleParams(text=title)
-    spec: dict[str, Any] = chart.properties(title=words).to_dict()
-    spec.pop("config", None)
-    return spec
 
 
 def suite_of(row: Mapping[str, Any]) -> str:
@@ -165,38 +113,22 @@ NO_INTERVAL, INTERVAL = "datum.low === null", "datum.low !== null"
 """Vega expressions: which rows have an interval."""
 
 
-def estimates(
-    base: "alt.Chart", value: "alt.X | alt.Y", look: Mapping[str, Any], *, size: int = 50
-) -> "list[alt.Chart]":
+def estimates(base: Spec, side: str, value: Spec, look: Spec, *, size: int = 50) -> list[Spec]:
     """Layers for means with intervals: a line with a bar at each end, and a dot, hollow where there is no interval.
 
-    base    the chart with all else that places a mark, and its tooltip
-    value   the channel of the mean; its field's row holds `low` and `high`
-    look    of `by_agent`
+    base   all other channels that place a mark, and its tooltip
+    side   `x` or `y`: the channel of the mean
+    value  that channel; its field's row holds `low` and `high`
+    look   of `by_agent`
     """
-    import altair as alt
-
-    across = isinstance(value, alt.X)
-    side = "x" if across else "y"
-    upright: Literal["vertical", "horizontal"] = "vertical" if across else "horizontal"
-    spanned, none = base.transform_filter(INTERVAL), base.transform_filter(NO_INTERVAL)
-    colour = look["color"]
-
-    def end_channel(field: str) -> dict[str, Any]:
-        return {side: alt.X(f"{field}:Q", title=None) if across else alt.Y(f"{field}:Q", title=None)}
-
+    colour, dots = {"color": look["color"]}, {**base, side: value, **dotted(look)}
+    ends = [{**base, side: number(end), **colour} for end in ("low", "high")]
+    upright = "vertical" if side == "x" else "horizontal"
     return [
-        spanned.mark_rule(strokeWidth=2, opacity=0.6).encode(
-            **end_channel("low"), **{f"{side}2": "high:Q"}, color=colour
-        ),
-        spanned.mark_point(filled=True, size=size, opacity=1).encode(**{side: value}, **dotted(look)),
-        none.mark_point(filled=False, size=size, strokeWidth=1.8, opacity=1).encode(**{side: value}, **dotted(look)),
-        *(
-            spanned.mark_tick(orient=upright, size=CAP, thickness=1.5, opacity=0.9).encode(
-                **end_channel(end), color=colour
-            )
-            for end in ("low", "high")
-        ),
+        mark("rule", {**ends[0], f"{side}2": {"field": "high"}}, where=INTERVAL, strokeWidth=2, opacity=0.6),
+        mark("point", dots, where=INTERVAL, filled=True, size=size, opacity=1),
+        mark("point", dots, where=NO_INTERVAL, filled=False, size=size, strokeWidth=1.8, opacity=1),
+        *(mark("tick", end, where=INTERVAL, orient=upright, size=CAP, thickness=1.5, opacity=0.9) for end in ends),
     ]
 
 

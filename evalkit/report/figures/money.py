@@ -1,33 +1,38 @@
 """What a score costs: money for an episode and time for a reply, beside the score."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
     bounds,
     by_agent,
-    clean,
-    data,
     dotted,
     estimates,
     hollow,
     in_order,
     names_axis,
-    reach,
-    spec_of,
     suite_of,
-    tooltip,
 )
 from evalkit.report.figures.scores import at_most
-from evalkit.report.figures.theme import WIDTH
 from evalkit.report.scores import AGENT, INTERVAL, packs_of, place
 from evalkit.report.tables import Column, Table, method_of
+from evalkit.report.vega import (
+    WIDTH,
+    Rows,
+    Spec,
+    clean,
+    data,
+    mark,
+    number,
+    panels,
+    reach,
+    scaled,
+    spec_of,
+    tips,
+    word,
+)
 from evalkit.results.cells import Cell
-
-if TYPE_CHECKING:
-    from evalkit.report.figures.marks import Drawing
 
 MOST_DOTS = 240
 MOST_PANELS = 9
@@ -80,38 +85,40 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
 
 
-def _cost_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
-    import altair as alt
-
+def _cost_chart(agents: Sequence[str], rows: Rows) -> Spec:
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
-    look = dotted(by_agent(agents, shown))
-    tips = tooltip(
-        suite="Suite",
-        agent="Agent",
-        usd="USD an episode|.4~r",
-        score="Score|.2f",
-        span="95 %",
-        episodes="Episodes|,",
-    )
-    spread = alt.Scale(type="log", padding=12, nice=False)
-    axis = alt.Axis(format="$~r", values=decades(rows, ("usd",)))
-    base = alt.Chart().encode(x=alt.X("usd:Q", title="Cost of an episode (USD)", scale=spread, axis=axis), tooltip=tips)
-    scale = alt.Scale(domain=reach(rows, ("score", "low", "high"), 0, 100), nice=False)
-    y = alt.Y("score:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
-    head = alt.Header(title=None, labelOrient="top", labelAnchor="start")
-    drawing = alt.layer(*estimates(base, y, look)).properties(width=WIDTH, height=120)
-    panels: alt.FacetChart = drawing.facet(
-        data=data(rows), row=alt.Row("suite:N", sort=suites, header=head), spacing=10
-    )
-    return panels
+    base = {
+        "x": _logarithmic("usd", "Cost of an episode (USD)", "$.2~r", decades(rows, ("usd",))),
+        "tooltip": tips(
+            suite="Suite",
+            agent="Agent",
+            usd="USD an episode|.4~r",
+            score="Score|.2f",
+            span="95 %",
+            episodes="Episodes|,",
+        ),
+    }
+    y = number("score", scale=scaled(reach(rows, ("score", "low", "high"), 0, 100)), axis={"tickCount": 5})
+    layers = estimates(base, "y", y, dotted(by_agent(agents, shown)))
+    return panels(rows, {"layer": layers, "width": WIDTH, "height": 120}, "suite", suites)
 
 
-def decades(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[float]:
-    """Ticks of a logarithmic axis: powers of ten, with 2 and 5 times them where the values span less than two."""
+def _logarithmic(field: str, title: str, form: str, ticks: Sequence[float]) -> Spec:
+    scale = {"type": "log", "padding": 12, "nice": False}
+    return number(field, title, scale=scale, axis={"format": form, "values": list(ticks)})
+
+
+def decades(rows: Rows, names: Sequence[str]) -> list[float]:
+    """Ticks of a logarithmic axis: powers of ten, with 2 and 5 times them where the values span less than two.
+
+    Where no two of these lie among the values: the least and the largest of those.
+    """
     values = [row[name] for row in rows for name in names if row[name]]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    steps = (1,) if math.log10(max(values) / min(values)) > 2 else (1, 2, 5)
-    return [float(f"{step}e{power}") for power in range(low, high + 1) for step in steps]
+    least, most = min(values), max(values)
+    steps = (1,) if math.log10(most / least) > 2 else (1, 2, 5)
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    ticks = [float(f"{step}e{power}") for power in powers for step in steps]
+    return ticks if sum(least <= tick <= most for tick in ticks) > 1 else sorted({least, most})
 
 
 def latency_figures(agents: Sequence[str], speed: Table) -> tuple[Figure, ...]:
@@ -133,21 +140,21 @@ def latency_figures(agents: Sequence[str], speed: Table) -> tuple[Figure, ...]:
     return (Figure(name="figure_latency", title=title, spec=spec, table=speed, query=speed.query, notes=speed.notes),)
 
 
-def _latency_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
-    import altair as alt
-
+def _latency_chart(agents: Sequence[str], rows: Rows) -> Spec:
     shown = in_order(agents, rows)
     look = dotted(by_agent(agents, shown, legend=False))
-    tips = tooltip(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,")
-    y = alt.Y("agent:N", title=None, sort=shown, axis=names_axis())
-    base = alt.Chart(data(rows)).encode(y=y, tooltip=tips)
-    spread = alt.Scale(type="log", padding=12, nice=False)
-    x = alt.X(
-        "value:Q",
-        title="Seconds, logarithmic",
-        scale=spread,
-        axis=alt.Axis(format="~r", values=decades(rows, ("value", "high"))),
-    )
-    rule = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x=x, x2="high:Q", color=look["color"])
-    point = base.mark_point(filled=True, size=60, opacity=1).encode(x=x, **look)
-    return alt.layer(rule, point).properties(width=WIDTH, height=alt.Step(18))
+    base = {
+        "x": _logarithmic("value", "Seconds, logarithmic", ".2~r", decades(rows, ("value", "high"))),
+        "y": word("agent", sort=shown, axis=names_axis()),
+        "tooltip": tips(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,"),
+    }
+    rule = {**base, "x2": {"field": "high"}, "color": look["color"]}
+    return {
+        "data": data(rows),
+        "layer": [
+            mark("rule", rule, strokeWidth=2, opacity=0.5),
+            mark("point", {**base, **look}, filled=True, size=60, opacity=1),
+        ],
+        "width": WIDTH,
+        "height": {"step": 18},
+    }

@@ -1,26 +1,10 @@
 """A drawing of means in panels: measures below each other, and what else differs beside each other."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalkit.report.figures.marks import (
-    Rows,
-    by_agent,
-    clean,
-    data,
-    estimates,
-    hollow,
-    in_order,
-    names_axis,
-    reach,
-    tooltip,
-)
-from evalkit.report.figures.theme import WIDTH
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    from evalkit.report.figures.marks import Drawing
+from evalkit.report.figures.marks import by_agent, estimates, hollow, in_order, names_axis
+from evalkit.report.vega import WIDTH, Rows, Spec, clean, mark, number, panels, reach, scaled, tips, word
 
 HEIGHT = 130
 
@@ -46,7 +30,7 @@ class Panels:
         self._columns = 2 if len(self._panels) > 1 else 1
         self._width = WIDTH // self._columns - 10 * (self._columns - 1)
         self._range = reach(self._rows, ("value", "low", "high"), *ends)
-        self._tips = tooltip(
+        self._tips = tips(
             agent="Agent",
             panel="Panel",
             x=title.partition(" (")[0],
@@ -61,87 +45,75 @@ class Panels:
         """A line of a subtitle on what hollow dots are, where there are any."""
         return hollow(self._rows)
 
-    def lines(self) -> "Drawing":
+    def lines(self) -> Spec:
         """A parameter with an order: numbers by size, others as they come."""
-        import altair as alt
-
         look = by_agent(self._agents, self._shown)
-        # Agents stand side by side at each value, so that none lies under another where they are equal.
-        x = alt.X(
-            "x:O",
-            sort=self._order(),
-            title=self._title,
-            scale=alt.Scale(paddingInner=0.4, paddingOuter=0.2),
-            axis=alt.Axis(labelAngle=0, grid=False),
-        )
-        beside = alt.XOffset("agent:N", sort=self._shown)
-        y = alt.Y("value:Q", title=None, scale=alt.Scale(domain=self._range, nice=False), axis=alt.Axis(tickCount=5))
-        base = alt.Chart().encode(x=x, xOffset=beside, tooltip=self._tips)
-        line = base.mark_line(strokeWidth=1.5, opacity=0.7).encode(
-            y=y, color=look["color"], strokeDash=look["strokeDash"]
-        )
-        layers = alt.layer(line, *estimates(base, y, look, size=40))
-        return self._faceted(layers.properties(width=self._width, height=HEIGHT))
+        base = {
+            "x": {
+                "field": "x",
+                "type": "ordinal",
+                "title": self._title,
+                "sort": self._order(),
+                "scale": {"paddingInner": 0.4, "paddingOuter": 0.2},
+                "axis": {"labelAngle": 0, "grid": False},
+            },
+            # Agents stand side by side at each value, so that none lies under another where they are equal.
+            "xOffset": self._beside(),
+            "tooltip": self._tips,
+        }
+        y = self._values("value")
+        line = {**base, "y": y, "color": look["color"], "strokeDash": look["strokeDash"]}
+        layers = [mark("line", line, strokeWidth=1.5, opacity=0.7), *estimates(base, "y", y, look, size=40)]
+        return self._panelled(layers, HEIGHT)
 
     def _order(self) -> list[Any]:
         values = list(dict.fromkeys(row["x"] for row in self._rows))
         return sorted(values) if numeric(self._rows) else values
 
-    def dots(self) -> "Drawing":
+    def dots(self) -> Spec:
         """A parameter of words."""
-        import altair as alt
-
-        look = by_agent(self._agents, self._shown)
         step = min(14, max(8, 60 // len(self._shown)))
-        y = alt.Y(
-            "x:N",
-            title=None,
-            sort=list(dict.fromkeys(str(row["x"]) for row in self._rows)),
-            scale=alt.Scale(paddingInner=0.25),
-            axis=names_axis(),
-        )
         for row in self._rows:
             row["x"] = str(row["x"])
-        base = alt.Chart().encode(y=y, yOffset=alt.YOffset("agent:N", sort=self._shown), tooltip=self._tips)
-        layers = estimates(base, self._across("value"), look)
+        words = list(dict.fromkeys(row["x"] for row in self._rows))
+        base = {
+            "y": word("x", sort=words, scale={"paddingInner": 0.25}, axis=names_axis()),
+            "yOffset": self._beside(),
+            "tooltip": self._tips,
+        }
+        layers = estimates(base, "x", self._values("value"), by_agent(self._agents, self._shown))
         if any(row.get("reference") is not None for row in self._rows):
-            truth = base.mark_tick(thickness=2.5, size=step, opacity=0.8)
-            layers.insert(0, truth.encode(x=self._across("reference"), tooltip=tooltip(reference="Optimum|.3f")))
+            truth = {**base, "x": self._values("reference"), "tooltip": tips(reference="Optimum|.3f")}
+            layers.insert(0, mark("tick", truth, thickness=2.5, size=step, opacity=0.8))
         # "for": so much to each agent of a word, not to the word.
-        sized = alt.layer(*layers).properties(width=self._width, height=alt.Step(step, **{"for": "offset"}))
-        return self._faceted(sized)
+        return self._panelled(layers, {"step": step, "for": "offset"})
 
-    def spread(self) -> "Drawing":
+    def spread(self) -> Spec:
         """A parameter that only draws anew: a dot a seed, a line from the least to the most, a tick at the mean."""
-        import altair as alt
-
         look = by_agent(self._agents, self._shown, legend=False)
-        y = alt.Y("agent:N", title=None, sort=self._shown, axis=names_axis())
-        base = alt.Chart().encode(y=y)
-        rule = base.mark_rule(strokeWidth=2, opacity=0.4).encode(
-            x=alt.X("min(value):Q", title=None), x2="max(value):Q", color=look["color"]
-        )
-        dots = base.mark_point(filled=True, size=45, opacity=0.8).encode(
-            x=self._across("value"), tooltip=self._tips, **look
-        )
-        mean = base.mark_tick(thickness=2, size=16).encode(x=alt.X("mean(value):Q", title=None), color=look["color"])
-        return self._faceted(alt.layer(rule, mean, dots).properties(width=self._width, height=alt.Step(22)))
+        base = {"y": word("agent", sort=self._shown, axis=names_axis()), "color": look["color"]}
 
-    def _across(self, field: str) -> "alt.X":
-        import altair as alt
+        def over(how: str) -> Spec:
+            return number("value", aggregate=how)
 
-        return alt.X(
-            f"{field}:Q", title=None, scale=alt.Scale(domain=self._range, nice=False), axis=alt.Axis(tickCount=5)
-        )
+        ends = {**base, "x": over("min"), "x2": {"aggregate": "max", "field": "value"}}
+        seeds = {**base, "x": self._values("value"), "tooltip": self._tips, **look}
+        layers = [
+            mark("rule", ends, strokeWidth=2, opacity=0.4),
+            mark("tick", {**base, "x": over("mean")}, thickness=2, size=16),
+            mark("point", seeds, filled=True, size=45, opacity=0.8),
+        ]
+        return self._panelled(layers, {"step": 22})
 
-    def _faceted(self, layers: "alt.LayerChart | alt.FacetChart") -> "Drawing":
-        import altair as alt
+    def _beside(self) -> Spec:
+        return {"field": "agent", "type": "nominal", "sort": self._shown}
 
-        measures = list(dict.fromkeys(row["measure"] for row in self._rows))
-        field, titles, columns = "measure:N", measures, 1
-        if len(self._panels) > 1:
-            field, titles, columns = "cell:N", list(dict.fromkeys(row["cell"] for row in self._rows)), self._columns
-        head = alt.Header(title=None, labelAnchor="start", labelLimit=max(self._width, WIDTH // columns) + 20)
-        facet = alt.Facet(field, sort=titles, header=head)
-        faceted: alt.FacetChart = layers.facet(data=data(self._rows), facet=facet, columns=columns, spacing=16)
-        return faceted
+    def _values(self, field: str) -> Spec:
+        return number(field, scale=scaled(self._range), axis={"tickCount": 5})
+
+    def _panelled(self, layers: list[Spec], height: int | Spec) -> Spec:
+        field, columns = ("cell", self._columns) if len(self._panels) > 1 else ("measure", 1)
+        titles = list(dict.fromkeys(row[field] for row in self._rows))
+        head = {"labelLimit": max(self._width, WIDTH // columns) + 20}
+        drawing = {"layer": layers, "width": self._width, "height": height}
+        return panels(self._rows, drawing, field, titles, columns=columns, spacing=16, head=head)

@@ -1,16 +1,12 @@
 """How far a run that is not complete has come: episodes ended, begun and not begun, by suite and agent."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figure import Figure
-from evalkit.report.figures.marks import clean, data, in_order, names_axis, spec_of, suite_of, tooltip
+from evalkit.report.figures.marks import in_order, names_axis, suite_of
 from evalkit.report.figures.scores import MOST_ROWS, at_most
-from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table
-
-if TYPE_CHECKING:
-    from evalkit.report.figures.marks import Drawing
+from evalkit.report.vega import WIDTH, Rows, Spec, clean, mark, number, panels, spec_of, tips, word
 
 STATES = {"used": "ended, used", "outside": "ended, left out", "begun": "begun", "waiting": "not begun"}
 
@@ -53,31 +49,19 @@ def progress_figures(agents: Sequence[str], completeness: Table) -> tuple[Figure
     )
 
 
-def _chart(agents: Sequence[str], rows: Sequence[dict[str, Any]]) -> "Drawing":
-    import altair as alt
-
+def _chart(agents: Sequence[str], rows: Rows) -> Spec:
     suites, shown = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
+    states = list(STATES.values())
     # From done to not begun: one hue, fainter and fainter; readable in grey as well.
-    colours = alt.Scale(domain=list(STATES.values()), range=["#0072B2", "#56B4E9", "#B5D8EE", "#9A9A9A33"])
-    bars = (
-        alt.Chart()
-        .mark_bar(height=10)
-        .encode(
-            x=alt.X(
-                "start:Q",
-                title="% of planned episodes",
-                scale=alt.Scale(domain=[0, 100]),
-                axis=alt.Axis(tickCount=5, values=[0, 25, 50, 75, 100]),
-            ),
-            x2="end:Q",
-            y=alt.Y("agent:N", title=None, sort=shown, axis=names_axis()),
-            color=alt.Color("state:N", scale=colours, sort=list(STATES.values()), legend=alt.Legend(title=None)),
-            tooltip=tooltip(suite="Suite", agent="Agent", state="State", episodes="Episodes|,", planned="Planned|,"),
-        )
-        .properties(width=WIDTH, height=alt.Step(17))
-    )
-    head = alt.Header(title=None, labelOrient="top", labelAnchor="start")
-    panels: alt.FacetChart = bars.facet(
-        data=data(rows), row=alt.Row("suite:N", sort=suites, header=head), spacing=10
-    ).resolve_scale(y="independent")
-    return panels
+    colours = {"domain": states, "range": ["#0072B2", "#56B4E9", "#B5D8EE", "#9A9A9A33"]}
+    where = {
+        "x": number(
+            "start", "% of planned episodes", scale={"domain": [0, 100]}, axis={"values": [0, 25, 50, 75, 100]}
+        ),
+        "x2": {"field": "end"},
+        "y": word("agent", sort=shown, axis=names_axis()),
+        "color": word("state", scale=colours, sort=states, legend={"title": None}),
+        "tooltip": tips(suite="Suite", agent="Agent", state="State", episodes="Episodes|,", planned="Planned|,"),
+    }
+    bars = {**mark("bar", where, height=10), "width": WIDTH, "height": {"step": 17}}
+    return panels(rows, bars, "suite", suites, apart="y")

@@ -1,29 +1,34 @@
 """Scores of agents by suite: a dot for the mean, a line for its 95 % interval."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
-    Rows,
+    SCORE,
     bounds,
     by_agent,
-    clean,
-    data,
     estimates,
     hollow,
     in_order,
     names_axis,
-    reach,
-    spec_of,
     suite_of,
-    tooltip,
 )
-from evalkit.report.figures.theme import WIDTH
 from evalkit.report.tables import Table, shown
-
-if TYPE_CHECKING:
-    from evalkit.report.figures.marks import Drawing
+from evalkit.report.vega import (
+    WIDTH,
+    Rows,
+    Spec,
+    clean,
+    data,
+    mark,
+    number,
+    panels,
+    reach,
+    scaled,
+    spec_of,
+    tips,
+    word,
+)
 
 MOST_ROWS = 120
 """Dots in one column; more suites are left to the table."""
@@ -92,26 +97,20 @@ def at_most(rows: Rows, most: int, group: str, groups: int = MOST_ROWS) -> tuple
     return [row for row in rows if row[group] in set(kept)], (note,)
 
 
-def _chart(agents: Sequence[str], rows: Rows) -> "Drawing":
-    import altair as alt
-
+def _chart(agents: Sequence[str], rows: Rows) -> Spec:
     suites, played = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
-    by = "agent" if len(played) > 1 else "suite"
-    order = played if by == "agent" else suites
-    y = alt.Y(f"{by}:N", title=None, sort=order, axis=names_axis())
-    x = alt.X(
-        "value:Q",
-        title="Score (100 = optimum)",
-        scale=alt.Scale(domain=reach(rows, ("value", "low", "high"), 0, 100), nice=False),
-    )
-    look = by_agent(agents, played, legend=False)
-    base = alt.Chart().encode(y=y, tooltip=tooltip(**TIPS))
-    layers = alt.layer(
-        *estimates(base, x, look, size=55),
-        base.mark_text(align="left", dx=8, style="quiet-text").encode(x=alt.value(WIDTH), text="words:N"),
-    ).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT))
+    by, order = ("agent", played) if len(played) > 1 else ("suite", suites)
+    base = {"y": word(by, sort=order, axis=names_axis()), "tooltip": tips(**TIPS)}
+    x = number("value", SCORE, scale=scaled(reach(rows, ("value", "low", "high"), 0, 100)))
+    numbers = {**base, "x": {"value": WIDTH}, "text": word("words")}
+    layers = {
+        "layer": [
+            *estimates(base, "x", x, by_agent(agents, played, legend=False), size=55),
+            mark("text", numbers, align="left", dx=8, style="quiet-text"),
+        ],
+        "width": WIDTH,
+        "height": {"step": ROW_HEIGHT},
+    }
     if by == "suite":
-        return layers.properties(data=data(rows))
-    facet: Any = alt.Row("suite:N", sort=suites, header=alt.Header(title=None, labelOrient="top", labelAnchor="start"))
-    panels: alt.FacetChart = layers.facet(data=data(rows), row=facet, spacing=14).resolve_scale(y="independent")
-    return panels
+        return {"data": data(rows), **layers}
+    return panels(rows, layers, "suite", suites, spacing=14, apart="y")

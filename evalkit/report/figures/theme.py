@@ -18,9 +18,6 @@ DASHES = ((1, 0), (5, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Liberation Sans", Arial, sans-serif'
 
-WIDTH = 320
-"""Of a plot without its labels, in pixels: figures stay readable at 400."""
-
 LONGEST_NAME = 150
 """Pixels for a name beside an axis or in a legend; longer ones are cut with an ellipsis, and whole in the tooltip."""
 

@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalkit.report.figure import MOST_MARKS, Figure
-from evalkit.report.figures.marks import Rows, by_agent, data, reach, spec_of, tooltip
-from evalkit.report.figures.theme import WIDTH
+from evalkit.report.figures.marks import by_agent, dotted
 from evalkit.report.nights.history import CellNight, NightRecord
 from evalkit.report.nights.trends import changes, trend_table
 from evalkit.report.scores import INTERVAL
 from evalkit.report.tables import Column, Table, method_of
-
-if TYPE_CHECKING:
-    from evalkit.report.figures.marks import Drawing
+from evalkit.report.vega import WIDTH, Rows, Spec, mark, number, panels, reach, scaled, spec_of, tips
 
 HEIGHT = 150
 ALARM = "#C1121F"
@@ -72,48 +69,44 @@ def _row(record: NightRecord, cell: CellNight, changed: bool) -> dict[str, Any]:
     }
 
 
-def _chart(rows: Rows) -> "Drawing":
-    import altair as alt
-
+def _chart(rows: Rows) -> Spec:
     agents = list(dict.fromkeys(row["agent"] for row in rows))
     suites = list(dict.fromkeys(row["suite"] for row in rows))
     look = by_agent(agents, agents)
-    ends = reach(rows, ("value", "low", "high"), 0, 100)
-    x = alt.X(
-        "night:T",
-        title=None,
-        scale=alt.Scale(type="utc", padding=12),
-        axis=alt.Axis(format="%d %b", labelAngle=0, grid=False, tickCount={"interval": "day", "step": _every(rows)}),
-    )
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(tickCount=5))
-    tips = tooltip(
-        night="Night",
-        agent="Agent",
-        suite="Suite",
-        value="Score|.2f",
-        low="95 % low|.2f",
-        high="95 % high|.2f",
-        instances="Instances|,",
-        served="Served",
-        alarm="Alarm",
-    )
-    base = alt.Chart().encode(x=x, tooltip=tips)
-    layers = alt.layer(
-        base.mark_rule(strokeWidth=1.5, opacity=0.4).encode(
-            y=alt.Y("low:Q", title=None), y2="high:Q", color=look["color"]
+    ends, colour = reach(rows, ("value", "low", "high"), 0, 100), {"color": look["color"]}
+    days = {"interval": "day", "step": _every(rows)}
+    base = {
+        "x": {
+            "field": "night",
+            "type": "temporal",
+            "title": None,
+            "scale": {"type": "utc", "padding": 12},
+            "axis": {"format": "%d %b", "labelAngle": 0, "grid": False, "tickCount": days},
+        },
+        "tooltip": tips(
+            night="Night",
+            agent="Agent",
+            suite="Suite",
+            value="Score|.2f",
+            low="95 % low|.2f",
+            high="95 % high|.2f",
+            instances="Instances|,",
+            served="Served",
+            alarm="Alarm",
         ),
-        base.mark_line(strokeWidth=1.8).encode(y=y, color=look["color"]),
-        base.mark_point(filled=True, size=40, opacity=1).encode(y=y, color=look["color"], shape=look["shape"]),
-        base.mark_point(filled=False, size=220, strokeWidth=2.2, color=ALARM, opacity=1)
-        .encode(y=y)
-        .transform_filter("datum.alarm != ''"),
-        base.mark_point(filled=True, shape="triangle-up", size=60, opacity=0.9)
-        .encode(y=alt.Y(datum=ends[0]), color=look["color"])
-        .transform_filter("datum.changed != ''"),
-    ).properties(width=2 * WIDTH, height=HEIGHT)
-    facet: Any = alt.Row("suite:N", sort=suites, header=alt.Header(title=None, labelOrient="top", labelAnchor="start"))
-    panels: alt.FacetChart = layers.facet(data=data(rows), row=facet, spacing=14)
-    return panels
+    }
+    scored = {**base, "y": number("value", scale=scaled(ends), axis={"tickCount": 5})}
+    ring: Spec = {"filled": False, "size": 220, "strokeWidth": 2.2, "color": ALARM, "opacity": 1}
+    triangle: Spec = {"filled": True, "shape": "triangle-up", "size": 60, "opacity": 0.9}
+    layers = [
+        mark("rule", {**base, "y": number("low"), "y2": {"field": "high"}, **colour}, strokeWidth=1.5, opacity=0.4),
+        mark("line", {**scored, **colour}, strokeWidth=1.8),
+        mark("point", {**scored, **dotted(look)}, filled=True, size=40, opacity=1),
+        mark("point", scored, where="datum.alarm != ''", **ring),
+        mark("point", {**base, "y": {"datum": ends[0]}, **colour}, where="datum.changed != ''", **triangle),
+    ]
+    drawing = {"layer": layers, "width": 2 * WIDTH, "height": HEIGHT}
+    return panels(rows, drawing, "suite", suites, spacing=14)
 
 
 def _every(rows: Rows) -> int:

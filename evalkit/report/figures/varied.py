@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.report.figure import Figure
-from evalkit.report.figures.marks import axes_in, bounds, spec_of
+from evalkit.report.figures.marks import axes_in, bounds
 from evalkit.report.figures.panels import Panels, numeric
 from evalkit.report.tables import Table
+from evalkit.report.vega import spec_of
 
 NAMES: Mapping[str, str] = {"seed": "seeds", "block": "blocking"}
 """What figures of these parameters are called; others bear the parameter's name."""

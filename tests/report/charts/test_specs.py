@@ -9,6 +9,7 @@ from evalkit.report.charts.build import episode_figures, period_lines
 from evalkit.report.extras.record import extras_of
 from evalkit.report.figure import MOST_MARKS
 from tests.charting import Played, line_of, played
+from tests.vegalite import schema_flaw
 
 SUITES = {
     "scheduling": ("scheduling/basic", {"periods": 6}, "noisy"),
@@ -34,6 +35,7 @@ def test_a_chart_compiles_and_says_what_it_is(environment: str) -> None:
         assert re.fullmatch(r"[a-z_]+", figure.name)
         assert vl_convert.vegalite_to_vega(json.dumps(figure.spec))["marks"]
         assert "config" not in figure.spec
+        assert schema_flaw(figure.spec) == ""
         assert "'it''s'" in figure.query
         assert figure.query == figure.table.query
         assert figure.notes[0].endswith(".")

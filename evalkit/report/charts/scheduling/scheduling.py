@@ -4,27 +4,21 @@ from collections.abc import Sequence
 
 from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of
 from evalkit.report.charts.drawing import (
-    ACTED,
+    OWN,
     PERIOD,
-    PLAYED,
     beyond,
-    clamped,
-    compared,
     edge_note,
     figure,
-    periods_axis,
+    numbered,
     plot,
-    quantity,
     rule,
-    span,
     steps_query,
-    tips,
-    values,
 )
 from evalkit.report.charts.scheduling.assignments import Assigned, assigned
 from evalkit.report.charts.scheduling.matrix import matrix_figure
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
+from evalkit.report.vega import mark, number, scaled, span, tips
 from evalkit.results.moves import Move
 
 MOST_DRAWN = 120
@@ -72,35 +66,23 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
         }
         for assignment in assignments
     ]
-    ends = span([100 * assignment.score for assignment in assignments], 0.0, 100.0, most=1.0)
-    x = periods_axis(last)
-    y = quantity("score", "score (0 = random, 100 = stable)", scale=clamped(ends))
+    ends = span([100 * assignment.score for assignment in assignments], 0.0, 100.0, far=1.0, top=True)
+    at = {
+        "x": numbered("period", last),
+        "y": number("score", "Score (0 = random, 100 = stable)", scale=scaled(ends, clamp=True)),
+        "color": OWN,
+    }
     shown = tips(
         period="Period|d", blocking="Blocking pairs|d", score="Score|.2f", record="Fewest so far", repeat="Repeated"
     )
+    dots = {**at, "tooltip": shown}
     spec = plot(
-        layer=[
-            *rule(0.0, ""),
-            *rule(100.0, "stable"),
-            {
-                "data": values([{**row, "who": PLAYED} for row in rows]),
-                "layer": [
-                    {
-                        "mark": {"type": "line", "strokeWidth": 1.3},
-                        "encoding": {"x": x, "y": y, "color": compared(legend=False)},
-                    },
-                    {
-                        "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
-                        "transform": [{"filter": "datum.record == 'yes'"}],
-                        "encoding": {"x": x, "y": y, "color": compared(legend=False), "tooltip": shown},
-                    },
-                    {
-                        "mark": {"type": "point", "size": 14, "opacity": 0.8},
-                        "encoding": {"x": x, "y": y, "color": compared(legend=False), "tooltip": shown},
-                    },
-                ],
-            },
-        ],
+        *rule(0.0, ""),
+        *rule(100.0, "stable"),
+        mark("line", at, strokeWidth=1.3),
+        mark("point", dots, where="datum.record == 'yes'", filled=True, size=40, opacity=1),
+        mark("point", dots, size=14, opacity=0.8),
+        rows=rows,
     )
     notes = [
         "How near each assignment is to a stable one, by the pairs that would rather have each other.",
@@ -124,7 +106,6 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
         query=steps_query(
             episode,
             ["(facts->>'$.action.blocking')::int as blocking", "(facts->>'$.action.repeat')::boolean as repeat"],
-            ACTED,
             _EXPECTED,
         ),
         notes=notes,
@@ -142,18 +123,13 @@ def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assig
         }
         for assignment in assignments
     ]
-    spec = plot(
-        data=values([{**row, "who": PLAYED} for row in rows]),
-        mark={"type": "line", "point": {"size": 14}, "strokeWidth": 1.3},
-        encoding={
-            "x": periods_axis(last),
-            "y": quantity("share", "% of all comparisons", scale={"zero": True}),
-            "color": compared(legend=False),
-            "tooltip": tips(
-                period="Period|d", told="Pairs told|d", known="Comparisons known|,d", share="Of all, %|.2f"
-            ),
-        },
-    )
+    where = {
+        "x": numbered("period", last),
+        "y": number("share", "% of all comparisons", scale={"zero": True}),
+        "color": OWN,
+        "tooltip": tips(period="Period|d", told="Pairs told|d", known="Comparisons known|,d", share="Of all, %|.2f"),
+    }
+    spec = plot(mark("line", where, point={"size": 14}, strokeWidth=1.3), rows=rows)
     notes = [
         "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
         f"with what follows from it by transitivity, at the end {assignments[-1].known:,} of {possible:,} comparisons",
@@ -172,7 +148,6 @@ def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assig
         query=steps_query(
             episode,
             ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
-            ACTED,
             "known: the transitive closure of w: t > its own task, t: w > its own worker, over all pairs told so far",
         ),
         notes=notes,
