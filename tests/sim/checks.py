@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.seeds import Stream
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.segment import claim, money_of
 from evalkit.store.manifests import is_run
 from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
@@ -95,6 +97,19 @@ class Checks:
         if budget is not None and world.network.bill > budget:
             raise Broken(f"the bill is {world.network.bill}, the budget {budget}")
 
+    def charged_before(self, sent: Sent) -> None:
+        """Before another attempt leaves: what its provider has billed for earlier ones is charged, and that lasts."""
+        world = self._world
+        assert world.process is not None
+        for attempt in range(sent.attempt):
+            place = sent.episode, sent.step, attempt
+            owed = (world.process.number, *place) in world.network.owed
+            session = f"-{world.process.pid}-"
+            if owed and not any(session in one[0] and one[1:] == place for one in world.charged):
+                raise Broken(
+                    f"{sent.episode}/{sent.step}/{sent.attempt} is sent while no charge for attempt {attempt} lasts"
+                )
+
     def settled(self) -> None:
         """Before the first request of a life: what earlier lives may have spent is on the books."""
         if self.suspended:
@@ -123,13 +138,14 @@ class Checks:
         if self._draws.uniform() < REPORTS:
             self._report(index)
 
-    def harmed(self, *, knew: bool) -> None:
-        """Files that had lasted are others, and stay so. `knew`: whether a repair can know what was spent: the damage
-        is noticed, it took no rows of money, and each session has said what it spent at most."""
+    def harmed(self, before: Mapping[Path, bytes], *, knew: bool) -> None:
+        """Files that had lasted are others, and stay so. `before`: what they held. `knew`: whether a repair can know
+        what was spent: the damage is noticed, it took no rows of money, and each session has said what it spent at
+        most. Where it cannot, all that other files told stays on the books."""
         self.suspended = True
         self.forgot |= not knew
         if self.forgot:
-            self._books = 0
+            self._books -= sum(map(told, before.values()))
 
     def accept(self) -> None:
         """What the log holds now counts from here on."""
@@ -236,6 +252,33 @@ def columns(path: Path, *names: str) -> pa.Table:
     """Some columns of a file of rows, as other programs read it."""
     with pq.ParquetFile(path) as file:
         return file.read(columns=list(names), use_threads=False)
+
+
+def charges(path: Path) -> list[tuple[str, str, int, int]]:
+    """(session, episode, step, attempt) of the charges in an object of a journal."""
+    held = path.read_bytes()
+    if b'"charge"' not in held:
+        return []
+    return [(row.session, row.episode, row.step, row.attempt) for row in _money(held) if row.kind == "charge"]
+
+
+def told(held: bytes) -> int:
+    """What rows in a file's bytes say was spent, in pico-dollars."""
+    with pq.ParquetFile(pa.BufferReader(held)) as file:
+        names = file.schema_arrow.names
+        if "ending" in names and "step" not in names:
+            return 0  # episodes that have ended: their steps lie elsewhere
+        rows = file.read(columns=[name for name in ("cost", "kind", "amount") if name in names]).to_pylist()
+        steps: int = sum(row.get("cost", 0) for row in rows)
+        money: list[tuple[str, int]] = [(row["kind"], row["amount"]) for row in rows if "amount" in row]
+    money += [(row.kind, row.amount) for row in _money(held)]
+    return steps + sum(amount for kind, amount in money if kind in ("charge", "crash"))
+
+
+def _money(held: bytes) -> list[LedgerRecord]:
+    """The money rows in the footer of an object of a journal."""
+    with pq.ParquetFile(pa.BufferReader(held)) as file:
+        return money_of(claim(file), "it")
 
 
 def _books(index: RunIndex) -> int:

@@ -67,6 +67,8 @@ class SimDisk:
         self.plan = Plan()
         self.looked: Callable[[str, Path], None] | None = None
         """Is told of each operation, before it is carried out."""
+        self.making: Callable[[Path], None] | None = None
+        """Is told of a folder that is to be made."""
         self.lasted: Callable[[list[Path]], None] | None = None
         """Is told of the new names of a folder that last from now on."""
         self.taken: Callable[[Path], None] | None = None
@@ -136,6 +138,11 @@ class SimDisk:
         if self.lasted is not None and fresh:
             self.lasted(fresh)
 
+    def make_directories(self, path: Path) -> None:
+        if self.making is not None and not path.exists():
+            self.making(path)
+        _make_directories(path)
+
     def remove(self, path: Path) -> None:
         with disk.storage_errors(path):
             self._operate("remove", path)
@@ -164,6 +171,7 @@ class SimDisk:
             "link": self.link,
             "_forget": self.forget,
             "sync_directory": self.sync_directory,
+            "make_directories": self.make_directories,
             "remove": self.remove,
             "append_lines": self.append_lines,
         }
@@ -267,6 +275,9 @@ class SimDisk:
 
     def _short(self, path: Path) -> str:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else path.name
+
+
+_make_directories = disk.make_directories
 
 
 def _garbage(size: int, draws: Stream) -> bytes:

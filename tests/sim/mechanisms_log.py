@@ -216,14 +216,14 @@ MUTANTS = (
         file="store/files/segment.py",
         old=('    if segment.writer and says.get("check") != check_of(says):\n'),
         new=('    if segment.writer and says.get("check") is None:\n'),
-        needs=("flips",),
+        needs=("altered",),
     ),
     Mutant(
         name="digests are not compared",
         file="store/files/chain.py",
         old=("        changed = by is not None and actual not in self.repaired.get(name, ())\n"),
         new=("        changed = False\n"),
-        needs=("flips",),
+        needs=("altered",),
     ),
     Mutant(
         name="a file that others name may be missing",
@@ -237,7 +237,7 @@ MUTANTS = (
         file="store/recovery/repair.py",
         old=("    charges = not_yet(charges, money.rows)\n"),
         new=("    charges = []\n"),
-        needs=("flips", "files_gone"),
+        needs=("first_format", "flips", "files_gone"),
     ),
     Mutant(
         name="a taken number is overwritten",
@@ -283,7 +283,7 @@ MUTANTS = (
         file="store/files/journal.py",
         old="    newer = [other for other in others if began(other) > began(writer)]\n",
         new="    newer = list[str]()\n",
-        needs=("taken_over",),
+        needs=("at_once",),
     ),
     Mutant(
         name="folders that a stopped process has made are not made to last",
@@ -352,14 +352,14 @@ MUTANTS = (
         file="store/suite_file.py",
         old="        if hashlib.sha256(block).digest()[:_DIGEST] != bytes(index.digests[number]):\n",
         new="        if len(block) != index.sizes[number]:\n",
-        needs=("flips",),
+        needs=("altered",),
     ),
     Mutant(
         name="a suite's index is believed whatever it says",
         file="store/suite_file.py",
         old="                if len(parts) == 4 and hashlib.sha256(raw[:offset]).hexdigest() != digest:\n",
         new="                if len(parts) == 4 and len(raw) < offset:\n",
-        needs=("flips",),
+        needs=("altered",),
     ),
     Mutant(
         name="ends say one step too few",
@@ -394,6 +394,6 @@ MUTANTS = (
             "        disk.write_durably(run / name, data)\n"
             "    journal.commit(None, work.charges)\n"
         ),
-        needs=("flips", "files_gone", "die_disk"),
+        needs=("first_format", "flips", "files_gone", "dies_mending"),
     ),
 )

@@ -127,6 +127,8 @@ class Network:
         """When something was last sent or answered, in the loop's time."""
         self.long_bodies: dict[int, str] = {}
         """By length: the way in which bodies are long."""
+        self.owed: set[tuple[int, str, int, int]] = set()
+        """(process, episode, step, attempt) of all that was billed."""
         self.billed: list[tuple[str, int, int, int]] = []
         """(episode, step, attempt, pico-dollars)."""
         self.dead = False
@@ -288,6 +290,7 @@ class Network:
             return
         cost = _cost(good)
         self.billed.append((*place, cost))
+        self.owed.add((self.process, *place))
         self.bill += cost
         self.taken += cost * (OVERBILLED if self.overbills else 1)
         self.counts["overbill"] += self.overbills

@@ -15,6 +15,9 @@ from tests.sim.sweeps import TIGHT
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
 
+OFTEN = 0.4
+"""Of how many requests something becomes that each seed is to have."""
+
 DISK = ("EIO", "ENOSPC", "EROFS")
 STAYS = ("stays_ENOSPC", "stays_EROFS")
 HARM = ("files_gone", "flips")
@@ -42,6 +45,9 @@ DISTURBANCES = (
     "taken_over",
     "extended",
     "sync_fails",
+    "altered",
+    "at_once",
+    "dies_mending",
 )
 """Everything that may go wrong, by name."""
 
@@ -71,6 +77,8 @@ class TakenOver:
     """Turns of the other's loop before it goes on."""
     unlocked: bool
     """Whether the file system grants every lock; if not, it locks no directories, and the file `lock` is deleted."""
+    at_once: bool = False
+    """Whether it is stopped where its journal has a name and nobody sees it yet, and nowhere else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,10 @@ class Life:
     harm: Harm | None
     """What becomes of its files when it has ended."""
     taken_over: TakenOver | None = None
+    altered: bool = False
+    """Whether somebody tries, when it has ended, to go on from a run that was altered."""
+    dies_mending: int | None = None
+    """The operation of the disk at which it dies if it repairs the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +170,7 @@ def scenario(
         budget_share=budget,
         width=width,
         extended=Stream(seed, "extended").below(count + 1) if "extended" in active else None,
-        lives=tuple(_life(seed, number, active) for number in range(min(count, lives))),
+        lives=tuple(_worse(_life(seed, number, active), always) for number in range(min(count, lives))),
         without=without,
         always=always,
     )
@@ -214,7 +226,21 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
         life = replace(life, jumps={stream.below(800): (stream.uniform() - 0.5) * 2 * 86_400})
     if "taken_over" in active:
         life = replace(life, taken_over=_taken_over(draws("taken_over")), stopped={}, twice_turn=None)
+    if "altered" in active:
+        life = replace(life, altered=draws("altered").uniform() < 0.4)
+    if "dies_mending" in active:
+        life = replace(life, dies_mending=draws("dies_mending").below(60))
+    if "at_once" in active and draws("at_once").uniform() < 0.5:
+        how = replace(_taken_over(draws("at once how")), turn=None, at_once=True)
+        life = replace(life, taken_over=how, stopped={}, twice_turn=None)
     return replace(life, harm=_harm(active, draws("harm"), (seed, number)))
+
+
+def _worse(life: Life, always: frozenset[str]) -> Life:
+    """The same, with what each seed is to have coming about often: to look for what is there against it."""
+    for kind in always & FATES.keys():
+        life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
+    return life
 
 
 def _taken_over(draws: Stream) -> TakenOver:

@@ -12,7 +12,7 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.money import PicoUsd
 from evalkit.seeds import Stream
 from evalkit.store.manifests import is_run
-from tests.sim import harm
+from tests.sim import altered, harm
 from tests.sim.begun import begun
 from tests.sim.checks import Broken
 from tests.sim.commands import findings
@@ -69,6 +69,8 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                     if lives == scenario.extended:
                         world.extend()
                     outcome = world.live(life, lives, repair=damaged)
+                    if life.altered:
+                        altered.try_one(world, lives)
                     lives += 1
                     damaged = (damaged and not isinstance(outcome, RunOutcome)) or _harmed(world, life)
                 if scenario.extended is not None:
@@ -115,7 +117,7 @@ def _harmed(world: World, life: Life) -> bool:
         world.disk.changed(path)
     world.harmed.update(() if found else done.before)
     world.say(f"verify names it: {found}" if found else "verify cannot know")
-    world.checks.harmed(knew=knew and bool(found) and not done.money)
+    world.checks.harmed(done.before, knew=knew and bool(found) and not done.money)
     if not found:
         world.checks.accept()
         return False

@@ -28,7 +28,7 @@ from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
-from tests.sim.checks import Broken, Checks, columns
+from tests.sim.checks import Broken, Checks, charges, columns
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
@@ -60,6 +60,8 @@ class World:
     """What is to be added to the loop's time for the wall's."""
     durable: dict[str, set[int]] = field(default_factory=dict)
     """Steps that last, by episode, as the disk has seen them."""
+    charged: set[tuple[str, str, int, int]] = field(default_factory=set)
+    """(session, episode, step, attempt) of charges that last."""
     harmed: set[Path] = field(default_factory=set)
     """Files whose content is another than was written, and of which `verify` knows nothing: no rows count any more."""
     requests: int = 0
@@ -92,7 +94,7 @@ class World:
         self.network.sending = self._sending
         self.checks, self.taking = Checks(self), TakingOver(self)
         self.disk.looked = self._touched
-        self.disk.taken = self._taken
+        self.disk.taken, self.disk.making = self._taken, self._making
 
     @property
     def loop(self) -> SimLoop | None:
@@ -111,7 +113,14 @@ class World:
             self.say(f"the run is about to {what} {path.relative_to(self.folder)}")
         self.checks.looked(what, path)
         how = None if self.life is None else self.life.taken_over
-        if how is not None and how.turn is None and self.disk.operations >= how.operation:
+        if how is not None and not how.at_once and how.turn is None and self.disk.operations >= how.operation:
+            self.taking.begins(how)
+
+    def _making(self, path: Path) -> None:
+        """A folder is to be made."""
+        how = None if self.life is None else self.life.taken_over
+        if how is not None and how.at_once and path.parent.name == "log":
+            self.counts["at_once"] += 1
             self.taking.begins(how)
 
     def _taken(self, path: Path) -> None:
@@ -141,6 +150,8 @@ class World:
                 continue
             if self.checks.suspended:
                 continue  # what a repair leaves counts once it has ended
+            if path.parent.parent.name == "log":
+                self.charged.update(charges(path))
             table = columns(path, "episode", "step")
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
@@ -171,6 +182,7 @@ class World:
         """Before each request leaves."""
         self.requests += 1
         self.checks.sending(sent)
+        self.checks.charged_before(sent)
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
@@ -194,6 +206,9 @@ class World:
         self.counts["clock"] += bool(life.clock_s)
         if repair or self.checks.suspended:
             life = replace(life, taken_over=None)
+        if repair and life.dies_mending is not None:
+            self.counts["dies_mending"] += 1
+            life = replace(life, plan=replace(life.plan, die_at=life.dies_mending))
         self.disk.begin(life.plan)
         self.network.begin(life.weather)
         self.reading = Reading()
