@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("tests.hostile")
+pytest.register_assert_rewrite("tests.support.hostile_answers")
 
 # Hypothesis would call data slow, and fail, on a machine that is.
 settings.register_profile(

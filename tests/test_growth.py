@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.growth import MOST, WIDER, assert_linear
+from tests.support.growth import MOST, WIDER, assert_linear
 
 
 def bytes_of(n: int) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 from evalkit.errors import LaneClosed
 from evalkit.waiting import Waiter, WaitQueue
-from tests.clock import run_virtual
+from tests.support.virtual_clock import run_virtual
 
 Queue = WaitQueue[str, int]
 

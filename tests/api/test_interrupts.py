@@ -14,7 +14,7 @@ import pytest
 import evalkit
 from evalkit.serve.launch import simulated
 from tests.api.specs import LAB, served
-from tests.cli.calling import await_requests, bill_lines, finish
+from tests.support.command_line import await_requests, bill_lines, finish
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import POLICIES, Call, caller
+from tests.support.command_line import POLICIES, Call, caller
 
 
 @pytest.fixture

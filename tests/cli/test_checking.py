@@ -13,8 +13,8 @@ import pytest
 from keyring.errors import KeyringLocked
 
 from evalkit.money import show_usd
-from tests.cli.calling import Call
-from tests.patience import PATIENCE_S
+from tests.support.command_line import Call
+from tests.support.patience import PATIENCE_S
 
 KEY = "sk-planted-0123456789"
 ACME = """

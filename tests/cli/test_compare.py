@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import Call
+from tests.support.command_line import Call
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import Call, tree
+from tests.support.command_line import Call, tree
 
 FORMATS = ("jsonl", "inspect", "dataset", "csv")
 

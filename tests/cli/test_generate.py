@@ -14,8 +14,8 @@ import pytest
 from evalkit.envs.costbench.domain.catalogue import Catalogue, Dimension, Graph, GraphTool, Link, Task, TaskChain, Words
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
-from tests.cli.calling import Call, tree
 from tests.conftest import PROJECT
+from tests.support.command_line import Call, tree
 
 
 def own_catalogue(folder: Path) -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.serve.launch import simulated
-from tests.cli.calling import Call, await_requests, bill_lines, finish, interrupt, lab, start
+from tests.support.command_line import Call, await_requests, bill_lines, finish, interrupt, lab, start
 
 LATENCY_S = 0.1
 FLIGHT = 24

@@ -11,8 +11,8 @@ import pytest
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS
 from evalkit.cli.main import parse
-from tests.cli.calling import Call
-from tests.patience import PATIENCE_S
+from tests.support.command_line import Call
+from tests.support.patience import PATIENCE_S
 
 HEAVY = ("numpy", "numba", "scipy", "pyarrow", "duckdb", "aiohttp", "rich", "pandas", "msgspec", "asyncio")
 MEASURE = """

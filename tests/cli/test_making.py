@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs.table import ENVIRONMENTS
-from tests.cli.calling import Call, tree
+from tests.support.command_line import Call, tree
 
 PROMPTS = """
 SYSTEM_PROMPT_V1 = "You sort people."

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import POLICIES, Call, tree
+from tests.support.command_line import POLICIES, Call, tree
 
 
 @pytest.fixture

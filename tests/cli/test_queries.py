@@ -10,7 +10,7 @@ import pytest
 
 from evalkit.spec.packs import read_pack
 from evalkit.tasks.answers import first_texts, judged_paths
-from tests.cli.calling import Call, tree
+from tests.support.command_line import Call, tree
 from tests.tasks.test_queries import row, written
 
 KINDS = ("coffee_shop", "restaurant", "street_food_vendor", "bakery")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from evalkit.cli.display import render
 from evalkit.engine.view import LaneView, View
-from tests.cli.calling import SERVED, Call
+from tests.support.command_line import SERVED, Call
 
 PLAN = {
     *("version", "name", "episodes", "requests", "tokens_in", "tokens_out", "usd", "budget_usd", "seconds", "cells"),

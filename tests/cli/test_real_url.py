@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from evalkit.serve.launch import simulated
-from tests.cli.calling import LAB, SERVED
+from tests.support.command_line import LAB, SERVED
 
 SCRIPT = """
 import sys

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import LAB, Call, tree
+from tests.support.command_line import LAB, Call, tree
 
 SUITE = '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
 AGENT = '[[agents]]\npolicy = "knuth"\n'

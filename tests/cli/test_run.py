@@ -11,7 +11,7 @@ from pyarrow import parquet
 from evalkit.cli.choosing import program
 from evalkit.client.local import PolicyAsker
 from evalkit.serve.launch import simulated
-from tests.cli.calling import POLICIES, Call, Said, bill_lines, lab, tree
+from tests.support.command_line import POLICIES, Call, Said, bill_lines, lab, tree
 
 OUTCOME = {
     *(

@@ -12,7 +12,7 @@ import pytest
 from evalkit.store.instances import Listed
 from evalkit.store.manifests import read_manifest
 from evalkit.store.suite_file import write_suite
-from tests.cli.calling import Call
+from tests.support.command_line import Call
 
 MANIFEST = "manifest/000000.json"
 Change = Callable[[dict[str, Any]], None]

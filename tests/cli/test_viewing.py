@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import Call, finish, start
+from tests.support.command_line import Call, finish, start
 
 
 def test_what_cannot_be_viewed_is_said_before_anything_is_served(call: Call, spec: Path, here: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.store.lock import hold_run
-from tests.cli.calling import Call, tree
+from tests.support.command_line import Call, tree
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from tests.client.test_client import Scene
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 LARGE = HttpResponse(
     status=200,

@@ -10,7 +10,7 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed, StorageError
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
-from tests.clock import run_virtual
+from tests.support.virtual_clock import run_virtual
 
 
 class Disk:

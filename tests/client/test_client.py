@@ -23,7 +23,7 @@ from evalkit.store.reading.unmetered import Unmetered
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
-from tests.clock import run_virtual
+from tests.support.virtual_clock import run_virtual
 
 PRICE = Price(input=10, output=100, cached_read=1, cached_write=1)
 SAMPLING = Sampling(max_tokens=50, temperature=1.0)

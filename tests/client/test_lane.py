@@ -13,7 +13,7 @@ from evalkit.dialogue import Usage
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
-from tests.clock import run_virtual
+from tests.support.virtual_clock import run_virtual
 
 USAGE = Usage(input=25, output=10)
 

@@ -17,9 +17,9 @@ from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.verdicts import LONGEST_WAIT_S, read_wait_s
 from tests.client.test_client import OK, Scene
-from tests.clock import run_virtual
-from tests.engine.fleet import OK as PLAYED
-from tests.engine.fleet import Fleet, sail
+from tests.support.virtual_clock import run_virtual
+from tests.support.virtual_fleet import OK as PLAYED
+from tests.support.virtual_fleet import Fleet, sail
 
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 TIMES = (

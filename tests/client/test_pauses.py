@@ -6,7 +6,7 @@ import pytest
 from evalkit.client.lanes.pauses import MOST_PAUSE_S, too_long, why_ended
 from evalkit.errors import LaneClosed
 from tests.client.test_client import OK, Scene, refused
-from tests.clock import run_virtual
+from tests.support.virtual_clock import run_virtual
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.client.redact import SECRET_CHARS, Redactor
-from tests.foreign import BODIES, Maker, times
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
+from tests.support.hostile_replies import BODIES, Maker, times
 
 KEY = "sk-planted/0123+456789"
 PRINTABLE = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\\")

@@ -9,7 +9,7 @@ from evalkit.dialogue import Usage
 from evalkit.errors import LaneClosed
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
-from tests.clock import run_virtual
+from tests.support.virtual_clock import run_virtual
 
 
 def now() -> float:

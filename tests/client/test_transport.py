@@ -15,7 +15,7 @@ from evalkit.errors import UsageError
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.verdicts import judge
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 KEY = "sk-planted-0123456789"
 

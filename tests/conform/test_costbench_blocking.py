@@ -13,7 +13,7 @@ from evalkit.envs.costbench.instances.blocks import alternative_of
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.parameters import KINDS
 from tests.conform.compare.costbench_blocking import blocking, change_of, gt_change, instance_of, reference_queries
-from tests.envs.costbench.lines import bare_instance, bare_query
+from tests.support.costbench_lines import bare_instance, bare_query
 
 TASKS = ("location", "transportation", "accommodation", "attraction", "dining", "shopping")
 NAMES = {"remove_tools": "steplen_change"}

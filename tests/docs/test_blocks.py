@@ -21,7 +21,7 @@ import pytest
 from evalkit.cli.main import main, parse
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
-from tests.docs.blocks import RUNNABLE, SKIP, Block, blocks_of, commands, pages
+from tests.support.document_blocks import RUNNABLE, SKIP, Block, blocks_of, commands, pages
 
 QUICKSTART = """
 replicates = 2

@@ -9,8 +9,8 @@ import pytest
 from docs.tools import environment_page
 from evalkit.cli.main import main
 from evalkit.cli.play.project import project_files
-from tests.docs.blocks import blocks_of, commands
-from tests.plugins.installing import Installed, page, pip_install
+from tests.support.document_blocks import blocks_of, commands
+from tests.support.plugin_projects import Installed, page, pip_install
 
 PAGE = "docs/add-an-environment.md"
 FILES = {block.file: block.text for block in blocks_of(PAGE) if block.file}

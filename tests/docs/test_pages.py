@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from docs.tools import cli_page
-from tests.docs.blocks import PROJECT, blocks_of, pages
+from tests.support.document_blocks import PROJECT, blocks_of, pages
 
 Explained = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.docs.blocks import PROJECT, pages
+from tests.support.document_blocks import PROJECT, pages
 
 for generator in ("sphinx", "furo", "myst_parser"):
     pytest.importorskip(

@@ -9,8 +9,8 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.forecast import Forecast
 from evalkit.store.reading.unmetered import Unmetered
-from tests.clock import run_virtual
 from tests.engine.test_admission import BOUND, UNIT, an_episode, prior
+from tests.support.virtual_clock import run_virtual
 
 ENOUGH_FOR_ONE = BudgetStats(
     budget=60 * UNIT,

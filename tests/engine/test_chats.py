@@ -18,7 +18,7 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.policy.table import player
 from evalkit.store.files.record import StepRecord
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
 
 SPEC = """
 [[agents]]

@@ -10,8 +10,8 @@ import pytest
 from evalkit.envs import compiled
 from evalkit.results.verify import verify
 from evalkit.store.reading.reader import scan
-from tests.engine.running import go
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from evalkit.engine.freezing import dialect_support
 from evalkit.envs.environment import Environment
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.errors import UsageError
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
 
 SPEC = """
 [[agents]]

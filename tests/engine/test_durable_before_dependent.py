@@ -22,11 +22,11 @@ from evalkit.store.files.schema import ledger_table, steps_table
 from evalkit.store.files.segment import encode_compacted, encode_object, money_text
 from evalkit.store.writing.compactor import Compactor
 from evalkit.store.writing.writer import Store
-from tests.engine.running import go_served, served, with_budget
 from tests.engine.snapshot import snapshot_at
-from tests.engine.sweeps import resolved
 from tests.engine.tracing import Event, recording, rows_in, rules, surviving, violations
-from tests.logs import a_step
+from tests.support.run_directories import a_step
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served, with_budget
 
 MAX_TOKENS = ENVIRONMENTS["scheduling"].defaults.max_tokens
 PRICE_IN, PRICE_OUT = 1_000_000, 4_000_000

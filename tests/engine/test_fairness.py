@@ -11,7 +11,7 @@ from evalkit.client.lanes.window import FIRST
 from evalkit.envs.replay import Position
 from evalkit.spec.model import Limits
 from evalkit.wire.http import HttpResponse
-from tests.engine.fleet import LATENCY_S, OK, Fleet, Provides, sail, steady
+from tests.support.virtual_fleet import LATENCY_S, OK, Fleet, Provides, sail, steady
 
 PAUSE_AT, PAUSE_S = 5.0, 60.0
 BOUND = 33 * 10**9

@@ -25,8 +25,8 @@ from evalkit.engine.resume import read_holdings
 from evalkit.engine.stand_in import PLAIN, admitted, play_sample, stand_in_of
 from evalkit.engine.universe import Choice, cells
 from evalkit.errors import CorruptLogError
-from tests.engine.running import go_served, served
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served
 
 A, B = "a", "b"
 

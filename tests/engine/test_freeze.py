@@ -5,7 +5,7 @@ import pytest
 from evalkit.engine.freezing.freeze import merge
 from evalkit.errors import RunError, UsageError
 from evalkit.store.manifests import read_manifest, write_manifest
-from tests.engine.sweeps import TWO_POLICIES, resolved
+from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 SERVED = """
 [[agents]]

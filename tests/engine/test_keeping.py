@@ -19,8 +19,8 @@ from evalkit.results.verify import verify
 from evalkit.spec import packs
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
-from tests.engine.running import go
-from tests.engine.sweeps import TWO_POLICIES, resolved
+from tests.support.small_sweeps import TWO_POLICIES, resolved
+from tests.support.sweep_runs import go
 
 OLD, NEW = "Lists the ids of the tasks to hand out.", "All task ids."
 """The text `tools.get_task_ids.description` of scheduling, shipped then and after an upgrade."""

@@ -15,7 +15,7 @@ from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES
 from evalkit.serve import limits as served
 from evalkit.spec.model import Limits, SharedLimits
 from evalkit.wire.http import HttpResponse
-from tests.engine.fleet import OK, USAGE, Fleet, Provides, sail, says
+from tests.support.virtual_fleet import OK, USAGE, Fleet, Provides, sail, says
 
 RPM = 600
 REPLY_S = 1.0

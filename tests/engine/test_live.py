@@ -8,7 +8,7 @@ from evalkit.engine import sweep
 from evalkit.engine.session import RunOptions
 from evalkit.engine.view import View
 from evalkit.store.live import read_live
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
 
 
 def test_a_sweep_publishes_what_it_does_and_withdraws_it_at_its_end(

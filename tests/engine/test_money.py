@@ -14,9 +14,9 @@ from evalkit.engine.universe import Choice
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.accounts import BUDGETED, UNBUDGETED, Account, accounts, spent
-from tests.engine.running import go_served, with_budget
 from tests.engine.snapshot import snapshot_at
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, with_budget
 
 
 def row(kind: str, amount: int, session: str = "s1", **more: Any) -> LedgerRecord:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import UsageError
-from tests.engine.running import go_served, served
-from tests.engine.sweeps import COSTBENCH, resolved
+from tests.support.small_sweeps import COSTBENCH, resolved
+from tests.support.sweep_runs import go_served, served
 
 LAB = """
 dialect = "openai_responses"

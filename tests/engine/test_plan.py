@@ -22,8 +22,8 @@ from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from tests.engine.running import go_served, served, with_budget
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served, with_budget
 
 
 def planned(sweep: Resolved, choice: Choice | None = None, seconds: float = math.inf) -> Plan:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 KEY = "sk-planted/0123456789+abcdefGHIJ"
 OTHER_KEY = "sk-of-another-provider-9876543210"

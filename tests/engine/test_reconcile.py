@@ -13,9 +13,9 @@ from evalkit.engine.spending.reconcile import Reconciled, read_books, reconcile_
 from evalkit.engine.spending.usage import Billed, read_usage
 from evalkit.errors import RunError, UsageError
 from evalkit.store.lock import hold_run
-from tests.engine.running import go_served, served, with_budget
 from tests.engine.snapshot import snapshot_at
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served, with_budget
 
 LANES = ("simulated/knuth", "simulated/random")
 

@@ -21,12 +21,12 @@ from evalkit.store.reading.accounts import UNACCOUNTED
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.repair import GIVEN_UP, repair
-from tests.engine.running import go_served, served, with_budget
 from tests.engine.snapshot import snapshot_at
-from tests.engine.sweeps import resolved
 from tests.engine.test_tampering import as_first
-from tests.firsts import encode_first
 from tests.store.test_check import replaced, rewrite
+from tests.support.format1_logs import encode_first
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served, with_budget
 
 BUDGET = 3 * 10**12
 FAULTS = {"fault_truncated": 0.05, "fault_unmetered": 0.05}

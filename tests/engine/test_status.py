@@ -25,9 +25,9 @@ from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.reading.sums import totals_of
-from tests.engine.running import go, go_served, served
-from tests.engine.sweeps import resolved
 from tests.net.workspace import RUN, RUNS
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go, go_served, served
 
 
 @pytest.mark.parametrize("with_priors", [True, False])

@@ -11,8 +11,8 @@ from evalkit.engine.universe import Choice
 from evalkit.errors import CorruptLogError, EpisodeUnavailable, RunError
 from evalkit.store.files.schema import STEPS
 from evalkit.store.reading.reader import scan
-from tests.engine.running import go, go_served, served, with_budget
-from tests.engine.sweeps import TWO_POLICIES, resolved
+from tests.support.small_sweeps import TWO_POLICIES, resolved
+from tests.support.sweep_runs import go, go_served, served, with_budget
 
 TIMING = ("latency_s", "queue_s", "started_at", "worker")
 

@@ -17,11 +17,11 @@ from evalkit.results.verify import verify
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.segment import Segment, object_name, read_segment
 from evalkit.store.reading.reader import read_ledger
-from tests.engine.running import go_served, served
 from tests.engine.snapshot import snapshot_at
-from tests.engine.sweeps import resolved
-from tests.firsts import encode_first, first_tails
 from tests.store.test_check import reencoded
+from tests.support.format1_logs import encode_first, first_tails
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served
 
 Change = Callable[[list[dict[str, Any]], int], list[dict[str, Any]]]
 """(rows of a segment, which of them) -> the rows as they are put back."""

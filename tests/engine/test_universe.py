@@ -14,9 +14,9 @@ from evalkit.results.cells import cells as report_cells
 from evalkit.results.derived import read_run
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.manifest import Manifest, ManifestOrder
-from tests.engine.running import go
-from tests.engine.sweeps import TWO_POLICIES, resolved
-from tests.playing import a_manifest, a_suite, an_agent
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent
+from tests.support.small_sweeps import TWO_POLICIES, resolved
+from tests.support.sweep_runs import go
 
 TWELVE = TWO_POLICIES.replace('instances = ["seed-0", "seed-3", "seed-6", "seed-9"]\n', "")
 """Four strata of three instances each."""

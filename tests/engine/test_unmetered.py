@@ -18,8 +18,8 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
 from evalkit.store.reading.unmetered import Unmetered
 from tests.cli.test_display import lane
-from tests.engine.running import go_served, served
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served
 
 
 def estimating(sweep: Resolved) -> Resolved:

@@ -7,8 +7,8 @@ import pytest
 
 from evalkit.engine.spending.usage import read_usage
 from evalkit.errors import UsageError
-from tests.foreign import BODIES, Maker
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
+from tests.support.hostile_replies import BODIES, Maker
 
 FIGURES = ("9" * 400, "9" * 60_000, "0." + "9" * 60_000, "1e999999999", "1e-999999999", "1e" + "9" * 400, "nan", "-1")
 MORE = ("inf", "sNaN", "٣", "0x10", "1_0", "[]", "{}", '"' * 3, "true")

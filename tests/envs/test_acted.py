@@ -10,7 +10,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
 from evalkit.spec.model import SuiteUse
 from evalkit.spec.suites import expand
-from tests.play import Agent, kit, policy
+from tests.support.episode_loop import Agent, kit, policy
 
 PLAYED = [
     ("costbench/basic", "greedy"),

@@ -16,7 +16,7 @@ from evalkit.envs.arguments import (
     text_argument,
     whole_argument,
 )
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evalkit.envs import known, table
-from tests.guessing import GUESSING
+from tests.support.guessing_game import GUESSING
 
 
 def test_what_nobody_knows_is_assumed_to_be_as_little_as_can_be() -> None:

@@ -17,8 +17,8 @@ from evalkit.replies import decode_reply, encode_reply
 from evalkit.report.exports.inspect_log import _arguments
 from evalkit.results.trajectory import _pretty
 from evalkit.text import bounded, visible
-from tests.foreign import BODIES
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
+from tests.support.hostile_replies import BODIES
 
 WORLD = make_world(shipped("travel"), "dining", 5, whole=False)
 

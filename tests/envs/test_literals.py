@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evalkit.envs.arguments import MOST_BYTES, Parsed, Refusal
 from evalkit.envs.literals import read_mapping
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 OUTCOMES = {
     "ValueError": "unparseable",

@@ -24,7 +24,7 @@ from evalkit.envs.rules import (
     optional_texts,
 )
 from evalkit.errors import UsageError
-from tests.periods import replying
+from tests.support.period_episodes import replying
 
 
 def tell(state: PeriodsState[str], mapping: Mapping[Any, Any]) -> Accepted[str] | Refusal:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Reply, Tool
 from evalkit.digests import chain_open, chain_turn, step_digest, texts_digest
 from evalkit.envs.replay import Position, Turn, advance, begin
-from tests.guessing import BOTH, GUESS_ONLY, GUESSING, KIT, Secret, calls, guess, hint, say
+from tests.support.guessing_game import BOTH, GUESS_ONLY, GUESSING, KIT, Secret, calls, guess, hint, say
 
 SECRET = Secret(value=7, family="odd")
 REPLIES = st.one_of(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import Call, caller
+from tests.support.command_line import Call, caller
 
 SPEC = """
 [[agents]]

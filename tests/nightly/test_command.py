@@ -12,8 +12,8 @@ import pytest
 from evalkit.policy.scheduling.policies import POLICIES
 from evalkit.serve.launch import simulated
 from evalkit.store.lock import hold_run
-from tests.cli.calling import Call, await_requests, bill_lines, finish, lab, start, tree
 from tests.cli.test_run import damage
+from tests.support.command_line import Call, await_requests, bill_lines, finish, lab, start, tree
 
 NIGHTS = Path("runs/mine/nights")
 HOOK = """\

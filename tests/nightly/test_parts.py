@@ -16,7 +16,7 @@ from evalkit.nightly.rotation import rotated
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
 from evalkit.report.nights.trends import bars, changes
 from evalkit.store.manifest import ManifestOrder
-from tests.engine.sweeps import TWO_POLICIES, resolved
+from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 HOUR = 3600.0
 

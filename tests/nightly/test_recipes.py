@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import main
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 PROJECT = Path(__file__).resolve().parents[2]
 RECIPES = PROJECT / "docs" / "recipes"

@@ -25,7 +25,7 @@ from evalkit.envs.environment import (
 from evalkit.envs.table import OWN_ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.testing import check_environment
-from tests.guessing import GUESSING
+from tests.support.guessing_game import GUESSING
 
 Env = Environment[Any, Any]
 LINE = {"id": "i0", "environment": "guessing", "value": 4, "family": "even"}

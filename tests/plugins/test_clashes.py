@@ -14,9 +14,9 @@ from evalkit.errors import UsageError
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
 from evalkit.report.report import report
 from evalkit.store.manifests import write_manifest
-from tests.guessing import GUESSING
-from tests.logs import write_tails
-from tests.playing import a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import GUESSING
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, rows, search
+from tests.support.run_directories import write_tails
 
 MANIFEST = a_manifest([an_agent("a")], [a_suite("s", [4])], 1)
 EXTRAS = """

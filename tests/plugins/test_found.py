@@ -14,7 +14,7 @@ from evalkit.spec.brought import suite_folders
 from evalkit.spec.packs import packs, read_pack
 from evalkit.spec.suites import find_suite
 from evalkit.wire.table import DIALECTS
-from tests.plugins.packages import put, put_environment
+from tests.support.plugin_packages import put, put_environment
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.cli.main import main
-from tests.plugins.installing import Installed, copies_of_stubs, page, pip_install
+from tests.support.plugin_projects import Installed, copies_of_stubs, page, pip_install
 
 MODEL = """
 budget_usd = "1.00"

@@ -7,7 +7,7 @@ import pytest
 
 from evalkit.cli.main import main
 from evalkit.cli.play.project import project_files
-from tests.plugins.packages import put, put_environment
+from tests.support.plugin_packages import put, put_environment
 
 POLICY = "from evalkit.policy.record import Policy\nP = Policy(help='does it'{more})\n"
 

@@ -8,7 +8,7 @@ import pytest
 from evalkit import plugins
 from evalkit.cli.main import main
 from evalkit.store.manifests import read_manifest
-from tests.plugins.packages import ENVIRONMENT, put
+from tests.support.plugin_packages import ENVIRONMENT, put
 
 SWEEP = """
 [[agents]]

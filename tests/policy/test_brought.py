@@ -10,7 +10,7 @@ from evalkit.policy import table
 from evalkit.policy.table import check_policy, find_policy, is_policy, is_served, player, policy_plugin, served
 from evalkit.seeds import Stream
 from tests.plugins.conftest import site
-from tests.plugins.packages import put, put_environment
+from tests.support.plugin_packages import put, put_environment
 
 __all__ = ["site"]
 

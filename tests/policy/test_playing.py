@@ -11,7 +11,7 @@ import pytest
 from evalkit.dialogue import Message
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.policy.scheduling.mistakes import MISTAKES
-from tests.play import Episode, kit, play, policy
+from tests.support.episode_loop import Episode, kit, play, policy
 
 SIZES = {"basic": (10, 1), "medium": (20, 2), "hard": (50, 5)}
 

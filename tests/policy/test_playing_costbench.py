@@ -20,7 +20,7 @@ from evalkit.envs.costbench.step import State
 from evalkit.envs.environment import Facts
 from evalkit.seeds import derive
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
-from tests.play import Episode, kit, play, policy
+from tests.support.episode_loop import Episode, kit, play, policy
 
 LENGTHS = range(3, 9)
 

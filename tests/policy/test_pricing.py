@@ -26,8 +26,8 @@ from evalkit.policy.pricing.drifting import forecast
 from evalkit.policy.pricing.markups import Total, best_markup
 from evalkit.policy.pricing.playing import fixed, learner, random
 from evalkit.seeds import Stream
-from tests.play import Episode, kit, play, policy
 from tests.policy.chatting import chat
+from tests.support.episode_loop import Episode, kit, play, policy
 
 SIZES = {"basic": 1, "medium": 4, "hard": 10}
 PRODUCTS = ("Product_1", "Product_10")

@@ -26,8 +26,8 @@ from evalkit.policy.procurement.buying import cover, improve, make_shop, worth
 from evalkit.policy.procurement.effects import learn
 from evalkit.policy.procurement.playing import climber, random
 from evalkit.seeds import Stream
-from tests.play import Episode, kit, play, policy
 from tests.policy.chatting import chat
+from tests.support.episode_loop import Episode, kit, play, policy
 
 SIZES: dict[str, dict[str, Any]] = {
     "basic": {"categories": 3, "products": 12, "p_items": 0.8, "p_quantity": 0.5, "p_budget": 0.5},

@@ -7,8 +7,8 @@ from evalkit.report.report import Report
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from tests.guessing import calls, guess, say
-from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_game import calls, guess, say
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 
 
 @pytest.fixture(scope="session")

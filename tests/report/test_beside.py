@@ -15,12 +15,12 @@ from evalkit.report.tables import Table
 from evalkit.results.cells import Cell
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent
-from tests.playing import a_manifest, an_agent
 from tests.report.test_econ import HARD
 from tests.report.test_econ import a_cell as an_econ_cell
 from tests.report.test_planning import GOOD
 from tests.report.test_planning import a_cell as a_planning_cell
 from tests.report.test_planning import an_episode as a_planning_episode
+from tests.support.guessing_runs import a_manifest, an_agent
 
 ASKED = {"temperature": 0.5, "max_tokens": 16384, "tool_choice": "auto", "parallel_calls": False, "effort": "high"}
 LINE: dict[str, Any] = {"seed": 42, "length": 5, "noise": 0.1, "steps": 0}

@@ -5,8 +5,8 @@ from evalkit.money import PicoUsd, Price
 from evalkit.report.caching import caching_tables
 from evalkit.report.tables import Table
 from evalkit.store.files.schema import steps_table
-from tests.logs import a_step
-from tests.playing import a_manifest, a_suite, an_agent
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent
+from tests.support.run_directories import a_step
 
 LIST = Price(input=3_000_000, output=15_000_000, cached_read=300_000, cached_write=3_750_000)
 LONG = Price(

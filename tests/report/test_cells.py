@@ -9,8 +9,8 @@ from evalkit.results.episodes import INFRASTRUCTURE, EpisodeResult, episode_resu
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from tests.guessing import calls, guess, hint, say
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import calls, guess, hint, say
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 
 
 def results(manifest: Manifest, log: Sequence[StepRecord]) -> list[EpisodeResult]:

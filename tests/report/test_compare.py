@@ -14,8 +14,8 @@ from evalkit.results.episodes import episode_results
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from tests.guessing import guess
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import guess
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 
 SECRETS = [3, 4, 5, 6, 7, 8, 3, 4]
 

@@ -14,9 +14,9 @@ from evalkit.results.episodes import Referee, Spot
 from evalkit.results.verify import verify
 from evalkit.store.files.record import StepRecord
 from evalkit.store.manifests import write_manifest
-from tests.guessing import guess, hint
-from tests.logs import write_tails
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import guess, hint
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.run_directories import write_tails
 
 MANIFEST = a_manifest([an_agent("a")], [a_suite("s", [4, 5, 6])], 2)
 FIRST = rows(MANIFEST, "a", "s", "i0", 0, [guess(1), guess(1), guess(2)])

@@ -6,8 +6,8 @@ import pytest
 from evalkit.report.drift import COLUMNS, drift_notes, drift_tables, versions
 from evalkit.results.episodes import episode_results
 from evalkit.store.files.schema import steps_table
-from tests.guessing import guess
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_game import guess
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, report_of, rows, search
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", [4, 5, 6])], replicates=2)
 

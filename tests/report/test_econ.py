@@ -14,7 +14,7 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.contrasts import CONSTANT, FEW
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from tests.playing import a_manifest, an_agent
+from tests.support.guessing_runs import a_manifest, an_agent
 
 BASIC = [1.0, 0.62, 0.71, 0.9, 0.55, 1.0, 0.48, 0.83, 0.77, 0.69, 0.95, 0.38]
 HARD = [0.31, 0.42, 0.66, 0.58, 0.2, 0.49, 0.37, 0.71, 0.44, 0.52, 0.6, 0.25]

@@ -27,7 +27,7 @@ from evalkit.report.vega import spec_of
 from evalkit.report.views import open_views
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 from tests.vegalite import schema_flaw
 
 SPEC = """\

@@ -12,9 +12,9 @@ from evalkit.results.show import show
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.reader import scan
-from tests.guessing import guess
-from tests.logs import write_tails
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import guess
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.run_directories import write_tails
 
 MANIFEST = a_manifest([an_agent("a")], [a_suite("s", [4, 5, 6])], 1)
 FIRST = rows(MANIFEST, "a", "s", "i0", 0, [guess(1), guess(1), guess(2)])

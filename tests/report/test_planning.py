@@ -17,7 +17,7 @@ from evalkit.store.files.schema import steps_table
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
 from tests.conform.compare.costbench_metrics import as_reference, played
-from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 
 TEST, TRAIN = REFERENCE_FILES
 ONES = ("goal", "exact", "exact_any", "intent", "previous_intent", "answered", "atomic_calls", "complete_truth")

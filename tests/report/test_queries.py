@@ -22,7 +22,7 @@ from evalkit.spec.model import AgentSpec, SuiteUse
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import STEPS
 from evalkit.store.reading.reader import scan_all
-from tests.logs import write_tails
+from tests.support.run_directories import write_tails
 
 QUICK = tuple(AgentSpec(name=name, policy=name) for name in ("replanner", "greedy", "knuth", "random"))
 BLOCKED = {"block": ("ban_tool",), "blocks": (1,)}

@@ -16,9 +16,9 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestPack, ManifestSuite
-from tests.play import Episode, kit, play, policy
-from tests.playing import a_manifest, an_agent
 from tests.report.test_planning import an_episode
+from tests.support.episode_loop import Episode, kit, play, policy
+from tests.support.guessing_runs import a_manifest, an_agent
 
 LINES: Mapping[str, Mapping[str, Any]] = {
     "costbench": {"length": 4, "task": "dining"},

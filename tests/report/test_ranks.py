@@ -7,8 +7,8 @@ from scipy import stats
 from evalkit.report.ranks import ranks_table
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.results.cells import Cell
-from tests.playing import a_manifest, an_agent
 from tests.report.test_econ import a_cell
+from tests.support.guessing_runs import a_manifest, an_agent
 
 FOUND = [0.15, 0.35, 0.55, 0.85, 0.7, 0.05, 0.25, 0.45, 0.95, 0.65]
 SCORES = {name: [mean - 0.05, mean + 0.05] for name, mean in zip("abcdefghij", FOUND, strict=True)}

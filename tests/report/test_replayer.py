@@ -10,8 +10,8 @@ from evalkit.results.replayer import COLUMNS, Replayer, ReplayFlaw
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
-from tests.guessing import calls, guess, hint, say
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
+from tests.support.guessing_game import calls, guess, hint, say
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b", pack="d1")], [a_suite("s", [4, 5]), a_suite("t", [4])], 2)
 REPLIES = [say("hm"), calls(("fly", "{}"), ("guess", "{")), hint(), guess(7), hint(), guess(2)]

@@ -11,7 +11,7 @@ from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
 from evalkit.view.grid import grid
-from tests.playing import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 
 
 def row(report: Report, table: str, agent: str, suite: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from evalkit.report.scores import anytime_interval
 from evalkit.seeds import derive
 from evalkit.stats.sequential import bernstein, betting, filled, rounds, sequence, sequential_p, wealth
 from evalkit.store.manifest import ManifestOrder, ManifestSuite
-from tests.playing import a_manifest, a_suite, an_agent
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent
 
 STUDIES, LOOKS = 1500, 400
 

@@ -14,8 +14,8 @@ from evalkit.results.trajectory import Trajectory, trajectory_parts
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.reading.reader import ReplayRow
-from tests.guessing import calls, guess, hint, say
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
+from tests.support.guessing_game import calls, guess, hint, say
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 
 MANIFEST = a_manifest([an_agent("knuth"), an_agent("gpt", pack="d1")], [a_suite("s", [4, 5])], 2)
 KEYS = [

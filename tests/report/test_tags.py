@@ -7,7 +7,7 @@ from evalkit.report.tables import Column, Table
 from evalkit.report.tags import UNTAGGED, grouped_tables, groups_of
 from evalkit.stats.intervals import estimate
 from evalkit.store.manifest import Manifest
-from tests.playing import a_manifest, an_agent
+from tests.support.guessing_runs import a_manifest, an_agent
 
 TAGS = {
     "q8": ("family:qwen", "size:8b", "open"),

@@ -13,9 +13,9 @@ from evalkit.results.verify import Finding, verify
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.segment import object_name
 from evalkit.store.manifests import write_manifest
-from tests.guessing import calls, guess, hint, say
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
-from tests.states import new_log, old_log
+from tests.support.guessing_game import calls, guess, hint, say
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
+from tests.support.log_contents import new_log, old_log
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b", pack="d1")], [a_suite("s", [4, 5, 6])], 2)
 REPLIES = [say("hm"), calls(("fly", "{}"), ("guess", "{")), hint(), guess(7), hint(), guess(2)]

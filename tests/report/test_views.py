@@ -20,10 +20,10 @@ from evalkit.store.files.schema import RESERVED, STEPS, steps_table
 from evalkit.store.files.segment import read_segment
 from evalkit.store.manifest import ManifestSuite
 from evalkit.store.manifests import write_manifest
-from tests.guessing import guess
-from tests.logs import write_tails
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
-from tests.states import LOGS
+from tests.support.guessing_game import guess
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.log_contents import LOGS
+from tests.support.run_directories import write_tails
 
 MANIFEST = a_manifest([an_agent("a", tags=("small",))], [a_suite("s", [4, 5, 6])], 1)
 FIRST = rows(MANIFEST, "a", "s", "i0", 0, [guess(1), guess(1), guess(2)])

@@ -13,9 +13,9 @@ from evalkit.results.verify import verify
 from evalkit.results.voided import EpisodeChoice, choose
 from evalkit.store.manifests import write_manifest
 from evalkit.store.void import FILE, Void, add_voids, read_voids
-from tests.guessing import guess, hint
-from tests.logs import write_run
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import guess, hint
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.run_directories import write_run
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", [4, 5, 6])], 1)
 LOG = [

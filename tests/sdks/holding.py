@@ -12,7 +12,7 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
-from tests.play import play, policy
+from tests.support.episode_loop import play, policy
 
 KEY = "sk-for-tests"
 WHY = "the SDKs are not installed here: `make sdks` installs and tries them"

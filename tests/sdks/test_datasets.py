@@ -6,8 +6,8 @@ import pytest
 
 from evalkit.report.exports.dataset import CONFIGS, write_dataset
 from evalkit.report.exports.episodes import Chosen
-from tests.playing import ENVIRONMENTS
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID, chosen, run
+from tests.support.guessing_runs import ENVIRONMENTS
 
 __all__ = ["chosen", "run"]
 

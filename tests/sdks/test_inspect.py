@@ -6,8 +6,8 @@ import pytest
 
 from evalkit.report.exports.episodes import Chosen
 from evalkit.report.exports.inspect_log import write_inspect
-from tests.playing import ENVIRONMENTS
 from tests.report.exports.conftest import EXPORTED, HOSTILE, chosen, run
+from tests.support.guessing_runs import ENVIRONMENTS
 
 __all__ = ["chosen", "run"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from evalkit.store.reading.reader import scan
-from tests.engine.running import go
-from tests.engine.sweeps import resolved
 from tests.sdks.holding import WHY
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go
 
 # Looked for and not imported: when it is, it asks the network for prices.
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason=WHY)

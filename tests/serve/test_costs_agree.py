@@ -6,8 +6,8 @@ import pytest
 
 from evalkit.store.reading.reader import scan
 from evalkit.wire.table import DIALECTS
-from tests.engine.running import go_served
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served
 
 PROVIDER = """
 dialect = "{dialect}"

@@ -15,8 +15,8 @@ from evalkit.serve.options import options_from
 from evalkit.serve.provider import BASE_PATH, handle, open_simulator
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
-from tests.play import Agent, play, policy
 from tests.serve.asking import arrival
+from tests.support.episode_loop import Agent, play, policy
 
 SCHEDULED = {"id": "seed-5", "generator": "reference", "seed": 5, "n": 20, "k": 2, "periods": 60}
 

@@ -21,7 +21,7 @@ from evalkit.serve.outcome import Arrival
 from evalkit.serve.provider import BASE_PATH, handle, open_simulator
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
-from tests.play import Agent, play, policy
+from tests.support.episode_loop import Agent, play, policy
 
 ANTHROPIC = DIALECTS["anthropic_messages"]
 KEY = "sk-1"

@@ -23,7 +23,7 @@ from evalkit.serve.provider import handle, open_simulator
 from evalkit.tasks.errands import coverage_line
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.gemini import GEMINI
-from tests.play import Agent, play, policy
+from tests.support.episode_loop import Agent, play, policy
 
 KEY = "key-1"
 

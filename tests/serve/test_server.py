@@ -22,8 +22,8 @@ from evalkit.serve.options import options_from
 from evalkit.serve.provider import Simulator
 from evalkit.serve.server import serving
 from evalkit.wire.table import DIALECTS
-from tests.patience import PATIENCE_S
 from tests.serve.asking import body
+from tests.support.patience import PATIENCE_S
 
 Talk = Callable[[aiohttp.ClientSession, str, Simulator], Awaitable[Any]]
 

@@ -1,13 +1,13 @@
 """What reading bodies costs: CPU time of this thread, by length, compared with itself.
 
 The engine hands long bodies to a thread (`client/aside.py`). Here they are read at once, so that a seed stays the same
-each time, and the time is taken. `tests/growth.py` says why ratios, and how generous.
+each time, and the time is taken. `tests/support/growth.py` says why ratios, and how generous.
 """
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tests import growth
+from tests.support import growth
 
 Result = TypeVar("Result")
 

@@ -20,8 +20,8 @@ from evalkit.store.manifests import is_run
 from evalkit.store.reading.accounts import accounts
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from tests.patience import PATIENCE_S
 from tests.soak.sweeping import simulator
+from tests.support.patience import PATIENCE_S
 
 LANES: Mapping[str, tuple[str, str]] = {
     "chat": ("openai_chat", "knuth"),

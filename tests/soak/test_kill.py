@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from evalkit.store.manifests import is_run
-from tests.patience import PATIENCE_S
 from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, simulator, start
+from tests.support.patience import PATIENCE_S
 
 TIMING = {"latency_s", "queue_s", "started_at", "worker"}
 

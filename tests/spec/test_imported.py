@@ -14,7 +14,7 @@ from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.spec.importing.pack import import_reference
 from evalkit.spec.packs import read_pack
-from tests.periods import replying
+from tests.support.period_episodes import replying
 
 NOTES = """
     {"name": "write_notes", "description": "Write.",

@@ -20,10 +20,10 @@ from evalkit.spec.importing.interpreted import Unreadable
 from evalkit.spec.importing.pack import import_reference
 from evalkit.spec.packs import read_pack
 from evalkit.wire.table import DIALECTS
-from tests.acting import Episode, make_instance
-from tests.periods import replying
 from tests.spec.costbench_copy import Ran, banned, changed, composite_text, everything, ran, write_copy
 from tests.spec.costbench_sources import COMPOSITE
+from tests.support.costbench_episodes import Episode, make_instance
+from tests.support.period_episodes import replying
 
 BOTH, FINISH = "Dining_Preference_and_Search", "Dining_Finish_from_Step1_3Steps"
 

@@ -9,7 +9,7 @@ from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXT
 from evalkit.errors import UsageError
 from evalkit.spec.importing.pack import import_reference
 from evalkit.spec.packs import pack_names, read_pack
-from tests.submitting import SMALL, Play, matched
+from tests.support.scheduling_episodes import SMALL, Play, matched
 
 
 def written(folder: Path, text: str) -> str:

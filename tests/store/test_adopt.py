@@ -6,8 +6,8 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
 from evalkit.store.writing.adopt import adopt
 from evalkit.store.writing.compact import discard
-from tests.journals import append, begin, compact
-from tests.logs import a_charge, a_step
+from tests.support.format2_logs import append, begin, compact
+from tests.support.run_directories import a_charge, a_step
 
 
 def test_an_object_that_files_of_one_kind_lack_stays(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from evalkit.store.files.schema import STEPS, conform
 from evalkit.store.files.segment import Segment, claim, encode_compacted, encode_object, open_file, read_segment
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.examine import Flaw
-from tests.firsts import encode_first, first_run, first_tails
-from tests.journals import contents
-from tests.logs import write_run, write_tails
-from tests.rows import a_charge, a_step, rounds
+from tests.support.format1_logs import encode_first, first_run, first_tails
+from tests.support.format2_logs import contents
+from tests.support.log_rows import a_charge, a_step, rounds
+from tests.support.run_directories import write_run, write_tails
 
 EPISODES = ["a", "b"]
 

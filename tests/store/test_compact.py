@@ -17,9 +17,9 @@ from evalkit.store.files.segment import KINDS, read_claim
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing import compactor
 from evalkit.store.writing.writer import open_store
-from tests.clock import VirtualLoop
-from tests.logs import a_step, rounds, write_run
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
+from tests.support.run_directories import a_step, rounds, write_run
+from tests.support.virtual_clock import VirtualLoop
 
 LOOKS = 4
 """Of each reader, that found more than the one before."""

@@ -15,7 +15,7 @@ from evalkit.store.reading import ends
 from evalkit.store.reading.ends import SUMS, UNKNOWN, Standing, ends_table, fold, read_standings, settle
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from tests.logs import a_step, rounds, write_run, write_tails
+from tests.support.run_directories import a_step, rounds, write_run, write_tails
 
 
 def nothing_read(_: object) -> Mapping[str, Sequence[bytes]]:

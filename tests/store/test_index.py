@@ -17,9 +17,9 @@ from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.sums import read_totals, totals_of
 from evalkit.store.reading.totals import Totals
-from tests.journals import append, begin, compact, discard
-from tests.rows import a_charge, a_step, rounds
-from tests.states import ends_of, old_log, state_of
+from tests.support.format2_logs import append, begin, compact, discard
+from tests.support.log_contents import ends_of, old_log, state_of
+from tests.support.log_rows import a_charge, a_step, rounds
 
 TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
 

@@ -13,7 +13,7 @@ from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import WRITER, digest_of, read_claim
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
-from tests.logs import a_charge, a_step
+from tests.support.run_directories import a_charge, a_step
 
 
 def test_a_writers_name_says_where_and_when_and_comes_behind_the_others() -> None:

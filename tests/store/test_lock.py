@@ -14,7 +14,7 @@ import pytest
 from evalkit.errors import RunError, StorageError
 from evalkit.store.lock import FILE, hold_run, holder
 from evalkit.store.writing.writer import open_store
-from tests.logs import a_step
+from tests.support.run_directories import a_step
 
 HOLD = """
 import sys

@@ -18,10 +18,10 @@ from evalkit.store.recovery import merge
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.merge import Merged, merge_runs
 from evalkit.store.void import Void, add_voids, read_voids
-from tests.cli.calling import tree
-from tests.firsts import first_run, first_tails
-from tests.logs import a_charge, a_step, write_run, write_tails
-from tests.playing import a_manifest
+from tests.support.command_line import tree
+from tests.support.format1_logs import first_run, first_tails
+from tests.support.guessing_runs import a_manifest
+from tests.support.run_directories import a_charge, a_step, write_run, write_tails
 
 MANIFEST: Manifest = a_manifest([], [])
 ENDED = {"ending": "complete"}

@@ -11,7 +11,7 @@ from evalkit.store.files.layout import journals, lay_out
 from evalkit.store.files.segment import read_segment
 from evalkit.store.reading.index import HeldEpisode, read_index
 from evalkit.store.reading.reader import read_ledger, scan_all
-from tests.logs import a_charge, a_step, write_run, write_tails
+from tests.support.run_directories import a_charge, a_step, write_run, write_tails
 
 RUNS = Path(__file__).parents[1] / "net" / "runs"
 FIXTURES = sorted(path.parent for path in RUNS.glob("*/runs/**/run.json"))

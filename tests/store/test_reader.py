@@ -22,9 +22,9 @@ from evalkit.store.reading import looking, reader
 from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
-from tests.journals import append, begin, compact, discard
-from tests.rows import a_charge, a_step, rounds
-from tests.states import LOGS, ends_of, new_log, old_log
+from tests.support.format2_logs import append, begin, compact, discard
+from tests.support.log_contents import LOGS, ends_of, new_log, old_log
+from tests.support.log_rows import a_charge, a_step, rounds
 
 
 def test_a_run_without_a_log_is_empty(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from evalkit.store.reading.sums import COLUMNS, read_totals, totals_of
 from evalkit.store.reading.totals import Totals
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.repair import GivenUp, Repair, repair
-from tests.firsts import encode_first_mark, first_run, first_tails
-from tests.journals import append, begin, compact, contents
-from tests.logs import write_run, write_tails
-from tests.rows import a_charge, a_step, rounds
 from tests.store.test_check import ALL, TAILS, Write, flip, replaced, rewrite
+from tests.support.format1_logs import encode_first_mark, first_run, first_tails
+from tests.support.format2_logs import append, begin, compact, contents
+from tests.support.log_rows import a_charge, a_step, rounds
+from tests.support.run_directories import write_run, write_tails
 
 BOTH = [(first_tails, first_run), (write_tails, write_run)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalkit.store.files.columns import column_of
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import FEW_VALUES, LEDGER, RESERVED, STEPS, ledger_records, ledger_table, steps_table
-from tests.logs import a_charge, a_step
+from tests.support.run_directories import a_charge, a_step
 
 KINDS = {
     "str": pa.string(),
@@ -89,7 +89,8 @@ def test_what_a_column_cannot_hold_becomes_the_nearest_it_can(
 
 def test_writing_and_reading_a_log_loads_no_pandas(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from tests.logs import *; from evalkit.store.reading.reader import *\n"
+        "import sys; from pathlib import Path; from tests.support.run_directories import *\n"
+        "from evalkit.store.reading.reader import *\n"
         "from evalkit.store.reading.index import read_index\n"
         f"run = write_run(Path({str(tmp_path / 'run')!r}), rounds(['a', 'b'], 3), [a_charge()])\n"
         "index = read_index(run); rows = replay_rows(run, {'a'})['a']\n"

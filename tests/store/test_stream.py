@@ -12,8 +12,8 @@ from evalkit.store.files.record import StepRecord
 from evalkit.store.files.segment import read_segment
 from evalkit.store.reading import looking, stream
 from evalkit.store.reading.stream import stream_facts
-from tests.rows import a_step, rounds
-from tests.states import LOGS, new_log, packed_log
+from tests.support.log_contents import LOGS, new_log, packed_log
+from tests.support.log_rows import a_step, rounds
 
 Write = Callable[..., Path]
 

@@ -18,7 +18,7 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan, scan_all
 from evalkit.store.reading.totals import CellTotals, Tally, Totals, joined, rate, together
 from evalkit.store.writing.opening import take_over
-from tests.logs import a_charge, a_step, write_run
+from tests.support.run_directories import a_charge, a_step, write_run
 
 ENDINGS = ("done", "refused")
 

@@ -20,11 +20,11 @@ from evalkit.store.reading.reader import read_ledger, scan
 from evalkit.store.writing import compactor, writer
 from evalkit.store.writing.compact import Tail
 from evalkit.store.writing.writer import Store, open_store
-from tests.clock import VirtualLoop
-from tests.journals import contents
-from tests.logs import a_charge, a_step, rounds, write_run, write_tails
-from tests.patience import PATIENCE_S
 from tests.store.test_disk import Shim, durable
+from tests.support.format2_logs import contents
+from tests.support.patience import PATIENCE_S
+from tests.support.run_directories import a_charge, a_step, rounds, write_run, write_tails
+from tests.support.virtual_clock import VirtualLoop
 
 
 def play(run: Path, body: Callable[[Store], Awaitable[None]], session: str = "s") -> None:

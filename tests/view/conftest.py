@@ -12,8 +12,8 @@ import pytest
 from evalkit.view.reading import Reading, completed, read_run
 from evalkit.view.run_cache import RunCache
 from evalkit.view.server import serving
-from tests.engine.running import go
-from tests.engine.sweeps import resolved
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go
 
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \\u202egnp.exe </script> {{ 7 * 7 }}"

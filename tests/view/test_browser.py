@@ -14,8 +14,8 @@ import pytest
 
 from evalkit.view.offline import write_page
 from evalkit.view.reading import Reading
-from tests.cli.calling import finish, interrupt, start
-from tests.patience import PATIENCE_S
+from tests.support.command_line import finish, interrupt, start
+from tests.support.patience import PATIENCE_S
 from tests.view.browser import chromium, tab
 
 SWEEP = """

@@ -13,7 +13,7 @@ from evalkit.view import episode as module
 from evalkit.view.reading import Reading
 from evalkit.view.run_cache import RunCache
 from evalkit.view.server import serving
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 from tests.view.browser import chromium, tab
 from tests.view.test_episode import id_of
 

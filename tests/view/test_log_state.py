@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from evalkit.view.reading import log_state
-from tests.journals import append, begin, compact
-from tests.rows import rounds
+from tests.support.format2_logs import append, begin, compact
+from tests.support.log_rows import rounds
 
 
 def test_every_commit_and_every_compaction_is_seen(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from evalkit.report.views import open_views
 from evalkit.view.reading import Reading
 from evalkit.view.run_cache import RunCache
 from evalkit.view.server import POLICY, serving
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 from tests.view.conftest import ask, client
 
 

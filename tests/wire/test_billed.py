@@ -2,7 +2,7 @@ import pytest
 
 from evalkit.wire.billed import BILLED, MEANING, counts_as_billed
 from evalkit.wire.verdicts import _FAILURES
-from tests.docs.blocks import PROJECT
+from tests.support.document_blocks import PROJECT
 
 
 def test_what_the_table_says() -> None:

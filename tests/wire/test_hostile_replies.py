@@ -11,8 +11,8 @@ from evalkit.replies import decode_reply, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
-from tests.foreign import BODIES, Maker
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
+from tests.support.hostile_replies import BODIES, Maker
 
 HOLE = b"@@"
 """Where a hostile value stands."""

@@ -5,7 +5,7 @@ import pytest
 from evalkit.dialogue import Message, Sampling, Tool, ToolCall
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.table import DIALECTS
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 TOOL = Tool(name="lookup", description="", parameters={"type": "object"})
 OPENING = (Message(role="system", text="Be brief."), Message(role="user", text="Begin."))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.wire.lenient import DEPTH, MOST_PARTS, MalformedReplyError, dumps_any, loads_lenient
-from tests.foreign import BODIES, Maker
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
+from tests.support.hostile_replies import BODIES, Maker
 
 
 @pytest.mark.parametrize(

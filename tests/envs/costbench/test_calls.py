@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalkit.envs.costbench.instances.costs import show_cost
-from tests.acting import Episode, make_instance, travel_with_errand
+from tests.support.costbench_episodes import Episode, make_instance, travel_with_errand
 
 DECIDE, SEARCH, BOTH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Preference_and_Search"
 STEP, FINISH = "Dining_Refinement_Step1", "Dining_Finish_from_Step1_3Steps"

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from evalkit.envs.costbench.coverage import MOST_TEXT, count_paths, is_valid
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import World, composite_spans, make_world, tool_name
-from tests.envs.costbench.lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
-from tests.growth import assert_linear
+from tests.support.costbench_lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
+from tests.support.growth import assert_linear
 
 BOTH, FINISH = "Dining_Preference_and_Search", "Dining_Finish_from_Step1_3Steps"
 

@@ -17,7 +17,7 @@ from evalkit.envs.costbench.events import course_of
 from evalkit.envs.costbench.instances.blocks import alternative_of
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.instance import PlanningProblem
-from tests.acting import Episode, make_instance
+from tests.support.costbench_episodes import Episode, make_instance
 
 TASKS = [(name, task) for name in ("travel", "delivery") for task in shipped(name).tasks]
 

@@ -26,7 +26,7 @@ from evalkit.envs.costbench.events import (
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.costbench.planning.solve import optimum
-from tests.envs.costbench.lines import bare_instance, bare_query
+from tests.support.costbench_lines import bare_instance, bare_query
 
 TASKS = ("location", "transportation", "accommodation", "attraction", "dining", "shopping")
 

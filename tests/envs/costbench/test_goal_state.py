@@ -14,9 +14,9 @@ from evalkit.money import FREE
 from evalkit.replies import encode_reply
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
-from tests.acting import Episode, make_instance, standard_kit
-from tests.envs.costbench.lines import DINING
-from tests.periods import replying
+from tests.support.costbench_episodes import Episode, make_instance, standard_kit
+from tests.support.costbench_lines import DINING
+from tests.support.period_episodes import replying
 
 BOTH, FINISH = "Dining_Preference_and_Search", "Dining_Finish_from_Step1_3Steps"
 

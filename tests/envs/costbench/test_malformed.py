@@ -11,10 +11,10 @@ from evalkit.envs.costbench.score import score
 from evalkit.report.published.papers import published_papers
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
-from tests.acting import Episode, make_instance
 from tests.conform.compare.costbench_metrics import MALFORMED, metrics, played
 from tests.conform.compare.documented import DOCUMENTED
-from tests.envs.costbench.lines import DINING
+from tests.support.costbench_episodes import Episode, make_instance
+from tests.support.costbench_lines import DINING
 
 DECIDE, SEARCH, FINISH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Finish_from_Step1_3Steps"
 SHORT = "<DiningCandidateSet12>"

@@ -13,7 +13,7 @@ from evalkit.envs.costbench.example import example, ways
 from evalkit.envs.costbench.instances.costs import show_cost
 from evalkit.envs.costbench.step import LATER_TEXTS, TEXTS
 from evalkit.spec.packs import read_pack
-from tests.acting import Episode, make_instance, standard_kit
+from tests.support.costbench_episodes import Episode, make_instance, standard_kit
 
 TEXT = standard_kit().pack.texts
 EXPLICIT = read_pack("explicit", "costbench").texts

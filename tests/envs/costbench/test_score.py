@@ -12,7 +12,7 @@ from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import call_is_optimal
 from evalkit.envs.costbench.score import answered, score, units
 from evalkit.envs.environment import Facts, Score
-from tests.envs.costbench.lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
+from tests.support.costbench_lines import ATOMIC, DECIDE, SEARCH, SELECT, STEP1, STEP2
 
 BOTH, STEPS, LATE = "Dining_Preference_and_Search", "Dining_Refine_to_Step2", "Dining_Finalize_from_Step2"
 WISHES = {"category": "restaurant", "feature_package": "live_music_or_performance"}

@@ -12,8 +12,8 @@ from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.events import course_of
 from evalkit.envs.environment import Kit
 from evalkit.errors import UsageError
-from tests.acting import Episode, make_instance, standard_kit, travel_with_errand
-from tests.periods import replying
+from tests.support.costbench_episodes import Episode, make_instance, standard_kit, travel_with_errand
+from tests.support.period_episodes import replying
 
 DECIDE, SEARCH, BOTH = "Decide_Dining_Preference", "Search_Dining_Candidates", "Dining_Preference_and_Search"
 WRONG = "<answer> <DiningCandidate99999> </answer>"

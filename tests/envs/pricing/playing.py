@@ -6,8 +6,8 @@ from typing import Any
 
 from evalkit.envs.pricing.generate import DIFFICULTIES
 from evalkit.envs.pricing.pricing import ACTION, HISTORY, PRICING
-from tests.periods import Game
-from tests.play import kit
+from tests.support.episode_loop import kit
+from tests.support.period_episodes import Game
 
 KIT = kit("pricing")
 PACK = KIT.pack

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Reply
 from evalkit.envs.pricing.prices import REFUSALS
 from evalkit.envs.pricing.pricing import ACTION, HISTORY, PRICING, TEXTS
-from tests import hostile
 from tests.envs.pricing.playing import SMALL, Play, priced
-from tests.periods import replying
+from tests.support import hostile_answers as hostile
+from tests.support.period_episodes import replying
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([1e308, -1e308, 10**400, 0, -0.0, 5e-324, True])
 VALUES = hostile.values(NUMBERS | st.sampled_from(["Product_1", "20", "{'Product_1': 20}"]))

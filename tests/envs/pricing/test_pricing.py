@@ -15,7 +15,7 @@ from evalkit.replies import decode_reply, encode_reply
 from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
 from tests.envs.pricing.playing import KIT, PACK, SMALL, Play, priced, reference, rows, setting
-from tests.periods import replying
+from tests.support.period_episodes import replying
 
 PRODUCTS = ("Product_1", "Product_2", "Product_3")
 

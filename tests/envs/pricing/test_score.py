@@ -6,7 +6,7 @@ from evalkit.envs.environment import Facts
 from evalkit.envs.pricing.optimum import solve
 from evalkit.envs.pricing.pricing import PRICING
 from tests.envs.pricing.playing import SMALL, Play, priced
-from tests.periods import replying
+from tests.support.period_episodes import replying
 
 LINE: dict[str, Any] = {
     **SMALL,

@@ -4,8 +4,8 @@ from typing import Any
 
 from evalkit.envs.procurement.generate import DIFFICULTIES
 from evalkit.envs.procurement.procurement import ACTION, HISTORY, PROCUREMENT
-from tests.periods import Game
-from tests.play import kit
+from tests.support.episode_loop import kit
+from tests.support.period_episodes import Game
 
 KIT = kit("procurement")
 PACK = KIT.pack

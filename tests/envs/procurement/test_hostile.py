@@ -10,9 +10,9 @@ from evalkit.dialogue import Reply
 from evalkit.envs.calls import RESTARTING
 from evalkit.envs.procurement.plan import REFUSALS
 from evalkit.envs.procurement.procurement import ACTION, HISTORY, PROCUREMENT, TEXTS
-from tests import hostile
 from tests.envs.procurement.purchasing import KIT, SMALL, Play
-from tests.periods import replying
+from tests.support import hostile_answers as hostile
+from tests.support.period_episodes import replying
 
 LINE = PROCUREMENT.describe(PROCUREMENT.load(SMALL))
 VALUES = hostile.values(st.booleans() | st.integers() | st.floats() | st.sampled_from(["one", "3", "{'one': 3}"]))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalkit.envs.procurement import branch, kernels, newton
-from tests.compiling import keep_nothing
+from tests.support.compiled_loops import keep_nothing
 
 
 def test_every_function_of_the_loops_is_compiled_and_named_after_them_all() -> None:

@@ -13,9 +13,9 @@ from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_mar
 from evalkit.envs.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
 from evalkit.envs.procurement.newton import direction
 from evalkit.envs.procurement.optimum import MOST_BUDGET, _Search, solve
-from tests.compiling import printed
 from tests.envs.procurement.cutting import best_by_cuts
 from tests.envs.procurement.small_markets import a_market, best_product, drawn_market
+from tests.support.compiled_loops import printed
 
 HARD = DIFFICULTIES["hard"]
 BIG = replace(HARD, categories=20, products=400, deals=400)

@@ -11,7 +11,7 @@ from evalkit.envs.rules import ATTEMPT, READ_NOTES, WRITE_NOTES
 from evalkit.errors import UsageError
 from evalkit.spec.packs import read_pack
 from tests.envs.procurement.purchasing import KIT, PACK, SMALL, Play, reference
-from tests.periods import replying
+from tests.support.period_episodes import replying
 
 PAPER = reference("basic", 0, budget="109.98")
 FIRST = {"Offer_4": 1, "Offer_9": 1, "Offer_11": 1, "Offer_12": 1}

@@ -9,8 +9,8 @@ from evalkit.envs.scheduling import kernels
 from evalkit.envs.scheduling.batch import blocking_counts, repair_runs
 from evalkit.envs.scheduling.generate import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
 from evalkit.envs.scheduling.market import count_blocking_pairs, expected_blocking, make_market, stable_matching
-from tests.compiling import keep_nothing, printed
 from tests.envs.scheduling.test_market import Table, by_definition, markets
+from tests.support.compiled_loops import keep_nothing, printed
 
 
 @given(markets(), st.data())

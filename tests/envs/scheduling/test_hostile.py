@@ -12,9 +12,9 @@ from evalkit.envs.scheduling.assignment import REFUSALS
 from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.policy.table import player
 from evalkit.seeds import Stream
-from tests import hostile
-from tests.periods import replying
-from tests.submitting import KIT, SMALL, Play, matched
+from tests.support import hostile_answers as hostile
+from tests.support.period_episodes import replying
+from tests.support.scheduling_episodes import KIT, SMALL, Play, matched
 
 VALUES = hostile.values(st.booleans() | st.integers() | st.floats() | st.sampled_from(["W1", "T1", "{'W1': 'T1'}"]))
 ASSIGNMENTS = st.permutations(range(1, 6)).map(lambda tasks: matched(*tasks)) | st.dictionaries(

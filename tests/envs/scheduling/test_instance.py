@@ -10,7 +10,7 @@ from evalkit.envs.scheduling.generate import FAMILIES, family_of_seed
 from evalkit.envs.scheduling.market import expected_blocking, make_market
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.errors import UsageError
-from tests.submitting import KIT, SMALL, Play, matched
+from tests.support.scheduling_episodes import KIT, SMALL, Play, matched
 
 EXPLICIT = {
     "id": "e",

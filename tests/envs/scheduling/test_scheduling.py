@@ -17,8 +17,8 @@ from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.policy.scheduling.playing import read_history
 from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
-from tests.periods import replying
-from tests.submitting import KIT, PACK, SMALL, Play, matched, submitting
+from tests.support.period_episodes import replying
+from tests.support.scheduling_episodes import KIT, PACK, SMALL, Play, matched, submitting
 
 
 def reference(difficulty: str, seed: int, **more: Any) -> Play:

@@ -4,8 +4,8 @@ import pytest
 
 from evalkit.envs.environment import Facts
 from evalkit.envs.scheduling.scheduling import SCHEDULING
-from tests.periods import replying
-from tests.submitting import SMALL, Play, matched
+from tests.support.period_episodes import replying
+from tests.support.scheduling_episodes import SMALL, Play, matched
 
 LINE = {**SMALL, "n": 10, "digest": "x", "expected": [2128, 90]}
 

@@ -5,7 +5,7 @@ import pytest
 from evalkit.report.charts.alignment import short_name
 from evalkit.report.charts.costbench import costbench_figures, path_of
 from evalkit.report.charts.path import Called, aligned
-from tests.charting import Played, line_of, played
+from tests.support.chart_episodes import Played, line_of, played
 
 BLOCKS = ("ban_tool", "preference_change", "remove_tools", "cost_change", "mixed")
 

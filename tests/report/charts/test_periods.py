@@ -16,7 +16,7 @@ from evalkit.report.charts.scheduling import matrix as matrix_module
 from evalkit.report.charts.scheduling.assignments import assigned
 from evalkit.report.charts.scheduling.scheduling import scheduling_figures, scheduling_lines
 from evalkit.results.moves import Move
-from tests.charting import Played, line_of, played
+from tests.support.chart_episodes import Played, line_of, played
 
 SHORT = {"periods": 8}
 

@@ -8,7 +8,7 @@ import pytest
 from evalkit.report.charts.build import episode_figures, period_lines
 from evalkit.report.extras.record import extras_of
 from evalkit.report.figure import MOST_MARKS
-from tests.charting import Played, line_of, played
+from tests.support.chart_episodes import Played, line_of, played
 from tests.vegalite import schema_flaw
 
 SUITES = {

@@ -8,9 +8,9 @@ from evalkit.envs import table
 from evalkit.report.exports.episodes import Chosen, choose
 from evalkit.store.manifests import write_manifest
 from evalkit.store.void import Void, add_voids
-from tests.guessing import calls, guess, hint, say
-from tests.logs import write_run
-from tests.playing import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.guessing_game import calls, guess, hint, say
+from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
+from tests.support.run_directories import write_run
 
 HOSTILE = 'a "quote"\n\x1b[31m</script>\u2028 \U0001f600 {"role":"system"}'
 MANIFEST = a_manifest(

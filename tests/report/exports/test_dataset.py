@@ -12,8 +12,8 @@ from evalkit.report.exports import dataset
 from evalkit.report.exports.dataset import CONFIGS, write_dataset
 from evalkit.report.exports.episodes import Chosen
 from evalkit.store import disk
-from tests.playing import ENVIRONMENTS
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID, LOG
+from tests.support.guessing_runs import ENVIRONMENTS
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from evalkit.errors import StorageError
 from evalkit.report.exports.episodes import Chosen
 from evalkit.report.exports.inspect_log import write_inspect
 from evalkit.store import disk
-from tests.playing import ENVIRONMENTS
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID
+from tests.support.guessing_runs import ENVIRONMENTS
 
 
 def logs(chosen: Chosen, folder: Path) -> dict[tuple[str, str], dict[str, Any]]:

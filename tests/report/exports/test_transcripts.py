@@ -11,8 +11,8 @@ from evalkit.report.exports.episodes import Chosen, choose
 from evalkit.report.exports.transcripts import write_transcripts
 from evalkit.store import disk
 from evalkit.store.void import FILE
-from tests.playing import ENVIRONMENTS
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID
+from tests.support.guessing_runs import ENVIRONMENTS
 
 Line = dict[str, Any]
 

@@ -26,7 +26,7 @@ from evalkit.envs.costbench.instances.blocks import (
 )
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.errors import UsageError
-from tests.envs.costbench.lines import bare_instance, bare_query
+from tests.support.costbench_lines import bare_instance, bare_query
 
 SEEDS = st.integers(0, 2**31 - 2)
 

@@ -16,7 +16,7 @@ from evalkit.envs.costbench.instances.costs import costs_of, hash31, query_seed,
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import DISTRIBUTIONS
 from tests.conform.compare.costbench_costs import costs
-from tests.envs.costbench.lines import GRAPH, TRAVEL, bare_instance, catalogue_with_a_graph
+from tests.support.costbench_lines import GRAPH, TRAVEL, bare_instance, catalogue_with_a_graph
 
 WHOLE_RANGE = 0.005  # a cent's half: what rounding adds to a range
 

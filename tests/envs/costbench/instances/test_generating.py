@@ -6,7 +6,7 @@ import pytest
 from evalkit.envs.costbench.domain.catalogue_files import only_task
 from evalkit.envs.costbench.instances.suite import check_optimum, describe, generate, load
 from evalkit.errors import UsageError
-from tests.envs.costbench.lines import (
+from tests.support.costbench_lines import (
     GRAPH,
     TRAVEL,
     again,

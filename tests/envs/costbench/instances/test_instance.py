@@ -17,7 +17,7 @@ from evalkit.envs.costbench.planning.solve import optimum
 from evalkit.envs.lines import instance_digest
 from evalkit.errors import UsageError
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
-from tests.envs.costbench.lines import (
+from tests.support.costbench_lines import (
     CHANGED,
     DINING,
     GRAPH,

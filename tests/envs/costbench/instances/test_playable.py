@@ -5,7 +5,7 @@ import pytest
 from evalkit.envs.costbench.instances.suite import describe, load
 from evalkit.envs.lines import instance_digest
 from evalkit.errors import UsageError
-from tests.envs.costbench.lines import CHANGED, DINING, REFERENCE, alternative
+from tests.support.costbench_lines import CHANGED, DINING, REFERENCE, alternative
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from evalkit.envs.costbench.instances.blocks import planned_blocks, removed_rang
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.score import score
 from evalkit.errors import UsageError
-from tests.acting import Episode, make_instance
-from tests.envs.costbench.lines import DINING, PARCEL
+from tests.support.costbench_episodes import Episode, make_instance
+from tests.support.costbench_lines import DINING, PARCEL
 
 
 @pytest.mark.parametrize(("length", "longest", "whole"), [*product((3, 5, 8), (1, 2, 4, 8), (False, True))])

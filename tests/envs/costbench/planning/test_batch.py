@@ -5,8 +5,8 @@ from evalkit.envs.costbench.domain.world import Terms, World
 from evalkit.envs.costbench.planning import kernels, solve
 from evalkit.envs.costbench.planning.batch import Plans, cheapest, greedy, held_positions, span_costs
 from evalkit.envs.costbench.planning.chain_loops import UNAVAILABLE, greedy_rows
-from tests.compiling import keep_nothing, printed
 from tests.envs.costbench.planning.test_solve import TASKS, chain_world, drawn_state, drawn_terms
+from tests.support.compiled_loops import keep_nothing, printed
 
 
 def ends(world: World, path: tuple[int, ...] | None, begin: int) -> list[int]:

@@ -11,8 +11,8 @@ from evalkit.envs.costbench.domain.world import World, make_world
 from evalkit.envs.costbench.instances.suite import load
 from evalkit.envs.costbench.planning.solvable import fewest_breaks
 from evalkit.errors import UsageError
-from tests.envs.costbench.lines import DINING
 from tests.envs.costbench.planning.test_search import graph_world, random_graph
+from tests.support.costbench_lines import DINING
 
 
 @pytest.mark.parametrize("length", range(3, 13))

@@ -27,8 +27,8 @@ from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
 from evalkit.store.writing.writer import Store, open_store
 from evalkit.wire.http import HttpResponse
-from tests.clock import run_virtual
-from tests.playing import an_agent
+from tests.support.guessing_runs import an_agent
+from tests.support.virtual_clock import run_virtual
 
 LATENCY_S = 0.2
 USAGE = Usage(input=60, output=5)

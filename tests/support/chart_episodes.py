@@ -10,9 +10,9 @@ from evalkit.envs.environment import Score
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
 from evalkit.results.moves import Move, moves
-from tests.play import kit, play, policy
+from tests.support.episode_loop import kit, play, policy
 
-INSTANCES = Path(__file__).resolve().parent.parent / "instances"
+INSTANCES = Path(__file__).resolve().parents[2] / "instances"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from evalkit.plugins import PREFIX
 
 ENVIRONMENT = """
 from dataclasses import replace
-from tests.guessing import GUESSING
+from tests.support.guessing_game import GUESSING
 RECORD = replace(GUESSING, name={name!r}, version={version})
 """
 

@@ -11,7 +11,7 @@ from evalkit.store.lock import hold_run
 from evalkit.store.reading.totals import Tally
 from evalkit.store.writing.opening import take_over
 from evalkit.store.writing.writer import open_store
-from tests.rows import a_charge, a_step, rounds
+from tests.support.log_rows import a_charge, a_step, rounds
 
 __all__ = ["a_charge", "a_step", "rounds", "write_run", "write_tails"]
 

@@ -1,8 +1,8 @@
 """Playing scheduling by hand in tests."""
 
 from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING
-from tests.periods import Game
-from tests.play import kit
+from tests.support.episode_loop import kit
+from tests.support.period_episodes import Game
 
 KIT = kit("scheduling")
 PACK = KIT.pack

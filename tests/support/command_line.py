@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import main
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 POLICIES = """
 [[agents]]

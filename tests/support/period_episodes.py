@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.envs.environment import Environment, Facts, Kit, Observation
 from evalkit.envs.rules import PeriodsState
-from tests.play import kit as standard_kit
+from tests.support.episode_loop import kit as standard_kit
 
 
 def replying(*calls: tuple[str, object], text: str = "") -> Reply:

@@ -18,7 +18,7 @@ from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestPack, ManifestSuite
-from tests.guessing import GUESSING, guess, hint
+from tests.support.guessing_game import GUESSING, guess, hint
 
 ENVIRONMENTS = {"guessing": GUESSING}
 PRICE = {"input": 1_000_000, "output": 4_000_000, "cached_read": 100_000, "cached_write": 1_000_000, "request": 0}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-STUBS = Path(__file__).resolve().parent / "projects"
+STUBS = PROJECT / "tests" / "plugins" / "projects"
 
 
 def pip_install(projects: Sequence[Path], site: Path) -> None:

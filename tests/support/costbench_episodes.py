@@ -16,8 +16,8 @@ from evalkit.envs.costbench.domain.world import context_type
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.environment import Facts, Kit, Observation
 from evalkit.spec.packs import read_pack
-from tests.envs.costbench.lines import bare_instance
-from tests.periods import replying
+from tests.support.costbench_lines import bare_instance
+from tests.support.period_episodes import replying
 
 TIME = 904
 PLACE = 17

@@ -12,8 +12,8 @@ from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.calls import RESTARTING
 from evalkit.envs.environment import Kit, Observation
 from evalkit.envs.rules import STYLES, PeriodsState
-from tests.periods import Game
-from tests.play import kit as standard_kit
+from tests.support.episode_loop import kit as standard_kit
+from tests.support.period_episodes import Game
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
 NO_ACTION = st.sampled_from(["keep", "restart"])
