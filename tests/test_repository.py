@@ -109,6 +109,12 @@ def test_every_relative_link_of_the_documents_leads_somewhere() -> None:
     assert broken == []
 
 
+def test_the_page_about_shared_helpers_names_each() -> None:
+    folder = PROJECT / "tests" / "support"
+    named = re.findall(r"^\| `(\w+\.py)`", (folder / "README.md").read_text(), re.MULTILINE)
+    assert named == sorted(path.name for path in folder.glob("*.py"))
+
+
 def test_no_file_names_a_machine_or_a_registry() -> None:
     found = [
         (name, hit.group())

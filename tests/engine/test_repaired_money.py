@@ -23,7 +23,7 @@ from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.repair import GIVEN_UP, repair
 from tests.engine.snapshot import snapshot_at
 from tests.engine.test_tampering import as_first
-from tests.store.test_check import replaced, rewrite
+from tests.support.damaged_logs import replaced, rewrite
 from tests.support.format1_logs import encode_first
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget

@@ -18,7 +18,7 @@ from evalkit.store.files.layout import lay_out
 from evalkit.store.files.segment import Segment, object_name, read_segment
 from evalkit.store.reading.reader import read_ledger
 from tests.engine.snapshot import snapshot_at
-from tests.store.test_check import reencoded
+from tests.support.damaged_logs import reencoded
 from tests.support.format1_logs import encode_first, first_tails
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served

@@ -15,7 +15,7 @@ from evalkit.store.files.layout import lay_out
 from evalkit.store.files.schema import STEPS, steps_table
 from evalkit.store.files.segment import Kind, Segment, read_claim, read_segment
 from evalkit.store.recovery.check import check_log
-from tests.store.test_check import TAILS, Write
+from tests.support.damaged_logs import TAILS, Write
 from tests.support.format1_logs import encode_first, first_run, first_tails
 from tests.support.log_rows import a_charge, rounds
 from tests.support.run_directories import write_run, write_tails

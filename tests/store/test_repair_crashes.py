@@ -8,9 +8,9 @@ import pytest
 
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.repair import repair
-from tests.store.test_check import flip
 from tests.store.test_crashes import Died, Mortal
 from tests.store.test_repair import books, steps_of, totals_of_rows, totals_said, zero
+from tests.support.damaged_logs import flip
 from tests.support.format1_logs import first_tails
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.run_directories import write_run, write_tails
