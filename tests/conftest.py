@@ -27,8 +27,15 @@ LONGEST = (
 """Files below `tests/` that take longest, most of it waiting: they begin first, so that none is waited for alone."""
 
 
+SOAK_S = 4 * 3600.0
+"""What a soak may take before it counts as hung."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, else the order in which they were found."""
+    """The longest files first, else the order in which they were found; a soak has more time."""
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(SOAK_S))
     items.sort(key=lambda item: not item.path.relative_to(PROJECT / "tests").as_posix().startswith(LONGEST))
 
 
