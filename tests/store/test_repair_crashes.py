@@ -2,10 +2,14 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from evalkit.store.reading.accounts import LEASES_LOST
+from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.repair import repair
 from tests.store.test_crashes import Died, Mortal
@@ -51,6 +55,10 @@ def a_lost_one(run: Path) -> None:
     _objects(run)[1].unlink()
 
 
+def a_lost_tail(run: Path) -> None:
+    (run / "tail" / "000000001.parquet").unlink()
+
+
 def _objects(run: Path) -> list[Path]:
     return sorted(max((run / "log").iterdir(), key=lambda path: path.name.rpartition("-")[2]).iterdir())
 
@@ -84,3 +92,20 @@ def test_a_repair_that_dies_anywhere_ends_well_when_it_is_started_again(tmp_path
         if ended:
             return
     raise AssertionError("a repair of so many operations")
+
+
+def test_repairs_that_die_one_after_another_charge_no_more_than_one(tmp_path: Path) -> None:
+    whole = a_log(tmp_path / "whole")
+    a_lost_tail(whole)
+    at_once = Path(shutil.copytree(whole, tmp_path / "at once"))
+    repair(at_once, lambda plan: None)
+    for first, second in product(range(2, 50, 12), range(5, 60, 12)):
+        run = Path(shutil.copytree(whole, tmp_path / "run"))
+        for last in (first, second):
+            with pytest.MonkeyPatch.context() as patch, suppress(Died):
+                Mortal(patch, last)
+                repair(run, lambda plan: None)
+        repair(run, lambda plan: None)
+        assert [row for row in read_ledger(run) if row.reason == LEASES_LOST] == []
+        assert books(run) == books(at_once)
+        shutil.rmtree(run)

@@ -8,6 +8,7 @@ own journal names them first.
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import orjson
@@ -30,6 +31,7 @@ from evalkit.store.files.segment import (
     digest_of,
     encode_compacted,
     encode_object,
+    json_of,
     money_text,
     read_segment,
 )
@@ -56,7 +58,7 @@ class Remade:
     compacted: dict[str, dict[str, Named]] = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Sources:
     """What the log held before."""
 
@@ -81,9 +83,28 @@ class Sources:
     def certain(self, writer: str) -> bool:
         """Whether a writer's newest object can be read, which says its sums."""
         newest = self.newest(writer)
-        if newest < self.chain.ends.get(writer, -1) or newest < 0 or writer in self.chain.headless:
+        last = self.chain.ends.get(writer, -1)
+        while last > newest and self.unfinished(journal_object(self.view, writer, last)):
+            last -= 1
+        if newest < last or newest < 0 or writer in self.chain.headless:
             return False
         return journal_object(self.view, writer, newest).name in self.chain.claims
+
+    def unfinished(self, missing: Segment) -> bool:
+        """Whether a repair that was cut short was to put a missing file in place: it has counted what was lost there,
+        and nothing was lost since."""
+        return missing.name in self._promised
+
+    @cached_property
+    def _promised(self) -> set[str]:
+        """The files of repairs whose journals have no end."""
+        promised: set[str] = set()
+        for writer in {segment.writer for segment in self.layouts["steps"].segments}:
+            name = journal_object(self.view, writer, self.newest(writer)).name
+            says = self.chain.claims.get(name, {})
+            if says.get("kind") == COMMIT:
+                promised.update(json_of(says, "repaired", name))
+        return promised
 
     def newest_says(self, writer: str, upto: int) -> Mapping[str, str]:
         """What the newest object of a journal says, up to this number, that can be read; empty where none can."""
@@ -101,7 +122,7 @@ def remake(run: Path, by: str, sources: Sources) -> Remade:
     """Make all files that are to be replaced, and those that are missing."""
     made = Remade(run=run, by=by)
     missing = list(_missing(run, sources))
-    made.lost = missing
+    made.lost = [segment for segment in missing if not (segment.is_object and sources.unfinished(segment))]
     writers = {segment.writer for layout in sources.layouts.values() for segment in layout.segments}
     writers |= {segment.writer for segment in missing}
     _remake_first_format(made, sources, [segment for segment in missing if not segment.writer])

@@ -1,8 +1,9 @@
 """What of a damaged log can be kept: rows up to each episode's first lost step, and what is given up was paid for."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -144,9 +145,14 @@ def _charges(facts: Mapping[str, Sequence[dict[str, Any]]], cuts: Mapping[str, i
 
 
 def not_yet(charges: Sequence[LedgerRecord], ledger: Sequence[LedgerRecord]) -> list[LedgerRecord]:
-    """Those that no repair that was cut short has written: rows that are played again have another session."""
-    written = {(row.session, row.episode, row.step, row.amount) for row in ledger if row.reason == GIVEN_UP}
-    return [row for row in charges if (row.session, row.episode, row.step, row.amount) not in written]
+    """What of them no repair that was cut short has written. It may have put some of its files in place, so that
+    fewer rows are left to be given up than it charged. Rows that are played again have another session."""
+    written = Counter[tuple[str, str, int]]()
+    for row in ledger:
+        if row.reason == GIVEN_UP:
+            written[row.session, row.episode, row.step] += row.amount
+    rest = [(row, row.amount - written[row.session, row.episode, row.step]) for row in charges]
+    return [replace(row, amount=PicoUsd(amount)) for row, amount in rest if amount > 0]
 
 
 def _place(facts: Sequence[dict[str, Any]]) -> str:
