@@ -14,10 +14,20 @@ PAGE = Path(__file__).resolve().parent.parent / "cli.md"
 HEAD = """\
 # Commands
 
-Made from the parser by `make docs`; a test compares the two. `evalkit COMMAND --help` says the same in the terminal.
+Every command with its options. `evalkit COMMAND --help` prints the same in the terminal. The page is generated from the
+command line's parser by `make docs`, and a test compares the two.
 
-Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete; 130 interrupted. `nightly` has
-4 besides: an alarm.
+A *sweep* (or *spec*) is a TOML file that says which agents play which suites; a *run* is the directory with its results; a
+*lane* is one provider and model within a run. The [glossary](glossary.md) has all words.
+
+| exit code | meaning |
+|---|---|
+| 0 | complete |
+| 1 | complete, but some episodes failed |
+| 2 | could not start |
+| 3 | incomplete: episodes remain |
+| 4 | only `nightly`: an alarm |
+| 130 | interrupted |
 """
 
 
