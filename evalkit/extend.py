@@ -13,7 +13,7 @@ private. A name is loaded when it is first used.
     policies        Policy, PolicyFn, calling, offered
     dialects        Dialect, OPENAI_CHAT
     exporters       Exporter, Chosen, stream, ENVIRONMENTS, new_folder
-    reports         Extras, Judged, Table, Column, Cell, Manifest
+    reports         Extras, RunData, Table, Column, Cell, Manifest
     draws, errors   Stream, UsageError
 """
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from evalkit.policy.record import Policy
     from evalkit.report.exports.episodes import Chosen, stream
     from evalkit.report.exports.exporter import Exporter
-    from evalkit.report.extras.record import Extras, Judged
+    from evalkit.report.extras.record import Extras
+    from evalkit.report.run_data import RunData
     from evalkit.report.tables import Column, Table
     from evalkit.results.cells import Cell
     from evalkit.seeds import Stream
@@ -50,7 +51,6 @@ __all__ = [
     "Exporter",
     "Extras",
     "Facts",
-    "Judged",
     "Kit",
     "Manifest",
     "Message",
@@ -61,6 +61,7 @@ __all__ = [
     "PolicyFn",
     "Reply",
     "Request",
+    "RunData",
     "Sampling",
     "Score",
     "Stream",
@@ -95,7 +96,8 @@ _PLACES = {
     "evalkit.policy.record": ("Policy",),
     "evalkit.report.exports.episodes": ("Chosen", "stream"),
     "evalkit.report.exports.exporter": ("Exporter",),
-    "evalkit.report.extras.record": ("Extras", "Judged"),
+    "evalkit.report.extras.record": ("Extras",),
+    "evalkit.report.run_data": ("RunData",),
     "evalkit.report.tables": ("Column", "Table"),
     "evalkit.results.cells": ("Cell",),
     "evalkit.seeds": ("Stream",),

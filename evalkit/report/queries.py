@@ -1,8 +1,9 @@
-"""The SQL that gives a table's numbers over the views of `evalkit sql`, put together from figures.
+"""The SQL that makes a table's numbers over the views of `evalkit sql`, put together from figures.
 
 A row of most tables is a cell: one agent on one suite. Its means are over instances, each the mean over its replicates,
-so a query has two levels: `from episodes` to one row an instance, and from those to one row a cell. What SQL cannot say
-stands above it in comment lines, `-- interval: ...`, each with the keys of the columns that it is about.
+so a query has two levels: `from episodes` to one row an instance, and from those to one row a cell. Means are sums in a
+stated order (`favg`, which also adds up what rounding loses). What SQL cannot say stands above it in comment lines,
+`-- interval: ...`, each with the keys of the columns that it is about.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,24 +31,32 @@ class QueryColumn:
 
 def mean(key: str, value: str, *, scale: int = 1, keep: str = "") -> QueryColumn:
     """The mean over instances of the mean over replicates, times `scale`; `keep`: of episodes of which this is true."""
-    name = quoted(key)
     times = f"{scale} * " if scale != 1 else ""
-    return QueryColumn(key=key, inner=f"avg({value}){_only(keep)}", outer=f"{times}avg({name})")
+    return QueryColumn(
+        key=key,
+        inner=f"favg({value} order by replicate){_only(keep)}",
+        outer=f"{times}favg({quoted(key)} order by instance)",
+    )
 
 
 def count(key: str, keep: str = "") -> QueryColumn:
     """How many episodes, or how many of which `keep` is true."""
-    return QueryColumn(key=key, inner=f"count(*){_only(keep)}", outer=f"sum({quoted(key)})")
+    return QueryColumn(key=key, inner=f"count(*){_only(keep)}", outer=f"coalesce(sum({quoted(key)}), 0)")
 
 
 def total(key: str, value: str, keep: str = "") -> QueryColumn:
-    """A sum over episodes."""
-    return QueryColumn(key=key, inner=f"sum({value}){_only(keep)}", outer=f"sum({quoted(key)})")
+    """A sum over episodes of whole numbers; 0 without any."""
+    return QueryColumn(key=key, inner=f"sum(({value})::bigint){_only(keep)}", outer=f"coalesce(sum({quoted(key)}), 0)")
 
 
 def derived(key: str, outer: str) -> QueryColumn:
     """A figure of others' inner values: `outer` names them by their keys."""
     return QueryColumn(key=key, inner="", outer=outer)
+
+
+def inside(key: str, inner: str) -> QueryColumn:
+    """What only other figures read: it is no column of the query."""
+    return QueryColumn(key=key, inner=inner, outer="")
 
 
 def _only(keep: str) -> str:
@@ -97,6 +106,66 @@ def suites(cells: Iterable[Cell]) -> str:
 def comments(lines: Mapping[str, str]) -> str:
     """Comment lines by the keys they are about."""
     return "".join(f"-- {key}: {words}\n" for key, words in lines.items())
+
+
+def by_cell(
+    cells: Sequence[Cell],
+    figures: Sequence[QueryColumn],
+    *,
+    also: Sequence[str] = (),
+    where: Sequence[str] = (),
+    every: bool = False,
+    methods: Mapping[str, str] | None = None,
+) -> str:
+    """A row for each cell, in the spec's order: where it is, `figures`, and what `also` names.
+
+    `cells`: all of some suites; `every`: of all suites. `where`: conditions on episodes, beside that estimates stand on
+    them. `methods`: comment lines.
+    """
+    groups = ("place", "base", "axes", "agent", *also)
+    return comments(methods or {}) + two_levels(
+        (*place(cells), *also),
+        figures,
+        where=where,
+        keep="" if every else suites(cells),
+        groups=", ".join(groups),
+        order="place",
+    )
+
+
+def two_levels(
+    keys: Sequence[str],
+    figures: Sequence[QueryColumn],
+    *,
+    where: Sequence[str] = (),
+    keep: str = "",
+    groups: str,
+    order: str,
+    source: str = "episodes",
+    among: str = "cells",
+    apart: Sequence[str] = (),
+) -> str:
+    """A query in two levels: `keys` (columns of the view `cells`, perhaps renamed), then `figures`.
+
+    where    conditions on episodes, beside that estimates stand on them
+    keep     a condition on cells
+    source   what is read in place of the view `episodes`; `apart`: its columns, of `among` too, that tell rows apart
+             beside the cell
+    among    what is read in place of the view `cells`
+    """
+    by = ", ".join(("suite", "agent", *apart))
+    inner = ",\n        ".join(f"{column.inner} as {quoted(column.key)}" for column in figures if column.inner)
+    lines = (
+        f"select {', '.join(keys)},",
+        "    " + ",\n    ".join(f"{column.outer} as {quoted(column.key)}" for column in figures if column.outer),
+        f"from {among} left join (",
+        f"    select {by}, instance,",
+        f"        {inner}",
+        f"    from {source} where {' and '.join(('used', *where))} group by all",
+        f") using ({by})" + (f" where {keep}" if keep else ""),
+        f"group by {groups} order by {order}",
+    )
+    return "\n".join(lines)
 
 
 _TOLD_APART = ("environment", "suite", "base", "axes", "agent", "prompts", "instance")

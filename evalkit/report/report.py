@@ -1,29 +1,24 @@
 """`evalkit report`: everything a reader asks of a run, as tables; computed from the log anew each time."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalkit.report.accounts import completeness_table, money_table, speed_table
+from evalkit.report.accounts import LOG_COLUMNS, completeness_table, money_table, speed_table
 from evalkit.report.caching import caching_tables
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
 from evalkit.report.extras.record import all_extras
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
-from evalkit.results.episodes import EpisodeResult
-from evalkit.store.files.record import LedgerRecord
 from evalkit.store.manifest import Manifest
-from evalkit.store.reading.unmetered import UnmeteredRows
-from evalkit.store.void import Void, read_voids
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from evalkit.store.void import read_voids
 
 SCHEMA = "evalkit.report"
 VERSION = 1
@@ -134,70 +129,36 @@ def report(
     `half_width`: say what an interval of so much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
-    from evalkit.store.reading.reader import read_ledger
-    from evalkit.store.reading.sums import read_totals
+    from evalkit.store.files.schema import ledger_table
+    from evalkit.store.reading.reader import read_ledger, scan_all
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
-    sums = read_totals(run)
-    result = build_report(
-        manifest,
-        steps,
-        read_ledger(run),
-        results,
-        read_voids(run),
-        paid=sums.paid(),
-        unmetered=sums.unmetered(),
-        judged=judged,
-    )
-    if half_width is None:
-        return result
-    return replace(result, tables=(*result.tables, sizes_table(result.cells, half_width)))
+    # Read after the steps: of a run that is being written, what was paid for may be more than they say, and not less.
+    logged = {"steps": steps, "log": scan_all(run, LOG_COLUMNS), "ledger": ledger_table(read_ledger(run))}
+    run_cells = cells(manifest, results, read_voids(run))
+    return build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
 
 
-def build_report(
-    manifest: Manifest,
-    steps: "pa.Table",
-    ledger: Iterable[LedgerRecord],
-    results: Sequence[EpisodeResult],
-    voids: Mapping[str, Void],
-    *,
-    paid: Mapping[str, int],
-    unmetered: Mapping[str, UnmeteredRows] | None = None,
-    judged: Mapping[str, Mapping[str, int]] | None = None,
-) -> Report:
-    """The report of a run's rows in effect (with `episodes.COLUMNS` and those of `drift.py`), ledger and results.
-
-    `paid`: by agent, the cost of all rows, of those too that a later take supersedes; in pico-dollars. `unmetered`:
-    by agent, replies without usage among these. `judged`: as of `report`.
-    """
-    run_cells = cells(manifest, results, voids)
-    counting = [result for result in results if result.id not in voids]
-    drift = drift_tables(steps, manifest, counting)
+def build_report(source: RunData, half_width: float | None = None) -> Report:
+    """The report of a source with `steps` (`episodes.NUMBERS` and `drift.COLUMNS`), `log` (`accounts.LOG_COLUMNS`) and
+    `ledger`."""
+    drift = drift_tables(source)
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
-    scores, *other_tables = _tables(manifest, run_cells, steps, ledger, paid, unmetered or {})
-    tables = (replace(scores, notes=(*scores.notes, *flags)), *other_tables, *drift)
-    environments = [cell.suite.environment for cell in run_cells]
-    refuse_clashes(environments)
-    builders = dict.fromkeys(extras.tables for extras in all_extras(run_cells) if extras.tables)
-    special = [table for build in builders for table in build(manifest, run_cells, judged or {})]
-    tables += caching_tables(manifest, run_cells, steps)
-    refuse_tables((table.name for table in tables), (table.name for table in special), environments)
-    return Report(manifest=manifest, cells=tuple(run_cells), tables=(*tables, *special))
-
-
-def _tables(
-    manifest: Manifest,
-    run_cells: Sequence[Cell],
-    steps: "pa.Table",
-    ledger: Iterable[LedgerRecord],
-    paid: Mapping[str, int],
-    unmetered: Mapping[str, UnmeteredRows],
-) -> tuple[Table, ...]:
-    return (
-        scores_table(manifest, run_cells),
-        behaviour_table(run_cells),
-        refusals_table(manifest, run_cells),
-        completeness_table(run_cells),
-        money_table(manifest, run_cells, steps, ledger, paid, unmetered),
-        speed_table(manifest, run_cells, steps),
+    scores = scores_table(source)
+    tables = (
+        replace(scores, notes=(*scores.notes, *flags)),
+        behaviour_table(source),
+        refusals_table(source),
+        completeness_table(source),
+        money_table(source),
+        speed_table(source),
+        *drift,
     )
+    environments = [cell.suite.environment for cell in source.cells]
+    refuse_clashes(environments)
+    builders = dict.fromkeys(extras.tables for extras in all_extras(source.cells) if extras.tables)
+    special = [table for build in builders for table in build(source)]
+    tables += caching_tables(source)
+    refuse_tables((table.name for table in tables), (table.name for table in special), environments)
+    on_request = () if half_width is None else (sizes_table(source, half_width),)
+    return Report(manifest=source.manifest, cells=source.cells, tables=(*tables, *special, *on_request))

@@ -4,17 +4,17 @@ All three stand on the same episodes: each cell's longest prefix of ended ones (
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalkit.envs.known import one_chat, one_chats, score_range, shares_of, zero_means
 from evalkit.report import queries
+from evalkit.report.run_data import RunData
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.voided import void_notes
-from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval, mean_of_instances
+from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.intervals import Method, estimate, unmet_share
 from evalkit.stats.sequential import filled, sequence
 from evalkit.store.manifest import Manifest
@@ -53,15 +53,23 @@ def where(cells: Sequence[Cell]) -> tuple[Column, ...]:
     return (*WHERE, *(Column(key=f"axis:{axis}", title=axis, group=True) for axis in axes))
 
 
-def place(cell: Cell) -> dict[str, Any]:
-    """The values of `where`, and the agent."""
-    axes = {f"axis:{axis}": value for axis, value in cell.suite.axes.items()}
-    return {"suite": cell.suite.base if axes else cell.suite.name, **axes, "agent": cell.agent}
-
-
-def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
+def scores_table(source: RunData) -> Table:
     """Suite by agent: the mean score with its interval, and what it stands on."""
-    rows = [_score_row(cell) for cell in cells]
+    cells = source.cells
+    query = queries.by_cell(
+        cells,
+        (
+            queries.mean("score", "score", scale=100),
+            queries.inside("solved_episodes", "count(*) filter (where solved)"),
+            queries.derived("solved", "100 * sum(solved_episodes) / sum(episodes)"),
+            queries.derived("instances", "count(instance)"),
+            queries.count("episodes"),
+        ),
+        also=[PROMPTS],
+        every=True,
+        methods={"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
+    )
+    rows = [{**row, **interval_figures(cell)} for cell, row in source.by_cell(query, cells)]
     notes = [
         f"score: {_scale(cells)}; mean over instances",
         *kind_notes(rows, cells),
@@ -69,8 +77,8 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
     ]
     notes += _partial_notes(cells)
     notes += void_notes(cells)
-    notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in manifest.agents.values() if agent.marks]
-    notes += _version_notes(manifest)
+    notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in source.manifest.agents.values() if agent.marks]
+    notes += _version_notes(source.manifest)
     return Table(
         name="scores",
         title="Scores",
@@ -88,17 +96,7 @@ def scores_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=tuple(notes),
-        query=queries.by_instances(
-            (*queries.place(cells), "prompts"),
-            (
-                queries.mean("score", "score", scale=100),
-                queries.total("solved_episodes", "solved::int"),
-                queries.derived("solved", "100 * sum(solved_episodes) / sum(episodes)"),
-                queries.derived("instances", "count(*)"),
-                queries.count("episodes"),
-            ),
-            methods={"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
-        ),
+        query=query,
     )
 
 
@@ -182,18 +180,12 @@ def _scale(cells: Sequence[Cell]) -> str:
     return f"100 = optimal, 0 = {zeros}" if zeros else "100 = optimal"
 
 
-def _score_row(cell: Cell) -> dict[str, Any]:
-    scores = by_instance((episode, episode.score) for episode in cell.prefix)
+def interval_figures(cell: Cell, stem: str = "") -> dict[str, Any]:
+    """The interval of a cell's score in points and its kind, under `interval` and `kind` with `stem` before them."""
     interval, kind = interval_and_kind(cell)
     return {
-        **place(cell),
-        "score": 100 * mean_of_instances(scores) if scores else None,
-        "interval": (100 * interval.low, 100 * interval.high) if interval else None,
-        "kind": kind or None,
-        "solved": 100 * sum(episode.solved for episode in cell.prefix) / len(cell.prefix) if cell.prefix else None,
-        "instances": len(scores),
-        "episodes": len(cell.prefix),
-        PROMPTS: cell.pack,
+        f"{stem}interval": (100 * interval.low, 100 * interval.high) if interval else None,
+        f"{stem}kind": kind or None,
     }
 
 
@@ -203,7 +195,7 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     Of a partial cell one that holds whenever a run is stopped, where there is such a one; else one that would hold had
     the run been planned to be so long. None of the optimum's own score, which is no estimate.
     """
-    scores = by_instance((episode, episode.score) for episode in cell.prefix)
+    scores = scores_by_instance(cell)
     if not scores:
         return None, ""
     if cell.exact:
@@ -220,6 +212,11 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     low, high, method = anytime
     # It is of first replicates: the mean over all of them may lie elsewhere.
     return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), method
+
+
+def scores_by_instance(cell: Cell) -> dict[str, list[float]]:
+    """The scores that a cell's estimate stands on, by instance."""
+    return by_instance((episode, episode.score) for episode in cell.prefix)
 
 
 def strata_of(cell: Cell) -> dict[str, str]:
@@ -264,8 +261,9 @@ def _interval_note(cell: Cell) -> str:
     return f"; interval: {kind}, holds whenever a run is stopped{unknown_words}; the mean leans towards short episodes"
 
 
-def behaviour_table(cells: Sequence[Cell]) -> Table:
+def behaviour_table(source: RunData) -> Table:
     """Suite by agent: how the agent went about it."""
+    cells = source.cells
     metric_names = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
     shares = shares_of(cell.suite.environment for cell in cells)
     titles = {**METRICS, **{name: share.title for name, share in shares.items()}}
@@ -276,6 +274,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
     ]
     if cells and all(one_chat(cell.suite.environment) for cell in cells):
         divided = []
+    query = _behaviour_query(cells, metrics)
     return Table(
         name="behaviour",
         title="Behaviour",
@@ -288,7 +287,7 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
             *divided[1:],
             Column(key="episodes", title="Episodes", kind="count"),
         ),
-        rows=tuple(_behaviour_row(cell, metrics) for cell in cells),
+        rows=tuple(row for _, row in source.by_cell(query, cells)),
         packs=packs_of(cells),
         notes=(
             "best so far: % of accepted actions better than all before; exploration: % that were new"
@@ -297,64 +296,32 @@ def behaviour_table(cells: Sequence[Cell]) -> Table:
         )
         if divided
         else ("turns: an episode",),
-        query=_behaviour_query(cells, metrics),
+        query=query,
     )
 
 
 def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
-    one_chat_condition = (
-        f"environment in ({', '.join(map(queries.text, one_chats(cell.suite.environment for cell in cells)))})"
-    )
-    return queries.by_instances(
-        queries.place(cells),
+    chats = one_chats(cell.suite.environment for cell in cells)
+    acting = f"environment not in ({', '.join(map(queries.text, chats))})" if chats else "true"
+    return queries.by_cell(
+        cells,
         (
             *(queries.mean(name, queries.metric(name), scale=100) for name in metrics),
-            queries.total("silent", "no_action", f"not {one_chat_condition}"),
-            queries.total("acted", "periods", f"not {one_chat_condition}"),
+            queries.inside("silent", f"sum(no_action) filter (where {acting})"),
+            queries.inside("acted", f"sum(periods) filter (where {acting})"),
             queries.derived("no_action", "100 * sum(silent) / sum(acted)"),
-            queries.total("all_steps", "steps"),
-            queries.total("all_periods", "periods"),
+            queries.inside("all_steps", "sum(steps)"),
+            queries.inside("all_periods", "sum(periods)"),
             queries.derived("turns_per_period", "sum(all_steps) / sum(all_periods)"),
             queries.count("unresponsive", "ending = 'unresponsive'"),
             queries.count("episodes"),
         ),
+        every=True,
     )
 
 
-def _behaviour_row(cell: Cell, metrics: Iterable[str]) -> dict[str, Any]:
-    periods = sum(episode.periods for episode in cell.prefix)
-    row: dict[str, Any] = place(cell)
-    for name in metrics:
-        values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix)
-        row[name] = 100 * mean_of_instances(values) if values else None
-    has_actions = periods and not one_chat(cell.suite.environment)
-    row["no_action"] = 100 * sum(episode.no_action for episode in cell.prefix) / periods if has_actions else None
-    row["turns_per_period"] = sum(episode.steps for episode in cell.prefix) / periods if periods else None
-    row["unresponsive"] = sum(episode.ending == "unresponsive" for episode in cell.prefix)
-    row["episodes"] = len(cell.prefix)
-    return row
-
-
-def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
+def refusals_table(source: RunData) -> Table:
     """By agent: what became of its tool calls, and of replies without one."""
-    rows = []
-    for agent in manifest.agents:
-        counts: Counter[str] = Counter()
-        episodes = [episode for cell in cells if cell.agent == agent for episode in cell.prefix]
-        for episode in episodes:
-            for (_, outcome), count in episode.outcomes.items():
-                counts[outcome] += count
-        total = counts.total()
-        accepted = counts.pop(ACCEPTED, 0)
-        rows.append(
-            {
-                "agent": agent,
-                "replies_without_call": sum(episode.without_call for episode in episodes),
-                "calls": total,
-                "refused": 100 * (total - accepted) / total if total else None,
-                "outcomes": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
-            }
-        )
     return Table(
         name="refusals",
         title="Refused calls",
@@ -365,22 +332,22 @@ def refusals_table(manifest: Manifest, cells: Sequence[Cell]) -> Table:
             Column(key="refused", title="Refused", kind="percent", unit="% of calls"),
             Column(key="outcomes", title="By kind", kind="counts", unit="calls"),
         ),
-        rows=tuple(rows),
-        packs=packs_of(cells),
+        rows=tuple(source.rows(_REFUSALS)),
+        packs=packs_of(source.cells),
         notes=("of the episodes that scores stand on; no call: replies of text alone; refused: outcomes but `ok`",),
         query=_REFUSALS,
     )
 
 
 _REFUSALS = """with counted as (
-    select agent, outcome, sum(calls) as n
+    select agent, outcome, sum(calls)::bigint as n
     from (select agent, unnest(outcomes, recursive := true) from episodes where used) group by all
-)
-select agent, replies_without_call, calls, 100 * refused / nullif(calls, 0) as refused, outcomes
-from (
-    select name as agent, coalesce((select sum(without_call) from episodes where used and agent = name), 0)
-            as replies_without_call,
-        coalesce(sum(n), 0) as calls, coalesce(sum(n) filter (where outcome <> 'ok'), 0) as refused,
-        map_from_entries(list((outcome, n) order by n desc, outcome) filter (where outcome <> 'ok')) as outcomes
-    from agents left join counted on counted.agent = name group by name
-) order by agent"""
+),
+silent as (select agent, sum(without_call) as n from episodes where used group by agent)
+select name as agent, coalesce(any_value(silent.n), 0) as replies_without_call,
+    coalesce(sum(counted.n), 0) as calls,
+    100 * coalesce(sum(counted.n) filter (where outcome <> 'ok'), 0) / nullif(calls, 0) as refused,
+    coalesce(map_from_entries(list((outcome, counted.n) order by counted.n desc, outcome)
+        filter (where outcome <> 'ok')), map {}) as outcomes
+from agents left join silent on silent.agent = name left join counted on counted.agent = name
+group by name, place order by place"""

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalkit.report import queries
-from evalkit.report.scores import AGENT, by_instance, packs_of, place, where
+from evalkit.report.run_data import RunData
+from evalkit.report.scores import AGENT, packs_of, scores_by_instance, strata_of, where
 from evalkit.report.tables import Column, Table
-from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
 from evalkit.stats.intervals import known_freedom
 
@@ -137,13 +137,23 @@ def _more_replicates(between: float, within: float, n: int, r: float, lost: int,
     return math.ceil(within / room - r) if room > 0 else None
 
 
-def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
+def sizes_table(source: RunData, wanted: float) -> Table:
     """Suite by agent: how many more instances or replicates the mean score takes for +- `wanted` (0.05: 5 points)."""
-    rows = []
-    for cell in cells:
-        scores = by_instance((episode, episode.score) for episode in cell.prefix)
-        strata = {episode.instance: episode.stratum for episode in cell.prefix}
-        rows.append({**place(cell), **_figures(size(scores, wanted, strata), len(scores))})
+    cells = source.cells
+    query = queries.by_cell(
+        cells,
+        (queries.inside("episodes", "count(*)"), queries.derived("instances", "count(instance)")),
+        every=True,
+        methods={
+            "half_width, between, within, more_instances, more_low, more_high, more_replicates": (
+                "evalkit.report.sizes.size over select agent, suite, instance, stratum, score from episodes where used"
+            )
+        },
+    )
+    rows = [
+        {**row, **_figures(size(scores_by_instance(cell), wanted, strata_of(cell)))}
+        for cell, row in source.by_cell(query, cells)
+    ]
     return Table(
         name="sizes",
         title=f"What an interval of ± {100 * wanted:g} would take",
@@ -168,24 +178,14 @@ def sizes_table(cells: Sequence[Cell], wanted: float) -> Table:
             "between instances and within one (between its replicates); no number of replicates where the first alone "
             "is too wide",
         ),
-        query=queries.by_instances(
-            queries.place(cells),
-            (queries.mean("score", "score"), queries.derived("instances", "count(*)")),
-            methods={
-                "half_width, between, within, more_instances, more_low, more_high, more_replicates": (
-                    "evalkit.report.sizes.size over "
-                    "select agent, suite, instance, stratum, score from episodes where used"
-                )
-            },
-        ),
+        query=query,
     )
 
 
-def _figures(size: Size | None, instances: int) -> dict[str, Any]:
+def _figures(size: Size | None) -> dict[str, Any]:
     if size is None:
-        return {"instances": instances}
+        return {}
     return {
-        "instances": instances,
         "half_width": 100 * size.half_width,
         "between": 100 * size.between,
         "within": None if size.within is None else 100 * size.within,

@@ -19,6 +19,7 @@ import orjson
 from evalkit.errors import RunError, UsageError
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
+from evalkit.report.run_data import ASKED_AT, SCORES
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
@@ -49,20 +50,12 @@ VIEWS: Mapping[str, str] = {
 
 _LOG = """
 create view log as
-select s.* exclude ({reserved}), s.cost / 1e12 as usd, make_timestamp((s.started_at * 1e6)::bigint) as asked_at,
+select s.* exclude ({reserved}), s.cost / 1e12 as usd, {asked_at},
     {reserved}
 from log_rows s
 """
 
 _STEPS = "create view steps as select * from log{filter}"
-
-_SCORES = """
-create view scores as
-select episode, environment, suite, base, axes, instance, stratum, agent, prompts, replicate, used,
-    unnest(['score', 'solved'] || map_keys(metrics)) as metric,
-    unnest([score, solved::double] || map_values(metrics)) as value
-from episodes where finished
-"""
 
 _CALLS = """
 create view calls as
@@ -126,7 +119,7 @@ class Views:
         }
         for name, table in tables.items():
             connection.register(name, table)
-        connection.execute(_SCORES)
+        connection.execute(SCORES)
         connection.execute(PERIODS)
         return log
 
@@ -246,7 +239,7 @@ def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows"
     connection.register("log_rows", log)
     connection.register("superseded", gone)
     keep = " anti join superseded using (episode, take, step)" if gone.num_rows else ""
-    connection.execute(_LOG.format(reserved=", ".join(RESERVED)))
+    connection.execute(_LOG.format(reserved=", ".join(RESERVED), asked_at=ASKED_AT))
     connection.execute(_STEPS.format(filter=keep))
     connection.execute(_CALLS)
     return log

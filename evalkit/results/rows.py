@@ -22,12 +22,15 @@ Place = tuple[Cell, int, EpisodeResult, bool, str | None]
 """(cell, place in its admission order among those known, episode, whether estimates stand on it, why it is void)."""
 
 _OF_CELL: Mapping[str, Callable[[Cell], str]] = {
+    "environment": lambda cell: cell.suite.environment,
+    "suite": lambda cell: cell.suite.name,
+    "agent": lambda cell: cell.agent,
     "base": lambda cell: cell.suite.base,
     "axes": lambda cell: _json(cell.suite.axes),
     "prompts": lambda cell: cell.pack,
 }
 _OF_EPISODE: Mapping[str, str] = {
-    **dict.fromkeys(("environment", "suite", "instance", "stratum", "agent", "ending"), _TEXT),
+    **dict.fromkeys(("instance", "stratum", "ending"), _TEXT),
     **dict.fromkeys(("replicate", "steps", "periods", "no_action", "without_call"), _COUNT),
     **dict.fromkeys(("cost", "tokens_in", "tokens_out", "tokens_cached_read"), _COUNT),
     "solved": _FLAG,
@@ -73,7 +76,7 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
         "finished": pa.array([episode.finished and reason is None for _, _, episode, _, reason in places], pa.bool_()),
         "void": pa.array([reason is not None for *_, reason in places], pa.bool_()),
         "void_reason": pa.array([reason for *_, reason in places], pa.string()),
-        "tags": _lists([manifest.agents[episode.agent].tags for episode in results]),
+        "tags": _lists([manifest.agents[cell.agent].tags for cell, *_ in places]),
         "path": _lists([episode.path for episode in results]),
         "metrics": _map([episode.metrics for episode in results]),
         "outcomes": _outcomes([episode.outcomes for episode in results]),
@@ -124,6 +127,23 @@ def _offsets(values: Sequence[Any]) -> "pa.Array":
 
 def cell_table(manifest: Manifest) -> "pa.Table":
     """The view `cells`: every agent on every suite that it plays."""
+    return _cells_table(
+        (suite, agent, manifest.packs[manifest.agents[agent].packs[suite.environment]].name, _planned(manifest, suite))
+        for suite, agent in planned_cells(manifest)
+    )
+
+
+def _planned(manifest: Manifest, suite: ManifestSuite) -> int:
+    return manifest.replicates * len(suite.instances)
+
+
+def cells_view(cells: Iterable[Cell]) -> "pa.Table":
+    """The same of cells that were made."""
+    return _cells_table((cell.suite, cell.agent, cell.pack, cell.planned + len(cell.voided)) for cell in cells)
+
+
+def _cells_table(cells: Iterable[tuple[ManifestSuite, str, str, int]]) -> "pa.Table":
+    """Of (suite, agent, prompt pack, planned episodes), in the spec's order."""
     rows = [
         {
             "agent": agent,
@@ -131,15 +151,16 @@ def cell_table(manifest: Manifest) -> "pa.Table":
             "suite": suite.name,
             "base": suite.base,
             "axes": _json(suite.axes),
-            "prompts": manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
+            "prompts": pack,
             "instances": len(suite.instances),
-            "planned": manifest.replicates * len(suite.instances),
+            "planned": planned,
+            "place": place,
         }
-        for suite, agent in planned_cells(manifest)
+        for place, (suite, agent, pack, planned) in enumerate(cells)
     ]
     kinds = {
         **dict.fromkeys(("agent", "environment", "suite", "base", "axes", "prompts"), _TEXT),
-        **dict.fromkeys(("instances", "planned"), _COUNT),
+        **dict.fromkeys(("instances", "planned", "place"), _COUNT),
     }
     return _table(rows, kinds)
 
@@ -150,11 +171,12 @@ def agent_table(manifest: Manifest) -> "pa.Table":
 
     names = ("name", "lane", "provider", "model", "policy", "pack", "notes", "tags", "marks", "price", "price_source")
     rows = [
-        {name: getattr(agent, name) for name in names} | {"price": None if agent.price is None else _json(agent.price)}
-        for agent in manifest.agents.values()
+        {name: getattr(agent, name) for name in names}
+        | {"price": None if agent.price is None else _json(agent.price), "place": place}
+        for place, agent in enumerate(manifest.agents.values())
     ]
     texts = pa.list_(pa.string())
-    kinds = {**dict.fromkeys(names, _TEXT), "notes": _FLAG, "tags": texts, "marks": texts}
+    kinds = {**dict.fromkeys(names, _TEXT), "notes": _FLAG, "tags": texts, "marks": texts, "place": _COUNT}
     return _table(rows, kinds)
 
 

@@ -23,7 +23,7 @@ EXTRAS = """
 from evalkit.report.extras.record import Extras, Measure
 from evalkit.report.tables import Table
 def table(name):
-    return lambda manifest, cells, judged: (Table(name=name, title="T", columns=(), rows=(), packs=(), query=""),)
+    return lambda run: (Table(name=name, title="T", columns=(), rows=(), packs=(), query=""),)
 CORE, OURS, REQUESTED = (Extras(tables=table(name)) for name in ("scores", "refusals", "beside_mine"))
 FINE = Extras(tables=table("guessing_seen"))
 MEASURES = Extras(measures=(Measure(key="score", title="S", value=lambda one: None),))

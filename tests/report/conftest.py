@@ -50,10 +50,6 @@ def ledger() -> list[LedgerRecord]:
     ]
 
 
-def paid(log: list[StepRecord]) -> dict[str, int]:
-    return {agent: sum(row.cost for row in log if row.agent == agent) for agent in ("good", "poor", "late")}
-
-
 @pytest.fixture(scope="session")
 def the_report(manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord]) -> Report:
-    return report_of(manifest, steps_table(log), ledger, paid=paid(log))
+    return report_of(manifest, steps_table(log), ledger)

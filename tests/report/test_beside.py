@@ -20,7 +20,7 @@ from tests.report.test_econ import a_cell as an_econ_cell
 from tests.report.test_planning import GOOD
 from tests.report.test_planning import a_cell as a_planning_cell
 from tests.report.test_planning import an_episode as a_planning_episode
-from tests.support.guessing_runs import a_manifest, an_agent
+from tests.support.guessing_runs import a_manifest, an_agent, source_of_cells
 
 ASKED = {"temperature": 0.5, "max_tokens": 16384, "tool_choice": "auto", "parallel_calls": False, "effort": "high"}
 LINE: dict[str, Any] = {"seed": 42, "length": 5, "noise": 0.1, "steps": 0}
@@ -33,7 +33,8 @@ def a_model(name: str, model: str, environment: str, **sampling: Any) -> Manifes
 
 
 def tables(manifest: Manifest, cells: Sequence[Cell]) -> dict[str, Table]:
-    made = [*planning_tables(cells), *econ_tables(manifest, cells)]
+    source = source_of_cells(cells, manifest)
+    made = [*planning_tables(source), *econ_tables(source)]
     return {table.name: table for table in beside_tables(manifest, cells, made)}
 
 
@@ -141,8 +142,8 @@ def test_the_published_figures_are_those_of_columns_that_reports_have() -> None:
         for name in ("procurement", "scheduling", "pricing")
         for level in ("hard",)
     ]
-    held = {table.name: {column.key for column in table.columns} for table in planning_tables(blocked)}
-    held |= {table.name: {column.key for column in table.columns} for table in econ_tables(manifest, econ)}
+    made = [*planning_tables(source_of_cells(blocked)), *econ_tables(source_of_cells(econ, manifest))]
+    held = {table.name: {column.key for column in table.columns} for table in made}
     held["econ_prompts"] = {"score", "exploration_rate", "prompts"}
     for paper in published_papers():
         known = {model.name for model in paper.models} | {""}

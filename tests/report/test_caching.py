@@ -3,6 +3,7 @@ from typing import Any
 
 from evalkit.money import PicoUsd, Price
 from evalkit.report.caching import caching_tables
+from evalkit.report.run_data import RunData
 from evalkit.report.tables import Table
 from evalkit.store.files.schema import steps_table
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent
@@ -26,7 +27,7 @@ def found(price: Price | None, *tokens: tuple[int, int, int]) -> tuple[Table, ..
         for i, (read, cached, written) in enumerate(tokens)
     ]
     rows.append(a_step("f", 0, agent="plain", tokens_in=50, tokens_cached_read=0, tokens_cached_write=0))
-    return caching_tables(manifest, [], steps_table(rows))
+    return caching_tables(RunData(manifest, (), {"steps": steps_table(rows)}))
 
 
 def test_share_and_saving_are_those_of_the_rows() -> None:

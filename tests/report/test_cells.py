@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from evalkit.errors import CorruptLogError
+from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell, cells
 from evalkit.results.episodes import INFRASTRUCTURE, EpisodeResult, episode_results
 from evalkit.store.files.record import StepRecord
@@ -150,7 +151,7 @@ def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pyte
     assert ordinary is not None
     assert held is not None
     assert held.high - held.low > ordinary.high - ordinary.low
-    notes = scores.scores_table(manifest, [cell]).notes
+    notes = scores.scores_table(RunData(manifest, [cell])).notes
     assert any("betting, holds whenever a run is stopped" in note for note in notes)
 
 

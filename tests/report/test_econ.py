@@ -14,7 +14,7 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.contrasts import CONSTANT, FEW
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from tests.support.guessing_runs import a_manifest, an_agent
+from tests.support.guessing_runs import a_manifest, an_agent, source_of_cells
 
 BASIC = [1.0, 0.62, 0.71, 0.9, 0.55, 1.0, 0.48, 0.83, 0.77, 0.69, 0.95, 0.38]
 HARD = [0.31, 0.42, 0.66, 0.58, 0.2, 0.49, 0.37, 0.71, 0.44, 0.52, 0.6, 0.25]
@@ -90,7 +90,7 @@ def manifest_of(*agents: ManifestAgent) -> Manifest:
 
 
 def tables(cells: Sequence[Cell], manifest: Manifest | None = None) -> dict[str, Table]:
-    return {table.name: table for table in econ_tables(manifest or manifest_of(), cells)}
+    return {table.name: table for table in econ_tables(source_of_cells(cells, manifest or manifest_of()))}
 
 
 def only(table: Table, **where: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_scores_stand_side_by_side_by_agent_and_difficulty(three: list[Cell]) ->
         *(None, None, 100.0, 2)
     ]
     # The same mean and interval as in the table of all scores.
-    score = only(scores_table(manifest_of(), three), suite="pricing/hard")
+    score = only(scores_table(source_of_cells(three)), suite="pricing/hard")
     assert (score["score"], score["interval"]) == (pytest.approx(hard["pricing"]), hard["pricing_interval"])
 
 
@@ -358,7 +358,7 @@ def test_tables_can_be_shown_and_stand_without_any_episode(
     manifest, cells = prompted
     hollow = [replace(cell, planned=3, episodes=(), prefix=()) for cell in (*three, *cells)]
     for some in (three, [*three, *cells], hollow):
-        found = econ_tables(manifest, some)
+        found = econ_tables(source_of_cells(some, manifest))
         assert len({table.name for table in found}) == len(found)
         for table in found:
             assert markdown(table)
@@ -373,15 +373,15 @@ def test_tables_can_be_shown_and_stand_without_any_episode(
 
 
 def test_other_environments_have_none_of_these_tables() -> None:
-    assert econ_tables(manifest_of(), [a_cell("guessing/basic", BASIC)]) == ()
+    assert econ_tables(source_of_cells([a_cell("guessing/basic", BASIC)])) == ()
 
 
 def test_plans_have_their_share_of_the_budget_among_behaviour(three: list[Cell]) -> None:
-    table = behaviour_table(three)
+    table = behaviour_table(source_of_cells(three))
     assert "budget_utilisation" in keys(table)
     assert any("budget use" in note for note in table.notes)
-    assert "budget_utilisation" not in keys(behaviour_table(three[1:]))
-    note = scores_table(manifest_of(), three).notes[0]
+    assert "budget_utilisation" not in keys(behaviour_table(source_of_cells(three[1:])))
+    note = scores_table(source_of_cells(three)).notes[0]
     assert "0 = nobody supported" in note
     assert "no profit (pricing)" in note
 
@@ -399,7 +399,7 @@ def test_p_values_are_never_shown_as_nothing(value: float, text: str, three: lis
 @pytest.mark.parametrize(("environment", "bounded"), [("procurement", True), ("pricing", False)])
 def test_intervals_end_where_scores_do(environment: str, bounded: bool) -> None:
     cell = a_cell(f"{environment}/basic", [0.0, 0.0, 0.4])
-    low, high = scores_table(manifest_of(), [cell]).rows[0]["interval"]
+    low, high = scores_table(source_of_cells([cell])).rows[0]["interval"]
     assert (low >= 0.0) == bounded
     assert (low < 0.0) != bounded
     assert 40 / 3 < high <= 100.0

@@ -191,7 +191,7 @@ def hostile_report(name: str) -> Report:
         for i in range(3)
         for row in rows(manifest, agent, "s", f"i{i}", 0, search(3 + 2 * i))
     ]
-    return report_of(manifest, steps_table(log), [], paid={})
+    return report_of(manifest, steps_table(log))
 
 
 @pytest.mark.parametrize(

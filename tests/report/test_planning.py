@@ -17,7 +17,7 @@ from evalkit.store.files.schema import steps_table
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
 from tests.conform.compare.costbench_metrics import as_reference, played
-from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search, source_of_cells
 
 TEST, TRAIN = REFERENCE_FILES
 ONES = ("goal", "exact", "exact_any", "intent", "previous_intent", "answered", "atomic_calls", "complete_truth")
@@ -96,7 +96,7 @@ def a_cell(
 
 
 def tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Table]:
-    return {table.name: table for table in planning_tables(cells, judged)}
+    return {table.name: table for table in planning_tables(source_of_cells(cells, judged=judged or {}))}
 
 
 def only(table: Table, **where: Any) -> dict[str, Any]:
@@ -268,7 +268,8 @@ def test_tables_can_be_shown_and_stand_without_any_episode(static: Cell) -> None
     empty = replace(static, episodes=(), prefix=())
     stirred = blocked_cell("a", [1, 0, 1])
     for cells in ([static, stirred], [empty], [replace(stirred, episodes=(), prefix=())]):
-        for table in planning_tables(cells, {"coverage": {"x": 1}, "enumeration": {"x": 2}}):
+        judged = {"coverage": {"x": 1}, "enumeration": {"x": 2}}
+        for table in planning_tables(source_of_cells(cells, judged=judged)):
             assert markdown(table)
             assert as_csv(table)
             json.dumps(table.to_json())
@@ -280,7 +281,7 @@ def test_other_environments_have_no_planning_tables() -> None:
     suite = a_suite("game/basic", [1, 3])
     manifest = a_manifest([an_agent("good")], [suite])
     log = [row for one in suite.instances for row in rows(manifest, "good", suite.name, one.id, 0, search(1))]
-    found = report_of(manifest, steps_table(log), [], paid={})
+    found = report_of(manifest, steps_table(log))
     assert [table.name for table in found.tables] == [
         *("scores", "behaviour", "refusals", "completeness", "money", "speed", "caching"),
     ]
@@ -288,10 +289,9 @@ def test_other_environments_have_no_planning_tables() -> None:
 
 
 def test_one_chat_an_episode_has_no_shares_of_periods(static: Cell) -> None:
-    table = behaviour_table([static])
+    table = behaviour_table(source_of_cells([static]))
     assert [column.key for column in table.columns] == ["suite", "agent", "turns_per_period", "episodes"]
-    manifest = a_manifest([an_agent("a")], [])
-    assert "0 = no call in common with an optimal plan" in scores_table(manifest, [static]).notes[0]
+    assert "0 = no call in common with an optimal plan" in scores_table(source_of_cells([static])).notes[0]
 
 
 def test_the_references_group_figures_come_out(shared: Path) -> None:

@@ -15,6 +15,7 @@ from pyarrow import compute
 from bench.replicas import SWEEP, write_replicas
 from evalkit.money import PicoUsd
 from evalkit.report.report import Report, report
+from evalkit.report.run_data import RunData
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.report.views import Views, open_views
@@ -111,14 +112,14 @@ def test_prompt_packs_are_compared_by_their_queries(tmp_path: Path) -> None:
 
 
 def test_a_table_on_request_says_its_query_too(made: Report, views: Views) -> None:
-    table = sizes_table(made.cells, 0.05)
+    table = sizes_table(RunData(made.manifest, made.cells), 0.05)
     assert differences(table, views.sql(table.query).to_pylist()) == []
 
 
 def test_a_wrong_number_and_a_column_without_a_source_are_noticed(made: Report, views: Views) -> None:
     table = made.table("scores")
     rows = views.sql(table.query).to_pylist()
-    wrong = [{**row, "score": row["score"] + 0.001} for row in rows]
+    wrong = [{**row, "score": (row["score"] or 0.0) + 0.001} for row in rows]
     assert len(differences(table, wrong)) == len(rows)
     assert differences(replace(table, query=""), rows) == ["no column interval", "no column kind"]
 

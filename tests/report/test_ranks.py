@@ -8,7 +8,7 @@ from evalkit.report.ranks import ranks_table
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.results.cells import Cell
 from tests.report.test_econ import a_cell
-from tests.support.guessing_runs import a_manifest, an_agent
+from tests.support.guessing_runs import source_of_cells
 
 FOUND = [0.15, 0.35, 0.55, 0.85, 0.7, 0.05, 0.25, 0.45, 0.95, 0.65]
 SCORES = {name: [mean - 0.05, mean + 0.05] for name, mean in zip("abcdefghij", FOUND, strict=True)}
@@ -19,8 +19,8 @@ def ranked(names: Sequence[str]) -> tuple[dict[str, Any], ...]:
     cells: list[Cell] = [
         a_cell("scheduling/hard", SCORES[name], {"exploration_rate": [RATES[name]] * 2}, agent=name) for name in names
     ]
-    manifest = a_manifest([an_agent(name) for name in names], [])
-    made = [scores_table(manifest, cells), behaviour_table(cells)]
+    source = source_of_cells(cells)
+    made = [scores_table(source), behaviour_table(source)]
     return tuple(dict(row) for row in ranks_table(names, made, cells).rows)
 
 

@@ -1,17 +1,19 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
+from evalkit.money import PicoUsd
 from evalkit.report.render.latex import latex
-from evalkit.report.report import Report
+from evalkit.report.report import Report, build_report
 from evalkit.report.tables import as_csv, markdown, method_of
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
 from evalkit.view.grid import grid
-from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
+from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search, source_of
 
 
 def row(report: Report, table: str, agent: str, suite: str = "") -> dict[str, Any]:
@@ -74,7 +76,7 @@ def test_the_optimum_itself_is_no_estimate() -> None:
         for one in manifest.suites["game/basic"].instances
         for row in rows(manifest, agent, "game/basic", one.id, 0, search(one.line["value"]))
     ]
-    made = report_of(manifest, steps_table(log), [], paid={})
+    made = report_of(manifest, steps_table(log))
     best, good = made.table("scores").rows
     assert (best["score"], best["interval"], best["kind"]) == (100.0, None, "exact")
     assert good["interval"] is not None
@@ -147,7 +149,8 @@ def test_money_counts_replies_charges_and_crashes_apart(the_report: Report) -> N
 
 
 def test_replies_of_takes_that_were_played_again_are_paid_for(manifest: Manifest, log: list[StepRecord]) -> None:
-    report = report_of(manifest, steps_table(log), [], paid={"poor": 10**12})
+    again = replace(next(row for row in log if row.agent == "poor"), cost=PicoUsd(10**12 - 60 * 720_000_000))
+    report = report_of(manifest, steps_table(log), [], steps_table([*log, again]))
     assert row(report, "money", "poor")["cost_pico_usd"] == 10**12
     assert row(report, "money", "poor")["cost_per_episode_pico_usd"] == 5 * 720_000_000
     assert "cost includes $0.9568 for replies of episodes played again" in report.table("money").notes
@@ -209,13 +212,20 @@ def test_json_is_json_without_loss(the_report: Report) -> None:
 def test_a_report_repeats_exactly(
     manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord], the_report: Report
 ) -> None:
-    costs = {agent: sum(row.cost for row in log if row.agent == agent) for agent in manifest.agents}
-    again = report_of(manifest, steps_table(log[::-1]), ledger[::-1], paid=costs)
+    again = report_of(manifest, steps_table(log[::-1]), ledger[::-1])
     assert again.to_json() == the_report.to_json()
 
 
+def test_no_number_of_threads_reaches_a_report(
+    manifest: Manifest, log: list[StepRecord], ledger: list[LedgerRecord], the_report: Report
+) -> None:
+    for threads in (1, 2, 4, 8):
+        source = source_of(manifest, steps_table(log), ledger, threads=threads)
+        assert orjson.dumps(build_report(source).to_json()) == orjson.dumps(the_report.to_json())
+
+
 def test_a_run_without_steps_has_a_report(manifest: Manifest) -> None:
-    report = report_of(manifest, steps_table([]), [], paid={})
+    report = report_of(manifest, steps_table([]))
     assert report.ended == 0
     assert row(report, "scores", "good", "game/basic")["score"] is None
     assert row(report, "money", "all")["cost_per_episode_pico_usd"] is None

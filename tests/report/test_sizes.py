@@ -3,6 +3,7 @@ import pytest
 from scipy import stats
 
 from evalkit.report.report import Report
+from evalkit.report.run_data import RunData
 from evalkit.report.sizes import half_width, size, sizes_table
 
 
@@ -105,6 +106,6 @@ def test_what_cannot_be_said() -> None:
 
 
 def test_the_table_has_a_row_a_cell(the_report: Report) -> None:
-    table = sizes_table(the_report.cells, 0.05)
+    table = sizes_table(RunData(the_report.manifest, the_report.cells), 0.05)
     assert len(table.rows) == len(the_report.cells)
     assert table.rows[0] == {"suite": "game/basic", "agent": "good", "instances": 4}

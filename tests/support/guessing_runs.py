@@ -1,8 +1,10 @@
 """Runs of the guessing game for tests: a manifest, and the rows that playing it leaves in the log."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from evalkit.dialogue import Reply
@@ -13,9 +15,12 @@ from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
 from evalkit.replies import encode_reply
 from evalkit.report.report import Report, build_report
+from evalkit.report.run_data import RunData
+from evalkit.results.cells import Cell, cells
 from evalkit.results.episodes import episode_results
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.schema import ledger_table
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestPack, ManifestSuite
 from tests.support.guessing_game import GUESSING, guess, hint
@@ -161,14 +166,39 @@ def rows(
     return made
 
 
+def source_of_cells(
+    cells: Sequence[Cell],
+    manifest: Manifest | None = None,
+    judged: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> RunData:
+    """What tables of cells made by hand are made of; agents that the manifest lacks join it."""
+    packs = {cell.agent: {other.suite.environment: "d0" for other in cells} for cell in cells}
+    agents = {name: msgspec.structs.replace(an_agent(name, model=name), packs=packs[name]) for name in packs}
+    agents |= dict(manifest.agents if manifest else {})
+    known = a_manifest(agents.values(), []) if manifest is None else msgspec.structs.replace(manifest, agents=agents)
+    return RunData(known, cells, judged=judged)
+
+
 def search(secret: int) -> list[Reply]:
     """A good player: solved in two periods, three turns."""
     return [guess((secret + 3) % 10), hint(), guess(secret)]
 
 
 def report_of(
-    manifest: Manifest, steps: pa.Table, ledger: Iterable[LedgerRecord], *, paid: Mapping[str, int]
+    manifest: Manifest, steps: pa.Table, ledger: Iterable[LedgerRecord] = (), log: pa.Table | None = None
 ) -> Report:
-    """A report without a run directory; nothing is void."""
+    """A report without a run directory; nothing is void. `log`: all rows, where some of them were superseded."""
+    return build_report(source_of(manifest, steps, ledger, log))
+
+
+def source_of(
+    manifest: Manifest,
+    steps: pa.Table,
+    ledger: Iterable[LedgerRecord] = (),
+    log: pa.Table | None = None,
+    threads: int = 1,
+) -> RunData:
+    """What such a report is made of."""
     results = episode_results(steps, manifest, ENVIRONMENTS)
-    return build_report(manifest, steps, ledger, results, {}, paid=paid)
+    logged = {"steps": steps, "log": steps if log is None else log, "ledger": ledger_table(list(ledger))}
+    return RunData(manifest, cells(manifest, results), logged, threads=threads)

@@ -13,6 +13,7 @@ from evalkit.report.comparing.compare import Side, narrowed, same_agents
 from evalkit.report.comparing.compare import compare as build
 from evalkit.report.drift import COLUMNS as DRIFT
 from evalkit.report.drift import drift_notes, versions
+from evalkit.report.run_data import RunData
 from evalkit.report.tables import markdown
 from evalkit.results.cells import cells
 
@@ -85,11 +86,12 @@ def _side(text: str) -> tuple[Side, str]:
     directory = run_directory(name)
     manifest, steps, results = read_run(directory, DRIFT)
     run_cells = tuple(cells(manifest, results, read_voids(directory)))
+    served = versions(RunData(manifest, (), {"steps": steps}))
     side = Side(
         label=name,
         manifest=manifest,
         cells=run_cells,
-        notes=tuple(f"{name}: {note}" for note in (*drift_notes(versions(steps)), *void_notes(run_cells))),
+        notes=tuple(f"{name}: {note}" for note in (*drift_notes(served), *void_notes(run_cells))),
     )
     return side, _known(agent, side) if agent else ""
 

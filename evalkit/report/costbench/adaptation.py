@@ -11,7 +11,8 @@ import orjson
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.report import queries
 from evalkit.report.costbench.planning_cells import digest_notes, is_blocked, is_reference, reached, share_interval
-from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, place, where
+from evalkit.report.run_data import place
+from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult

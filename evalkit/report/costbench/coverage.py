@@ -11,7 +11,8 @@ from evalkit.envs.errand import errand
 from evalkit.report import queries
 from evalkit.report.costbench.planning_cells import counted, digest_notes, is_blocked, share_interval
 from evalkit.report.costbench.planning_queries import COUNTED
-from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, place, where
+from evalkit.report.run_data import place
+from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult

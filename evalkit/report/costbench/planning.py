@@ -28,7 +28,8 @@ from evalkit.report.costbench.planning_cells import (
 from evalkit.report.costbench.planning_queries import blocks_query, calls_query, counts_query, goal_query, main_query
 from evalkit.report.costbench.ties import ties_tables
 from evalkit.report.published.printed import as_printed
-from evalkit.report.scores import AGENT, kind_notes, packs_of, place, where
+from evalkit.report.run_data import RunData, place
+from evalkit.report.scores import AGENT, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -36,9 +37,9 @@ from evalkit.results.episodes import EpisodeResult
 ALL_AGENTS = "(all)"
 
 
-def planning_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]] | None = None) -> tuple[Table, ...]:
-    """All tables about the planning cells among `cells`; `judged`: what judges counted beside us, by episode id."""
-    planning_cells = [cell for cell in cells if cell.suite.environment == ENVIRONMENT]
+def planning_tables(source: RunData) -> tuple[Table, ...]:
+    """All tables about the planning cells of a run."""
+    planning_cells = [cell for cell in source.cells if cell.suite.environment == ENVIRONMENT]
     paper = [cell for cell in planning_cells if is_reference(cell)]
     own = [cell for cell in planning_cells if not is_reference(cell)]
     tables: list[Table] = []
@@ -55,7 +56,7 @@ def planning_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int
         *tables,
         *ties_tables(planning_cells),
         *adaptation_tables(planning_cells),
-        *coverage_tables(planning_cells, judged or {}),
+        *coverage_tables(planning_cells, source.judged),
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from evalkit.report import queries
 from evalkit.report.costbench.planning_cells import counted
 from evalkit.report.costbench.planning_queries import COUNTED
-from evalkit.report.scores import AGENT, packs_of, place, where
+from evalkit.report.run_data import place
+from evalkit.report.scores import AGENT, packs_of, where
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
 

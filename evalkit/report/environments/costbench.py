@@ -17,24 +17,14 @@ from evalkit.report.extras.record import (
     ErrorKind,
     Extras,
     Find,
-    Judged,
     Measure,
     QuotedPlace,
 )
 from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
-from evalkit.report.tables import Table
-from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
-from evalkit.store.manifest import Manifest
 
 NAME = "costbench"
-
-
-def tables(manifest: Manifest, cells: Sequence[Cell], judged: Judged) -> tuple[Table, ...]:
-    """The tables about planning."""
-    del manifest
-    return planning_tables(cells, judged)
 
 
 def _count(name: str) -> Count:
@@ -115,7 +105,7 @@ MEASURES = (
 
 EXTRAS = Extras(
     place=10,
-    tables=tables,
+    tables=planning_tables,
     table_figures=(("coverage", coverage_figures), ("adaptation", adaptation_figures)),
     errors=ERRORS,
     measures=MEASURES,

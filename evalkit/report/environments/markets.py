@@ -1,22 +1,12 @@
 """What the environments that are played in periods share: the tables and figures of their paper, and kinds of error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from evalkit.report.extras.record import Count, ErrorKind, Find, Judged
+from evalkit.report.extras.record import Count, ErrorKind, Find
 from evalkit.report.figures.econ import ladder_figures
-from evalkit.report.markets.econ import econ_tables
-from evalkit.report.tables import Table
-from evalkit.results.cells import Cell
 from evalkit.results.moves import Move
-from evalkit.store.manifest import Manifest
 
 TABLE_FIGURES = (("econ_scores", ladder_figures),)
-
-
-def tables(manifest: Manifest, cells: Sequence[Cell], judged: Judged) -> tuple[Table, ...]:
-    """The tables of the paper."""
-    del judged
-    return econ_tables(manifest, cells)
 
 
 def errors(environment: str) -> tuple[ErrorKind, ...]:

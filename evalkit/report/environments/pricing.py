@@ -12,6 +12,7 @@ from evalkit.report.environments import markets
 from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
+from evalkit.report.markets.econ import econ_tables
 from evalkit.report.periods import Action, alone, by_period
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def price_ratios(instance: Any, actions: Sequence[Action], periods: int) -> "Val
 
 EXTRAS = Extras(
     place=22,
-    tables=markets.tables,
+    tables=econ_tables,
     table_figures=markets.TABLE_FIGURES,
     cell_figures=runs_figures,
     standing=PeriodStanding(values=profit_shares, hold=alone),

@@ -12,6 +12,7 @@ from evalkit.report.environments import markets
 from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, PeriodStanding, QuotedPlace
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
+from evalkit.report.markets.econ import econ_tables
 from evalkit.report.periods import Action, best_so_far, by_period
 from evalkit.report.scores import ACCEPTED
 from evalkit.results.episodes import EpisodeResult
@@ -50,7 +51,7 @@ def _bought_nothing(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
 
 EXTRAS = Extras(
     place=20,
-    tables=markets.tables,
+    tables=econ_tables,
     table_figures=markets.TABLE_FIGURES,
     cell_figures=runs_figures,
     standing=PeriodStanding(values=plan_values, hold=best_so_far),

@@ -12,6 +12,7 @@ from evalkit.report.environments import markets
 from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.econ import runs_figures
+from evalkit.report.markets.econ import econ_tables
 from evalkit.report.periods import Action, by_period, last_so_far
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def assignment_values(instance: Any, actions: Sequence[Action], periods: int) ->
 
 EXTRAS = Extras(
     place=21,
-    tables=markets.tables,
+    tables=econ_tables,
     table_figures=markets.TABLE_FIGURES,
     cell_figures=runs_figures,
     standing=PeriodStanding(values=assignment_values, hold=last_so_far),

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from evalkit.report.figure import Figure
+    from evalkit.report.run_data import RunData
     from evalkit.report.tables import Table
     from evalkit.results.cells import Cell
     from evalkit.results.episodes import EpisodeResult
     from evalkit.results.moves import Move
-    from evalkit.store.manifest import Manifest
 
-Judged = Mapping[str, Mapping[str, int]]
-"""How many paths judges counted in a visible plan, by what they counted and by episode id."""
-Tables = Callable[["Manifest", Sequence["Cell"], Judged], tuple["Table", ...]]
-"""(manifest, all cells of the run, judged) -> tables; none where there is nothing to say."""
+Tables = Callable[["RunData"], tuple["Table", ...]]
+"""The run -> tables; none where there is nothing to say. A table's rows are what its query gives (`RunData.rows`)."""
 TableFigures = Callable[[Sequence[str], "Table"], tuple["Figure", ...]]
 """(agents in order, a table of the report) -> its figures."""
 CellFigures = Callable[[Sequence[str], Sequence["Cell"]], tuple["Figure", ...]]

@@ -12,7 +12,8 @@ from typing import Any
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import SCORE, by_agent, dotted, in_order
 from evalkit.report.figures.varied import place_of
-from evalkit.report.scores import AGENT, packs_of, place
+from evalkit.report.run_data import place
+from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.vega import WIDTH, Rows, Spec, clean, data, mark, number, reach, scaled, spec_of, tips
 from evalkit.results.cells import Cell

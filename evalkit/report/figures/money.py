@@ -15,7 +15,8 @@ from evalkit.report.figures.marks import (
     suite_of,
 )
 from evalkit.report.figures.scores import at_most
-from evalkit.report.scores import AGENT, INTERVAL, packs_of, place
+from evalkit.report.run_data import place
+from evalkit.report.scores import AGENT, INTERVAL, packs_of
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.vega import (
     WIDTH,

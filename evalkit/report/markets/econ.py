@@ -30,12 +30,12 @@ from evalkit.report.markets.econ_cells import (
 from evalkit.report.markets.econ_queries import beside, mean_of, runs
 from evalkit.report.markets.variants import variant_tables
 from evalkit.report.published.printed import as_printed
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, interval_and_kind, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.bootstrap import LEAST_INSTANCES
-from evalkit.store.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ class MetricColumn:
     """What a reader must know of it."""
 
 
-def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """All tables about the paper's environments among `cells`; none where there are none."""
-    market_cells = [cell for cell in cells if cell.suite.environment in ENVIRONMENTS]
+def econ_tables(source: RunData) -> tuple[Table, ...]:
+    """All tables about the paper's environments in a run; none where there are none."""
+    market_cells = [cell for cell in source.cells if cell.suite.environment in ENVIRONMENTS]
     if not market_cells:
         return ()
     played = {cell.agent for cell in market_cells if not cell.exact}
@@ -70,7 +70,7 @@ def econ_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
         as_printed(_quality_table(market_cells), "econ_3", rivals),
         _exploration_table(market_cells),
         *_feasible_tables(market_cells),
-        *variant_tables(manifest, market_cells),
+        *variant_tables(source.manifest, market_cells),
     )
 
 

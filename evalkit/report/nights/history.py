@@ -16,6 +16,7 @@ import msgspec
 from evalkit.errors import CorruptLogError
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import versions
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import scores_table
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
@@ -150,14 +151,14 @@ def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
 def read_night(run: Path, night: str, spent: int) -> NightRecord:
     """A night's record from its log, without alarms. Raises RunError if it is no run, CorruptLogError."""
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
-    run_cells = cells(manifest, results, read_voids(run))
+    source = RunData(manifest, cells(manifest, results, read_voids(run)), {"steps": steps})
     served: dict[str, list[str]] = {}
-    for version in versions(steps):
+    for version in versions(source):
         served.setdefault(version.agent, []).append(f"{version.served_model} {version.fingerprint}".strip())
-    table = scores_table(manifest, run_cells)
+    table = scores_table(source)
     night_cells = [
         _cell(manifest, cell, row, tuple(served.get(cell.agent, ())))
-        for cell, row in zip(run_cells, table.rows, strict=True)
+        for cell, row in zip(source.cells, table.rows, strict=True)
     ]
     return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(night_cells))
 
