@@ -101,6 +101,26 @@ def test_folders_that_a_killed_process_has_made_last(tmp_path: Path, monkeypatch
     assert journals(run) == []  # nothing was written
 
 
+def test_a_seal_that_a_dying_process_has_put_into_an_earlier_journal_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died before its own first object: whoever comes next names that seal, and the folder was never waited for."""
+    run = write_run(write_run(tmp_path / "run", rounds(["a"], 2)), rounds(["b"], 2))
+    dead, sealing = "0aaaaaaa-host-1-99000000000.000", "0bbbbbbb-host-2-99000000001.000"
+    for writer in (dead, sealing):
+        (run / "log" / writer).mkdir()
+    seal(run, dead, by=sealing)
+    shim = Shim(monkeypatch)
+
+    async def body(store: Store) -> None:
+        del store
+        synced = [name for what, name in shim.done if "directory" in what]
+        assert {dead, sealing} <= set(synced)
+        assert journals(run)[0].writer not in synced  # who came behind that has looked after it
+
+    play(run, body)
+
+
 def test_many_waiters_share_few_commits(tmp_path: Path) -> None:
     run = tmp_path / "run"
 

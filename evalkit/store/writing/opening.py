@@ -1,5 +1,6 @@
 """A run's log made ready for one more writer: what is there is whole, lasts, and belongs to nobody else any more."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import Appender, new_writer, open_journal
-from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
+from evalkit.store.files.layout import MARK, JournalObjects, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
     KINDS,
@@ -87,20 +88,31 @@ def refuse_damage(run: Path) -> None:
 
 def _tidy(run: Path) -> None:
     """Folders are there, without what a crash left under temporary names."""
-    newest = [run / LOG / journal.writer for journal in journals(run)]
+    present = journals(run)
+    every = [run / LOG / journal.writer for journal in present]
     folders = [run / name for name in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER)]
     for folder in folders:
         disk.make_directories(folder)
     if (run / TAIL).is_dir():
         folders.append(run / TAIL)
-    for folder in (run, *folders, *newest):
+    for folder in (run, *folders, *every):
         disk.remove_leftovers(folder)
     # A process that was killed, or is stopped, may have named files and folders without waiting for the names: what is
-    # built on now lasts. Earlier journals than the newest were looked after when that began.
+    # built on now lasts.
     described = [run / name for name in (MANIFESTS, SUITES) if (run / name).is_dir()]
-    for folder in (run.parent, run, *described, *folders, *newest[-1:]):
+    for folder in (run.parent, run, *described, *folders, *every[-_unsettled(present) :]):
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
+
+
+def _unsettled(present: Sequence[JournalObjects]) -> int:
+    """How many of the last journals may hold objects whose names do not last yet.
+
+    A writer looks after all earlier journals before its own first object. One whose folder holds none but a seal has
+    not come that far, or nobody can tell.
+    """
+    settled = (number for number, journal in enumerate(reversed(present), 1) if journal.numbers[-1:] > (0,))
+    return next(settled, len(present) or 1)
 
 
 def mark(run: Path, steps: Layout, ledger: Layout) -> None:
