@@ -1,10 +1,12 @@
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from evalkit.errors import CorruptLogError, RunError
+from evalkit.errors import CorruptLogError, RunError, StorageError
+from evalkit.store import disk
 from evalkit.store.files.layout import FOLDERS, MARK, journal_object, journals, lay_out
 from evalkit.store.files.segment import KINDS, Kind
 from evalkit.store.lock import hold_run
@@ -226,6 +228,40 @@ def test_a_compaction_that_was_cut_short_is_completed_though_its_objects_are_gon
     assert index.episodes["a"].steps == (4 if "steps" in kinds else 4 - gone)
     rows = {episode: len(found) for episode, found in replay_rows(run, ["a"]).items()}
     assert rows == {"a": index.episodes["a"].steps}
+
+
+@pytest.mark.parametrize("missing", [("ends",), ("ledger", "ends"), ("steps",)])
+def test_rows_that_are_given_up_do_not_come_back_from_objects_that_are_compacted_in_part(
+    tmp_path: Path, missing: tuple[Kind, ...]
+) -> None:
+    run = first_tails(tmp_path / "run", rounds(["a", "b"], 2))
+    journal = begin(run)
+    append(journal, [a_step("a", 2), a_step("b", 2)], [a_step("a", 3, ending="done")], money=[a_charge()])
+    compact(journal, 0, 1)
+    for kind in missing:
+        (file,) = (run / FOLDERS[kind][-1]).glob("*.parquet")
+        file.unlink()
+    path_of(run, 1).unlink()  # step 1 of both
+    assert {(cut.episode, cut.step) for cut in mended(run).given_up} == {("a", 1), ("b", 1)}
+    assert check_log(run) == []  # also when the next writer has completed what was compacted in part
+    assert {name: steps for name, steps in steps_of(run).items() if name != "later"} == {"a": 1, "b": 1}
+
+
+def test_a_disk_that_refuses_the_folder_of_what_is_set_aside_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", rounds(["a"], 3))
+    flip_page(next((run / "steps").glob("*.parquet")))
+    sync = disk.sync_directory
+
+    def refuses(path: Path) -> None:
+        if path.name == "quarantine":
+            raise OSError(errno.EROFS, "read-only file system")
+        sync(path)
+
+    monkeypatch.setattr(disk, "sync_directory", refuses)
+    with pytest.raises(StorageError, match="quarantine"):
+        repair(run, lambda plan: None)
 
 
 def test_a_run_that_is_being_written_is_not_repaired(tmp_path: Path) -> None:

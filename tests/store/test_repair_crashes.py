@@ -13,7 +13,7 @@ from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.repair import repair
 from tests.store.test_crashes import Died, Mortal
-from tests.store.test_repair import books, steps_of, totals_of_rows, totals_said, zero
+from tests.store.test_repair import books, flip_page, steps_of, totals_of_rows, totals_said, zero
 from tests.support.damaged_logs import flip
 from tests.support.format1_logs import first_tails
 from tests.support.log_rows import a_charge, a_step, rounds
@@ -109,3 +109,19 @@ def test_repairs_that_die_one_after_another_charge_no_more_than_one(tmp_path: Pa
         assert [row for row in read_ledger(run) if row.reason == LEASES_LOST] == []
         assert books(run) == books(at_once)
         shutil.rmtree(run)
+
+
+@pytest.mark.parametrize("last", range(6, 42, 5))
+def test_ends_of_journals_that_a_repair_did_not_come_to_write_are_not_taken_for_lost_money(
+    tmp_path: Path, last: int
+) -> None:
+    """Each repair ends the journals of those before it, and names these ends."""
+    run = write_run(tmp_path / "run", rounds(["a", "b"], 2), [a_charge(9000, kind="lease")])
+    flip_page(next((run / "steps").glob("*.parquet")))
+    for _ in range(3):
+        with pytest.MonkeyPatch.context() as patch, suppress(Died):
+            Mortal(patch, last)
+            repair(run, lambda plan: None)
+    repair(run, lambda plan: None)
+    assert check_log(run) == []
+    assert not [row for row in read_ledger(run) if row.reason == LEASES_LOST]

@@ -123,6 +123,8 @@ def remake(run: Path, by: str, sources: Sources) -> Remade:
     made = Remade(run=run, by=by)
     missing = list(_missing(run, sources))
     made.lost = [segment for segment in missing if not (segment.is_object and sources.unfinished(segment))]
+    names = {segment.name for segment in missing}
+    missing += [segment for segment in _not_yet_compacted(run, sources) if segment.name not in names]
     writers = {segment.writer for layout in sources.layouts.values() for segment in layout.segments}
     writers |= {segment.writer for segment in missing}
     _remake_first_format(made, sources, [segment for segment in missing if not segment.writer])
@@ -155,16 +157,34 @@ def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
             yield segment
 
 
+def _not_yet_compacted(run: Path, sources: Sources) -> Iterator[Segment]:
+    """What kinds lack of the ranges that others have compacted, while the objects are there: nothing of it is lost.
+
+    The next writer would make these files of objects that still hold what is given up of compacted ones.
+    """
+    for writer, own_files in _compacted_files(sources).items():
+        if sources.newest(writer) < max(segment.last for segment in own_files):
+            continue
+        for kind in KINDS:
+            upto = max((segment.last + 1 for segment in own_files if segment.kind == kind), default=0)
+            for first, last in sorted({(segment.first, segment.last) for segment in own_files}):
+                if first >= upto:
+                    yield compacted(run, kind, writer, first, last)
+
+
+def _compacted_files(sources: Sources) -> dict[str, list[Segment]]:
+    """By writer, the compacted files that are in use."""
+    by_writer: dict[str, list[Segment]] = {}
+    for layout in sources.layouts.values():
+        for segment in layout.segments:
+            if segment.writer and not segment.is_object:
+                by_writer.setdefault(segment.writer, []).append(segment)
+    return by_writer
+
+
 def _behind(run: Path, sources: Sources) -> Iterator[Segment]:
     """Where compacted files hold more than the objects that are left: what some kinds lack of it, and an end."""
-    whole = [
-        segment
-        for layout in sources.layouts.values()
-        for segment in layout.segments
-        if segment.writer and not segment.is_object
-    ]
-    for writer in dict.fromkeys(segment.writer for segment in whole):
-        own_files = [segment for segment in whole if segment.writer == writer]
+    for writer, own_files in _compacted_files(sources).items():
         last_compacted = max(segment.last for segment in own_files)
         if sources.newest(writer) >= last_compacted:
             continue

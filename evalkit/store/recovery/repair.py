@@ -223,7 +223,8 @@ def _carry_out(run: Path, work: _Work) -> None:
     for path in work.quarantine:
         with disk.storage_errors(path):
             _link(path, run / QUARANTINE)
-    disk.sync_directory(run / QUARANTINE)
+    with disk.storage_errors(run / QUARANTINE):
+        disk.sync_directory(run / QUARANTINE)
     mark(run, lay_out(run, "steps"), lay_out(run, "ledger"))
     journal = Appender(
         run=run,
