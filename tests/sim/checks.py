@@ -1,5 +1,6 @@
 """What must hold at every instant of a run, whatever happens to it."""
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,8 +78,8 @@ class Checks:
         missing = set(range(sent.step)) - held
         if missing:
             raise Broken(f"{sent.episode}/{sent.step} is sent while step {min(missing)} is not durable")
-        taken_over = world.second is not None and world.second.process is not process
-        if sent.step in held and not taken_over:
+        # Of two that write at once, one has not been told yet, and does not know what the other has made durable.
+        if sent.step in held and (world.second is None or (sent.episode, sent.step) in process.knows):
             raise Broken(f"{sent.episode}/{sent.step} is asked again: its reply is durable")
         mine = [one for one in world.network.history if (one.lane, one.process) == (sent.lane, sent.process)]
         flying = (
@@ -137,6 +138,15 @@ class Checks:
             raise Broken(f"a life has closed its books at {books}; the bill is {bill}")
         if self._draws.uniform() < REPORTS:
             self._report(index)
+
+    def losing_power(self) -> None:
+        """Before a loss of power: somebody may have read on the books what had not lasted yet."""
+        world = self._world
+        if self.suspended or not self._books:
+            return
+        with tempfile.TemporaryDirectory(dir=world.folder.parent) as folder:
+            world.disk.certain(world.run, Path(folder))
+            self._books = min(self._books, _books(read_index(Path(folder)))) if is_run(Path(folder)) else 0
 
     def harmed(self, before: Mapping[Path, bytes], *, knew: bool) -> None:
         """Files that had lasted are others, and stay so. `before`: what they held. `knew`: whether a repair can know

@@ -221,6 +221,15 @@ class SimDisk:
             file.write(data)
         self._names.setdefault(path, _File())
 
+    def certain(self, folder: Path, to: Path) -> None:
+        """Lay under another name what a loss of power certainly leaves of a folder."""
+        for path, file in self._lasting.items():
+            inside = path.is_relative_to(folder) and {*path.parents} - {*folder.parents, folder} <= self._folders
+            if inside and file.synced is not None:
+                target = to / path.relative_to(folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.synced)
+
     def lose_power(self, draws: Stream) -> None:
         """Leave on the disk what a loss of power may leave."""
         now = {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}

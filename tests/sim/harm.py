@@ -40,8 +40,13 @@ class Done:
         return any(path.parent.name not in ("tail", "steps", "ends") for path in self.before)
 
     def at_the_end(self, run: Path) -> bool:
-        """Whether all were the last of the newest journal, or of a run without any: nothing tells of them."""
-        journals = sorted((path for path in (run / "log").glob("*/") if path.is_dir()), key=_began)
+        """Whether all were the last of the newest journal, or of a run without any: nothing tells of them.
+
+        A folder without objects is no later journal: its writer died before it named what was before it.
+        """
+        lost = {path.parent for path in self.before}
+        folders = (path for path in (run / "log").glob("*/") if path in lost or any(path.glob("*.parquet")))
+        journals = sorted(folders, key=_began)
         return not journals or all(path.parent == journals[-1] for path in self.before)
 
     def undo(self) -> None:

@@ -22,6 +22,10 @@ class Process:
     """Requests."""
     playing: Counter[str] = field(default_factory=Counter)
     """Episodes that have begun in it and neither ended nor been left, by lane."""
+    knows: set[tuple[str, int]] = field(default_factory=set)
+    """Replies, by episode and step, that were durable when its journal began, or that it has made durable itself."""
+    opened: bool = False
+    """Whether its journal has begun."""
     fenced: float | None = None
     """When it met another's object in its own journal, in the loop's time."""
 

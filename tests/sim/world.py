@@ -112,6 +112,9 @@ class World:
         if self.detailed and what in ("rename", "link", "remove"):
             self.say(f"the run is about to {what} {path.relative_to(self.folder)}")
         self.checks.looked(what, path)
+        if self.process is not None and not self.process.opened and f"-{self.process.pid}-" in path.parent.name:
+            self.process.opened = True
+            self.process.knows.update((episode, step) for episode, steps in self.durable.items() for step in steps)
         how = None if self.life is None else self.life.taken_over
         if how is not None and not how.at_once and how.turn is None and self.disk.operations >= how.operation:
             self.taking.begins(how)
@@ -155,6 +158,8 @@ class World:
             table = columns(path, "episode", "step")
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
+                if self.process is not None:
+                    self.process.knows.add((episode, step))
 
     def take_over(self, old: Begun) -> None:
         """Go on from a run of the first format."""
@@ -276,6 +281,7 @@ class World:
             self.say(outcome if isinstance(outcome, str) else f"life {number} ends: {outcome.reason}")
         elif life.power:
             self.counts["power"] += 1
+            self.checks.losing_power()
             self.disk.lose_power(Stream(self.scenario.seed, "power", number))
         else:
             self.disk.forget_nothing()
