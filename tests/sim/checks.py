@@ -245,7 +245,7 @@ class Checks:
         """A glob of `steps/`, as other programs read a run, holds whole files and no row twice."""
         seen: set[tuple[str, int, int]] = set()
         for path in sorted((self._world.run / "steps").glob("*.parquet")):
-            table = columns(path, "episode", "take", "step")
+            table = self._world.memory.columns(path, "episode", "take", "step")
             for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 if row in seen:
                     raise Broken(f"steps/ holds {row} twice")
@@ -256,12 +256,6 @@ class Checks:
         if books < self._books:
             raise Broken(f"the books fell from {self._books} to {books}")
         self._books = books
-
-
-def columns(path: Path, *names: str) -> pa.Table:
-    """Some columns of a file of rows, as other programs read it."""
-    with pq.ParquetFile(path) as file:
-        return file.read(columns=list(names), use_threads=False)
 
 
 def charges(path: Path) -> list[tuple[str, str, int, int]]:

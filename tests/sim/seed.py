@@ -58,8 +58,9 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
         found = replace(
             found, sweep=replace(found.sweep, width=scenario.width, budget=None if budget is None else PicoUsd(budget))
         )
-        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder, remembered():
+        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder, remembered() as memory:
             world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story, detailed=detailed)
+            world.memory = memory
             world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")
             try:
                 if old is not None:
@@ -99,6 +100,7 @@ def _harmed(world: World, life: Life) -> bool:
     if done is None:
         return False
     world.say(done.words)
+    world.memory.changed = True
     world.counts["files_gone" if life.harm.gone else "flips"] += 1
     found = findings(world.run)
     if not found:

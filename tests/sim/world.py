@@ -28,12 +28,13 @@ from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
-from tests.sim.checks import Broken, Checks, charges, columns
+from tests.sim.checks import Broken, Checks, charges
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
 from tests.sim.process import Process, Second
 from tests.sim.reading import Reading
+from tests.sim.remembered import Remembered
 from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import extended, resolved, spec
 from tests.sim.taking_over import TakingOver, granted, of_files
@@ -66,6 +67,7 @@ class World:
     """Files whose content is another than was written, and of which `verify` knows nothing: no rows count any more."""
     requests: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    memory: Remembered = field(default_factory=Remembered)
     reading: Reading = field(default_factory=Reading)
     process: Process | None = None
     """The one that acts."""
@@ -155,7 +157,7 @@ class World:
                 continue  # what a repair leaves counts once it has ended
             if path.parent.parent.name == "log":
                 self.charged.update(charges(path))
-            table = columns(path, "episode", "step")
+            table = self.memory.columns(path, "episode", "step")
             for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
                 self.durable.setdefault(episode, set()).add(step)
                 if self.process is not None:
@@ -282,6 +284,7 @@ class World:
         elif life.power:
             self.counts["power"] += 1
             self.checks.losing_power()
+            self.memory.changed = True
             self.disk.lose_power(Stream(self.scenario.seed, "power", number))
         else:
             self.disk.forget_nothing()

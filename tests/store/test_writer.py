@@ -107,8 +107,8 @@ def test_a_seal_that_a_dying_process_has_put_into_an_earlier_journal_lasts(
     """It died before its own first object: whoever comes next names that seal, and the folder was never waited for."""
     run = write_run(write_run(tmp_path / "run", rounds(["a"], 2)), rounds(["b"], 2))
     dead, sealing = "0aaaaaaa-host-1-99000000000.000", "0bbbbbbb-host-2-99000000001.000"
-    for writer in (dead, sealing):
-        (run / "log" / writer).mkdir()
+    for name in (dead, sealing):
+        (run / "log" / name).mkdir()
     seal(run, dead, by=sealing)
     shim = Shim(monkeypatch)
 
