@@ -10,6 +10,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
@@ -21,7 +22,7 @@ import evalkit.testing  # noqa: E402
 project = "evalkit"
 author = "the evalkit maintainers"
 version = release = evalkit.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
 root_doc = "docs/index"
 include_patterns = [
@@ -42,7 +43,6 @@ highlight_language = "none"
 nitpicky = False
 
 default_role = "py:obj"
-napoleon_custom_sections = ["Returns"]  # as prose: a colon in it ends no type
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -54,6 +54,8 @@ html_extra_path = ["theme/index.html"]
 html_copy_source = False
 html_show_sourcelink = False
 
+_SECTIONS = Config(napoleon_custom_sections=["Returns"])
+"""`Returns:` is prose."""
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _LINK = re.compile(r"^- \[`?([^\]`]+)`?\]\(((?:\.\./)?[\w/-]+)\.(?:md|rst)\)", re.MULTILINE)
 _PUBLIC = {
@@ -80,7 +82,7 @@ def contents(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] += "\n" + "\n\n".join(trees) + "\n"
 
 
-def as_restructured(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def as_restructured(app: Sphinx, what: Any, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are Markdown: columns become a list of definitions, an indented block is shown as it stands."""
     text: list[str] = []
     for block in re.split(r"\n\s*\n", "\n".join(lines)):
@@ -95,6 +97,13 @@ def as_restructured(app: Sphinx, what: str, name: str, obj: Any, options: Any, l
             text.append(_code(block))
     whole = re.sub(r"\bdocs/([\w-]+)\.md", r":doc:`/docs/\1`", "\n\n".join(text))
     lines[:] = whole.split("\n")
+    if what in (
+        "function",
+        "method",
+        "class",
+        "exception",
+    ):  # the text of a field has no sections: a colon ends no type
+        lines[:] = GoogleDocstring(lines, _SECTIONS, app, what, name, obj, options).lines()
 
 
 def _definitions(block: str) -> str:
@@ -132,5 +141,5 @@ def public_name(app: Sphinx, env: Any, node: Any, content: nodes.Element) -> nod
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", contents)
-    app.connect("autodoc-process-docstring", as_restructured, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", as_restructured)
     app.connect("missing-reference", public_name)

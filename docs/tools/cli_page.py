@@ -17,8 +17,8 @@ HEAD = """\
 Every command with its options. `evalkit COMMAND --help` prints the same in the terminal. The page is generated from the
 command line's parser by `make docs`, and a test compares the two.
 
-A *sweep* (or *spec*) is a TOML file that says which agents play which suites. A *run* is the directory with its results.
-A *lane* is one provider and model within a run. The [glossary](glossary.md) has all words.
+A *sweep* (or *spec*) is a TOML file that says which agents play which suites. A *run* is the directory with its
+results. A *lane* is one provider and model within a run. The [glossary](glossary.md) has all words.
 
 | exit code | meaning |
 |---|---|
