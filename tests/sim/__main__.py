@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.sim.scenario import DISTURBANCES, Scenario, scenario
+from tests.sim.scenario import AIMED, DISTURBANCES, Scenario, scenario
 from tests.sim.seed import Lived, live_through
 from tests.sim.shrink import shrunk
 from tests.sim.sweeps import SWEEPS
@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this seed alone, with its story")
     parser.add_argument("--stop", type=int, default=5, help="end after so many seeds that break a promise")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--always", choices=DISTURBANCES, action="append", default=[], help="each seed has this")
+    parser.add_argument(
+        "--always", choices=(*DISTURBANCES, *AIMED), action="append", default=[], help="each seed has this"
+    )
     parser.add_argument("--plain", action="store_true", help="do not shrink what fails")
     given = parser.parse_args()
     always = frozenset(given.always)

@@ -4,6 +4,7 @@ A word of a footer; a file of the log that was written anew, with a right check 
 What is promised: a process that would go on refuses it, or takes the same for true as before.
 """
 
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +137,9 @@ def _bit(run: Path, draws: Stream) -> Altered | None:
         return None
     path = files[draws.below(len(files))]
     held = path.read_bytes()
-    place, bit = draws.below(len(held)), draws.below(8)
+    # The index is small beside the blocks: half of the bits are of it.
+    index = struct.unpack("<Q", held[-16:-8])[0] if draws.uniform() < 0.5 else len(held)
+    place, bit = len(held) - 1 - draws.below(index), draws.below(8)
     return path, held[:place] + bytes([held[place] ^ 1 << bit]) + held[place + 1 :], f"bit {bit} of byte {place}"
 
 

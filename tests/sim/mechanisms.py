@@ -164,6 +164,7 @@ MUTANTS = (
         file="client/budget.py",
         old="        if self._shared.waiting:\n            self._shared.serve()\n        return cost <= reserved\n",
         new="        return cost <= reserved\n",
+        needs=("scarce",),
     ),
     Mutant(
         name="a lane that ends leaves its line waiting",

@@ -92,6 +92,8 @@ class Weather:
     """Probability of a reply that takes a hundred times as long; its client waits so long, or no longer than it may."""
     long: float = 0.0
     """Probability of a body that is as long again as the one before it."""
+    ways: tuple[str, ...] = LONG
+    """In which bodies are long."""
     spread: bool = False
     """Whether some replies come at once, so that they overtake others."""
     outages: list[tuple[float, float]] = field(default_factory=list)
@@ -251,7 +253,7 @@ class Network:
         """The same with a longer body, now and then: longer by a power of two each time."""
         if not self.weather.long or draws.uniform() >= self.weather.long:
             return reply
-        way = LONG[draws.below(len(LONG))]
+        way = self.weather.ways[draws.below(len(self.weather.ways))]
         power = LEAST_LONG + sum(one == way for one in self.long_bodies.values())
         if power > MOST_LONG:
             return reply

@@ -10,7 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
-from tests.sim.sweeps import TIGHT
+from tests.sim.sweeps import SCARCE, TIGHT
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -50,6 +50,8 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
+AIMED = ("scarce",)
+"""What comes about only where it is asked for: requests that wait for money which others may bring back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,8 @@ def scenario(
     active = (disturbances(seed) | always) - without
     if "tight" in active:
         sweep, width = TIGHT, max(width, 3)
+    if "scarce" in active:
+        sweep, width, budget = SCARCE, 6, 1.2 + 0.3 * Stream(seed, "scarce").uniform()
     old = _begun(Stream(seed, "begun")) if "first_format" in active else None
     return Scenario(
         seed=seed,
@@ -240,6 +244,8 @@ def _worse(life: Life, always: frozenset[str]) -> Life:
     """The same, with what each seed is to have coming about often: to look for what is there against it."""
     for kind in always & FATES.keys():
         life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
+    if "long_bodies" in always:
+        life.weather.long, life.weather.ways = 1.0, life.weather.ways[:1]
     return life
 
 

@@ -68,7 +68,13 @@ SWEEPS = (
 TIGHT = len(SWEEPS)
 """The number of a sweep with more episodes than its provider takes requests at once, and more requests than it takes
 in a minute."""
-_ALL = (*SWEEPS, _spec((("k", "slow", "knuth"), ("n", "narrow", "knuth")), 5, 1, 1))
+SCARCE = TIGHT + 1
+"""The number of a sweep whose episodes start in number before its money is at an end."""
+_ALL = (
+    *SWEEPS,
+    _spec((("k", "slow", "knuth"), ("n", "narrow", "knuth")), 5, 1, 1),
+    _spec((("k", "free", "knuth"),), 10, 1, 1),
+)
 
 _MORE = """
 [[suites]]
