@@ -237,7 +237,7 @@ MUTANTS = (
         file="store/recovery/repair.py",
         old=("    charges = not_yet(charges, money.rows)\n"),
         new=("    charges = []\n"),
-        needs=("first_format", "flips", "files_gone"),
+        needs=("first_format", "flips"),
     ),
     Mutant(
         name="a taken number is overwritten",
@@ -288,8 +288,8 @@ MUTANTS = (
     Mutant(
         name="folders that a stopped process has made are not made to last",
         file="store/writing/opening.py",
-        old="    for folder in (run.parent, run, *described, *folders, *newest[-1:]):\n",
-        new="    for folder in (*folders, *newest[-1:]):\n",
+        old="    for folder in (run.parent, run, *described, *folders, *every[-_unsettled(present) :]):\n",
+        new="    for folder in (*folders, *every[-_unsettled(present) :]):\n",
         needs=("taken_over", "power", "die_turn"),
     ),
     Mutant(
