@@ -10,7 +10,8 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.ext.napoleon import Config
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
@@ -54,7 +55,7 @@ html_extra_path = ["theme/index.html"]
 html_copy_source = False
 html_show_sourcelink = False
 
-_SECTIONS = Config(napoleon_custom_sections=["Returns"])
+_SECTIONS: Any = Config(napoleon_custom_sections=["Returns"])
 """`Returns:` is prose."""
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _LINK = re.compile(r"^- \[`?([^\]`]+)`?\]\(((?:\.\./)?[\w/-]+)\.(?:md|rst)\)", re.MULTILINE)
