@@ -7,7 +7,9 @@ a mean and a maximum over many markets say more here than the fastest of several
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from bench.measuring import span
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market

@@ -49,7 +49,7 @@ def test_strata_are_interleaved(tmp_path: Path) -> None:
         (("scheduling/basic", "scheduling/basics"), r"Did you mean 'scheduling/basic\.jsonl'"),
         (('"seed-0", ', '"seed-99", '), "no instance 'seed-99'"),
         (("periods = [5]", "periodes = [5]"), r"vary\.periodes: .*Did you mean 'periods'"),
-        (("periods = [5]", "periods = ['five']"), r"basic\?periods=five: seed-0: periods: expected int"),
+        (("periods = [5]", "periods = ['five']"), r"basic\?periods=five: seed-0: periods: expected a whole number"),
         (("periods = [5]", "periods = [0]"), r"periods: 0 is out of range"),
         (('policy = "random"', 'policy = "random"\nprompts = "standart"'), "Did you mean 'standard'"),
     ],

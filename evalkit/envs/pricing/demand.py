@@ -18,11 +18,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal, get_args
 
 CUSTOMERS = 100.0
 """Quantity sold if everybody buys; the reference's multiplier."""
 
-LINEAR, PERIODIC = "linear_shifts", "periodic_shifts"
+Family = Literal["linear_shifts", "periodic_shifts"]
+"""How the best prices move."""
+FAMILIES: tuple[Family, ...] = get_args(Family)
+LINEAR, PERIODIC = FAMILIES
 
 _SAFE = 600.0
 """Exponents of at most this size have exponentials, and sums and powers of them, that are normal doubles."""

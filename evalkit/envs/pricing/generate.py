@@ -12,10 +12,14 @@ Differs: with many groups that would be for ever, so the native generator gives 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from evalkit.envs.numpy_random_state import RandomStateStream
-from evalkit.envs.pricing.demand import LINEAR, PERIODIC, Drift, PricingMarket
+from evalkit.envs.parameters import Periods
+from evalkit.envs.pricing.demand import FAMILIES, LINEAR, Drift, Family, PricingMarket
 from evalkit.seeds import Stream
 
 DIFFICULTIES = {"basic": 1, "medium": 4, "hard": 10}
@@ -27,7 +31,11 @@ REFERENCE_SEEDS = range(12)
 REFERENCE_PERIODS = 100
 """Of the paper's instances: a linear shift adds up to half the starting alpha at most over so many."""
 
-FAMILIES = (LINEAR, PERIODIC)
+MOST_PRODUCTS = 2000
+"""Prices of more would not fit the bound on a tool call's arguments."""
+
+Cost = Annotated[float, Meta(ge=0.0, le=1e6)]
+Quality = Annotated[float, Meta(ge=-1e3, le=1e3)]
 
 ALPHAS = (1.0, 10.0)
 FACTORS = (1.5, 2.5)
@@ -37,23 +45,34 @@ GROUP_ODDS = 0.2
 """Probability that a product stops at a group, from the first on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Making:
+class Making(msgspec.Struct, frozen=True, kw_only=True):
     """What a market is drawn with."""
 
-    products: int
-    groups: int
-    family: str
-    sigma: float
-    mu: float
-    strength: float
-    """How far alphas move, beside the paper's; below 2, so that they stay above 0."""
-    costs: tuple[float, float]
-    qualities: tuple[float, float]
-    periods: int
+    products: Annotated[int, Meta(ge=1, le=MOST_PRODUCTS, description="products to price")] = 1
+    groups: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MOST_PRODUCTS,
+                description="groups of near substitutes; where not said, a quarter of the products",
+            ),
+        ]
+        | None
+    ) = None
+    family: Annotated[Family, Meta(description="how the best prices move")] | None = None
+    sigma: Annotated[float, Meta(ge=0.0, le=0.9, description="how alike products of a group are")] = 0.5
+    mu: Annotated[float, Meta(ge=0.01, le=100.0, description="how little customers care for differences")] = 1.0
+    # Below 2, so that alphas stay above 0.
+    strength: Annotated[float, Meta(ge=0.0, le=1.9, description="how far prices move, beside the paper's")] = 1.0
+    cost_low: Annotated[Cost, Meta(description="least cost of a unit")] = 1.0
+    cost_high: Annotated[Cost, Meta(description="highest cost of a unit")] = 2.0
+    quality_low: Annotated[Quality, Meta(description="least quality")] = 2.0
+    quality_high: Annotated[Quality, Meta(description="highest quality")] = 3.0
+    periods: Annotated[Periods, Meta(description="periods")] = 100
 
 
-def family_of_seed(seed: int) -> str:
+def family_of_seed(seed: int) -> Family:
     """The family the reference gives to a seed: linear for even ones."""
     return FAMILIES[seed % 2]
 
@@ -67,8 +86,8 @@ def reference_market(making: Making, seed: int) -> PricingMarket:
     """The reference's instance. Of `making`, the number of groups and of periods say nothing here."""
     stream, n = RandomStateStream(seed), making.products
     start = [stream.uniform(*ALPHAS) for _ in range(n)]
-    costs = [stream.uniform(*making.costs) for _ in range(n)]
-    qualities = [stream.uniform(*making.qualities) for _ in range(n)]
+    costs = [stream.uniform(making.cost_low, making.cost_high) for _ in range(n)]
+    qualities = [stream.uniform(making.quality_low, making.quality_high) for _ in range(n)]
     length = SHORTEST + stream.below(LONGEST - SHORTEST + 1)
     groups = _reference_groups(stream, n)
     if making.family == LINEAR:
@@ -101,8 +120,8 @@ def native_market(making: Making, seed: int) -> PricingMarket:
         bounds = [_linear_bounds(alpha, making.strength, making.periods) for alpha in start]
     else:
         bounds = [_periodic_bounds(alpha, making.strength) for alpha in start]
-    costs = _uniforms(seed, "costs", [making.costs] * n)
-    qualities = _uniforms(seed, "qualities", [making.qualities] * n)
+    costs = _uniforms(seed, "costs", [(making.cost_low, making.cost_high)] * n)
+    qualities = _uniforms(seed, "qualities", [(making.quality_low, making.quality_high)] * n)
     length = SHORTEST + Stream(seed, "pricing", "length").below(LONGEST - SHORTEST + 1)
     drawn = (start, costs, qualities, _uniforms(seed, "steps", bounds))
     return _market(making, drawn, _native_groups(making, seed), length, native_factor(seed))
@@ -115,13 +134,14 @@ def native_factor(seed: int) -> float:
 
 def _native_groups(making: Making, seed: int) -> list[int]:
     """Every group has a product; the others fall into the groups by a truncated geometric distribution."""
+    wanted = making.groups or groups_of(making.products)
     order = Stream(seed, "pricing", "groups", "first").permutation(making.products)
-    whole = -math.expm1(making.groups * math.log1p(-GROUP_ODDS))
+    whole = -math.expm1(wanted * math.log1p(-GROUP_ODDS))
     groups = [
-        min(1 + int(math.log1p(-draw * whole) / math.log1p(-GROUP_ODDS)), making.groups)
+        min(1 + int(math.log1p(-draw * whole) / math.log1p(-GROUP_ODDS)), wanted)
         for draw in Stream(seed, "pricing", "groups").uniforms(making.products).tolist()
     ]
-    for group, product in enumerate(order[: making.groups], 1):
+    for group, product in enumerate(order[:wanted], 1):
         groups[product] = group
     return groups
 
@@ -150,6 +170,6 @@ def _market(
         groups=tuple(groups),
         sigma=making.sigma,
         mu=making.mu,
-        drift=Drift(kind=making.family, start=start, step=step, length=length),
+        drift=Drift(kind=making.family or "", start=start, step=step, length=length),
         factor=factor,
     )

@@ -5,131 +5,81 @@ digest and optimum are then compared with what was made; the optimum is a closed
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Final, Literal
 
-from evalkit.envs.environment import Parameter
+import msgspec
+from msgspec import Meta
+
 from evalkit.envs.numpy_random_state import MOST_SEED
-from evalkit.envs.parameters import check_explicit, checked, generated, text_field
-from evalkit.envs.pricing.demand import Drift, PricingMarket
+from evalkit.envs.parameters import (
+    Generator,
+    NoAction,
+    Queries,
+    Seed,
+    check_explicit,
+    check_most,
+    generated,
+    parameters_of,
+    read_line,
+    written,
+)
+from evalkit.envs.pricing.demand import FAMILIES, Drift, PricingMarket
 from evalkit.envs.pricing.generate import (
-    FAMILIES,
     REFERENCE_PERIODS,
+    Cost,
     Making,
+    Quality,
     family_of_seed,
-    groups_of,
     native_factor,
     native_market,
     reference_market,
 )
-from evalkit.envs.pricing.optimum import PricingOptimum, solve
-from evalkit.errors import UsageError, nearest
+from evalkit.envs.pricing.optimum import LEAST_PROFIT, PricingOptimum, solve
+from evalkit.errors import UsageError
 
-NAME = "pricing"
+NAME: Final = "pricing"
 
-MOST_PRODUCTS = 2000
-"""Prices of more would not fit the bound on a tool call's arguments."""
-
-MOST_REFERENCE_PRODUCTS = 40
-"""With more, the reference's generator may draw groups for ever."""
-
-LEAST_PROFIT = 1.0
-"""A period, at best: profits are counted with two decimals."""
-
-_COSTS, _QUALITIES, _ALPHAS = (0.0, 1e6), (-1e3, 1e3), (1e-6, 1e6)
-
-
-def _edge(text: str, default: float, bounds: tuple[float, float]) -> Parameter:
-    return Parameter(kind=float, help=text, default=default, least=bounds[0], most=bounds[1])
-
-
-PARAMETERS: Mapping[str, Parameter] = {
-    "products": Parameter(kind=int, help="products to price", default=1, least=1, most=MOST_PRODUCTS),
-    "groups": Parameter(
-        kind=int,
-        help="groups of near substitutes; where not said, a quarter of the products",
-        default=None,
-        least=1,
-        most=MOST_PRODUCTS,
-    ),
-    "family": Parameter(kind=str, help="how the best prices move", default=None, choices=FAMILIES),
-    "sigma": Parameter(kind=float, help="how alike products of a group are", default=0.5, least=0.0, most=0.9),
-    "mu": Parameter(kind=float, help="how little customers care for differences", default=1.0, least=0.01, most=100.0),
-    "strength": Parameter(kind=float, help="how far prices move, beside the paper's", default=1.0, least=0.0, most=1.9),
-    "cost_low": _edge("least cost of a unit", 1.0, _COSTS),
-    "cost_high": _edge("highest cost of a unit", 2.0, _COSTS),
-    "quality_low": _edge("least quality", 2.0, _QUALITIES),
-    "quality_high": _edge("highest quality", 3.0, _QUALITIES),
-    "periods": Parameter(kind=int, help="periods", default=100, least=1, most=10**6),
-    "scored": Parameter(
-        kind=int, help="last periods that count; where not said, half of them", default=None, least=1, most=10**6
-    ),
-    "queries": Parameter(kind=int, help="requests a period at most", default=40, least=1, most=10**4),
-    "hint": Parameter(kind=bool, help="whether a price is named above which not to go", default=True),
-    "generator": Parameter(
-        kind=str,
-        help="who makes the market: the reference's generator, ours, or the line itself",
-        default="native",
-        choices=("reference", "native", "explicit"),
-    ),
-    "no_action": Parameter(
-        kind=str,
-        help="a period without an action: earn nothing and go on, or restart it as the reference does",
-        default="keep",
-        choices=("keep", "restart"),
-    ),
-    "seed": Parameter(kind=int, help="makes the market", default=0, least=0, most=2**63 - 1),
-}
+MOST_REFERENCE = {"seed": MOST_SEED, "products": 40, "periods": REFERENCE_PERIODS}
+"""Of numbers for the reference's generator: with more products it may draw groups for ever."""
 
 _MARKETS_KEPT = 64
 _DRAWN = ("strength", "cost_low", "cost_high", "quality_low", "quality_high")
 _EXPLICIT = ("costs", "qualities", "group_of", "alphas")
-_STORED = ("id", "environment", "digest", "optimum")
+_WRITTEN = (
+    *("id", "environment", "generator", "seed", "products", "family", "sigma", "mu", "groups", "scored", *_DRAWN),
+    *("periods", "queries", "hint", "no_action", *_EXPLICIT, "digest", "optimum"),
+)
 
-Row = tuple[float, ...]
+Alpha = Annotated[float, Meta(ge=1e-6, le=1e6)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A market that a line spells out."""
+class PricingInstance(Making, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One pricing problem and how it is played: a suite's line, whose family is settled."""
 
-    costs: Row
-    """By product."""
-    qualities: Row
-    group_of: tuple[int, ...]
+    scored: (
+        Annotated[int, Meta(ge=1, le=10**6, description="last periods that count; where not said, half of them")] | None
+    ) = None
+    queries: Queries = 40
+    hint: Annotated[bool, Meta(description="whether a price is named above which not to go")] = True
+    generator: Annotated[
+        Generator, Meta(description="who makes the market: the reference's generator, ours, or the line itself")
+    ] = "native"
+    no_action: Annotated[
+        NoAction,
+        Meta(description="a period without an action: earn nothing and go on, or restart it as the reference does"),
+    ] = "keep"
+    seed: Annotated[Seed, Meta(description="makes the market")] = 0
+    costs: tuple[Cost, ...] | None = None
+    """Of a market that is written out, by product."""
+    qualities: tuple[Quality, ...] | None = None
+    group_of: tuple[int, ...] | None = None
     """By product: its group, from 1 without gaps."""
-    alphas: tuple[Row, ...]
+    alphas: tuple[tuple[Alpha, ...], ...] | None = None
     """By period, by product."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricingInstance:
-    """One pricing problem and how it is played."""
-
-    id: str
-    generator: str
-    seed: int
-    products: int
-    groups: int | None
-    """None: a quarter of the products."""
-    family: str
-    """Empty for explicit markets."""
-    sigma: float
-    mu: float
-    strength: float
-    cost_low: float
-    cost_high: float
-    quality_low: float
-    quality_high: float
-    periods: int
-    scored: int | None
-    """None: half of the periods, the larger half of an odd number."""
-    queries: int
-    hint: bool
-    no_action: str
-    given: Given | None = None
+    id: str = ""
+    environment: Literal["pricing"] = NAME
     digest: str = ""
     """Of the market, as the line says; empty: it says nothing."""
     optimum: PricingOptimum | None = None
@@ -137,46 +87,25 @@ class PricingInstance:
 
     @property
     def counted(self) -> int:
-        """How many of the last periods count."""
+        """How many of the last periods count: where not said, half of them, the larger half of an odd number."""
         return (self.periods + 1) // 2 if self.scored is None else self.scored
 
     @property
     def making(self) -> Making:
         """What the market is drawn with."""
-        return Making(
-            products=self.products,
-            groups=groups_of(self.products) if self.groups is None else self.groups,
-            family=self.family,
-            sigma=self.sigma,
-            mu=self.mu,
-            strength=self.strength,
-            costs=(self.cost_low, self.cost_high),
-            qualities=(self.quality_low, self.quality_high),
-            periods=self.periods,
-        )
+        return Making(**{name: getattr(self, name) for name in Making.__struct_fields__})
+
+
+PARAMETERS = parameters_of(PricingInstance)
 
 
 def load(line: Mapping[str, Any]) -> PricingInstance:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
-    for key in line:
-        if key not in PARAMETERS and key not in _STORED and key not in _EXPLICIT:
-            raise UsageError(f"{key}: a {NAME} instance has no such field.{nearest(key, (*PARAMETERS, *_EXPLICIT))}")
-    if line.get("environment", NAME) != NAME:
-        raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
-    values = {
-        name: checked(PARAMETERS, name, line.get(name, parameter.default)) for name, parameter in PARAMETERS.items()
-    }
-    explicit = values["generator"] == "explicit"
-    _check_fit(line, values, explicit)
-    if not explicit and values["family"] is None:
-        values["family"] = family_of_seed(values["seed"])
-    return PricingInstance(
-        **{**values, "family": values["family"] or ""},
-        id=text_field(line, "id"),
-        given=_given(line, values["products"], values["periods"]) if explicit else None,
-        digest=text_field(line, "digest"),
-        optimum=_optimum(line.get("optimum")),
-    )
+    instance = read_line(line, PricingInstance, NAME)
+    _check_fit(line, instance)
+    if instance.family is None and instance.generator != "explicit":
+        return msgspec.structs.replace(instance, family=family_of_seed(instance.seed))
+    return instance
 
 
 def describe(instance: PricingInstance) -> dict[str, Any]:
@@ -185,24 +114,13 @@ def describe(instance: PricingInstance) -> dict[str, Any]:
     What follows from other fields is left out, so that a sweep that varies those varies it too: a family from the
     reference's seed, groups from products, scored periods from all of them.
     """
-    line: dict[str, Any] = {"id": instance.id, "environment": NAME, "generator": instance.generator}
-    line |= {"seed": instance.seed, "products": instance.products}
-    if instance.family and not (instance.generator == "reference" and instance.family == family_of_seed(instance.seed)):
-        line["family"] = instance.family
-    line |= {"sigma": instance.sigma, "mu": instance.mu}
-    for name in ("groups", "scored", *_DRAWN):
-        if getattr(instance, name) != PARAMETERS[name].default:
-            line[name] = getattr(instance, name)
-    line |= {name: getattr(instance, name) for name in ("periods", "queries", "hint", "no_action")}
-    if instance.given is not None:
-        given = instance.given
-        line |= {"costs": list(given.costs), "qualities": list(given.qualities), "group_of": list(given.group_of)}
-        line["alphas"] = [list(row) for row in given.alphas]
-    digest, optimum = instance.digest, instance.optimum
-    if not digest or optimum is None:
+    if not instance.digest or instance.optimum is None:
         market = market_of(instance)
-        digest, optimum = market.digest, solve(market)
-    return {**line, "digest": digest, "optimum": {"profit": optimum.profit, "markup": optimum.markup}}
+        instance = msgspec.structs.replace(instance, digest=market.digest, optimum=solve(market))
+    line = written(instance, _WRITTEN, _DRAWN)
+    if instance.generator == "reference" and instance.family == family_of_seed(instance.seed):
+        del line["family"]
+    return line
 
 
 def optimum_of(instance: PricingInstance) -> PricingOptimum:
@@ -216,17 +134,17 @@ def market_of(instance: PricingInstance) -> PricingMarket:
     Raises UsageError where the line's digest or optimum is not that of the market made, or next to nothing can be
     earned.
     """
-    given = instance.given
-    if given is None:
+    costs, qualities, groups, alphas = instance.costs, instance.qualities, instance.group_of, instance.alphas
+    if costs is None or qualities is None or groups is None or alphas is None:
         market = _made_market(instance.generator, instance.making, instance.seed)
     else:
         market = PricingMarket(
-            costs=given.costs,
-            qualities=given.qualities,
-            groups=given.group_of,
+            costs=costs,
+            qualities=qualities,
+            groups=groups,
             sigma=instance.sigma,
             mu=instance.mu,
-            drift=Drift(kind="", table=given.alphas),
+            drift=Drift(kind="", table=alphas),
             factor=native_factor(instance.seed),
         )
     if instance.digest and instance.digest != market.digest:
@@ -284,75 +202,39 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     return (describe(load(line)) for line in lines)
 
 
-def _check_fit(line: Mapping[str, Any], values: Mapping[str, Any], explicit: bool) -> None:
+def _check_fit(line: Mapping[str, Any], instance: PricingInstance) -> None:
     """What no field says alone."""
-    check_explicit(line, _EXPLICIT, values["generator"])
-    for name in ("groups", "family", *_DRAWN):
-        if explicit and line.get(name) is not None:
-            raise UsageError(f"{name}: nothing is drawn for an explicit market.")
+    check_explicit(line, _EXPLICIT, instance.generator)
+    if instance.generator == "explicit":
+        _check_explicit(line, instance)
     for what in ("cost", "quality"):
-        if values[f"{what}_low"] > values[f"{what}_high"]:
-            raise UsageError(f"{what}_low: {values[f'{what}_low']} is above {what}_high, {values[f'{what}_high']}.")
-    if values["groups"] is not None and values["groups"] > values["products"]:
-        raise UsageError(f"groups: {values['groups']} groups need as many products, not {values['products']}.")
-    if values["scored"] is not None and values["scored"] > values["periods"]:
-        raise UsageError(f"scored: {values['scored']} is more than there are periods, {values['periods']}.")
-    if values["generator"] == "reference":
-        for name, most in (
-            ("seed", MOST_SEED),
-            ("products", MOST_REFERENCE_PRODUCTS),
-            ("periods", REFERENCE_PERIODS),
-        ):
-            if values[name] > most:
-                raise UsageError(
-                    f"{name}: {values[name]} is out of range for the reference's generator (at most {most})."
-                )
-        if values["groups"] is not None:
+        low, high = getattr(instance, f"{what}_low"), getattr(instance, f"{what}_high")
+        if low > high:
+            raise UsageError(f"{what}_low: {low} is above {what}_high, {high}.")
+    if (instance.groups or 0) > instance.products:
+        raise UsageError(f"groups: {instance.groups} groups need as many products, not {instance.products}.")
+    if (instance.scored or 0) > instance.periods:
+        raise UsageError(f"scored: {instance.scored} is more than there are periods, {instance.periods}.")
+    if instance.generator == "reference":
+        check_most(instance, MOST_REFERENCE)
+        if instance.groups is not None:
             raise UsageError(
                 "groups: in the reference's markets there are as many as a quarter of the products. Leave `groups` "
                 "out, or make the market by generator 'native'."
             )
 
 
-def _optimum(value: Any) -> PricingOptimum | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or value.keys() != {"profit", "markup"}:
-        raise UsageError(f"optimum: expected an object with profit and markup, got {value!r}.")
-    profit, markup = (_number(value[name], (0.0, 1e12), f"optimum.{name}") for name in ("profit", "markup"))
-    if profit < LEAST_PROFIT:
-        raise UsageError(f"optimum.profit: {profit} is out of range ({LEAST_PROFIT} at least).")
-    return PricingOptimum(profit=profit, markup=markup)
-
-
-def _given(line: Mapping[str, Any], products: int, periods: int) -> Given:
-    rows = line["alphas"]
-    if not _is_list(rows) or len(rows) != periods:
-        raise UsageError(f"alphas: expected a list of {periods} rows, one a period.")
-    group_of = line["group_of"]
-    if not _is_list(group_of) or len(group_of) != products or any(type(group) is not int for group in group_of):
-        raise UsageError(f"group_of: expected a list of {products} whole numbers.")
-    if set(group_of) != set(range(1, len(set(group_of)) + 1)):
+def _check_explicit(line: Mapping[str, Any], instance: PricingInstance) -> None:
+    """A market that is written out: nothing is drawn, and its tables are as large as it is."""
+    for name in ("groups", "family", *_DRAWN):
+        if line.get(name) is not None:
+            raise UsageError(f"{name}: nothing is drawn for an explicit market.")
+    products, groups, alphas = instance.products, instance.group_of or (), instance.alphas or ()
+    if len(alphas) != instance.periods:
+        raise UsageError(f"alphas: expected a list of {instance.periods} rows, one a period, got {len(alphas)}.")
+    rows = {"costs": instance.costs or (), "qualities": instance.qualities or (), "group_of": groups}
+    for name, row in {**rows, **{f"alphas[{t}]": row for t, row in enumerate(alphas)}}.items():
+        if len(row) != products:
+            raise UsageError(f"{name}: expected a list of {products} numbers, one a product, got {len(row)}.")
+    if set(groups) != set(range(1, len(set(groups)) + 1)):
         raise UsageError("group_of: groups are numbered from 1 without gaps.")
-    return Given(
-        costs=_row(line["costs"], products, _COSTS, "costs"),
-        qualities=_row(line["qualities"], products, _QUALITIES, "qualities"),
-        group_of=tuple(group_of),
-        alphas=tuple(_row(row, products, _ALPHAS, f"alphas[{t}]") for t, row in enumerate(rows)),
-    )
-
-
-def _row(value: Any, products: int, bounds: tuple[float, float], where: str) -> Row:
-    if not _is_list(value) or len(value) != products:
-        raise UsageError(f"{where}: expected a list of {products} numbers.")
-    return tuple(_number(number, bounds, f"{where}[{i}]") for i, number in enumerate(value))
-
-
-def _number(value: Any, bounds: tuple[float, float], where: str) -> float:
-    if type(value) not in (int, float) or not bounds[0] <= value <= bounds[1]:
-        raise UsageError(f"{where}: expected a number from {bounds[0]:g} to {bounds[1]:g}, got {value!r}.")
-    return float(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -15,7 +15,10 @@ Differs: the reference searches numerically at 20 periods and takes medians; its
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from evalkit.envs.pricing.demand import CUSTOMERS, PricingMarket
 
@@ -26,13 +29,16 @@ _MOST_ROUNDS = 60
 """Of Newton's method; it takes about six."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricingOptimum:
+LEAST_PROFIT = 1.0
+"""A period, at best: profits are counted with two decimals."""
+
+
+class PricingOptimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the best prices earn."""
 
-    profit: float
+    profit: Annotated[float, Meta(ge=LEAST_PROFIT, le=1e12)]
     """A period, all products together."""
-    markup: float
+    markup: Annotated[float, Meta(ge=0.0, le=1e12)]
     """Of every product: price / alpha - cost."""
 
 

@@ -11,9 +11,12 @@ with at most two decimals, as a number or a text.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket
+import msgspec
+from msgspec import Meta
+
+from evalkit.envs.procurement.market import BULK, TWO_PART, Deal, Kind, ProcurementMarket
 from evalkit.errors import UsageError, nearest
 
 MOST_CATEGORIES = 100
@@ -28,28 +31,51 @@ MOST_PRICE = 10**6
 MOST_GAIN = 10**6
 """What one unit of a deal may add to a category's total."""
 
-_ID = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 _MONEY = re.compile(r"(\d{1,9})(?:\.(\d{1,2})0*)?")
-_FIELDS = {"id", "kind", "contents", "price"}
-_OWN = {TWO_PART: "fixed", BULK: "least"}
+
+Id = Annotated[
+    str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,39}\Z", title="a letter and then up to 39 letters, digits, _ . or -")
+]
+Money = Annotated[float | str, Meta(title="an amount with at most two decimals")]
+Counted = Annotated[tuple[Id, Annotated[int, Meta(ge=1, le=MOST_GAIN)]], Meta(title="[item, number]")]
+"""An item and its effectiveness, or how many units of it a deal has."""
+Counts = Annotated[tuple[Counted, ...], Meta(min_length=1, title="a list of [item, number], one at least")]
+Items = Annotated[
+    tuple[Counts, ...],
+    Meta(min_length=1, max_length=MOST_CATEGORIES, title=f"a list of 1 to {MOST_CATEGORIES} categories"),
+]
 
 
-def read_market(items: object, menu: object, budget: int) -> ProcurementMarket:
+class WrittenDeal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A deal as a line writes it."""
+
+    id: Id
+    kind: Kind
+    price: Money
+    fixed: Money | None = None
+    """Of a two-part tariff alone."""
+    least: Annotated[int, Meta(ge=1, le=MOST_QUANTITY)] | None = None
+    """Of a bulk discount alone."""
+    contents: Counts
+
+
+Menu = Annotated[
+    tuple[WrittenDeal, ...], Meta(min_length=1, max_length=MOST_DEALS, title=f"a list of 1 to {MOST_DEALS} deals")
+]
+
+
+def read_market(items: Items, menu: Menu, budget: int) -> ProcurementMarket:
     """The market that a line's `items` and `menu` write out. Raises UsageError naming the place that is wrong."""
-    categories = _categories(items)
-    names = [item for category in categories for item, _ in category]
-    if len(set(names)) < len(names):
-        raise UsageError("items: an item is listed twice.")
-    if not isinstance(menu, Sequence) or isinstance(menu, str) or not 1 <= len(menu) <= MOST_DEALS:
-        raise UsageError(f"menu: expected a list of 1 to {MOST_DEALS} deals.")
+    names = [item for category in items for item, _ in category]
+    if len(names) > MOST_DEALS:
+        raise UsageError(f"items: there may be {MOST_DEALS} in all at most, not {len(names)}.")
+    _check_once("items: an item is listed twice", names)
+    _check_once("menu: two deals share an id", [offer.id for offer in menu])
     index = {item: position for position, item in enumerate(names)}
-    deals = tuple(_deal(f"menu[{position}]", entry, index) for position, entry in enumerate(menu))
-    if len({deal.id for deal in deals}) < len(deals):
-        raise UsageError("menu: two deals share an id.")
     market = ProcurementMarket(
-        categories=tuple(tuple(item for item, _ in category) for category in categories),
-        effectiveness=tuple(worth for category in categories for _, worth in category),
-        deals=deals,
+        categories=tuple(tuple(item for item, _ in category) for category in items),
+        effectiveness=tuple(worth for category in items for _, worth in category),
+        deals=tuple(_deal(f"menu[{position}]", offer, index) for position, offer in enumerate(menu)),
         budget=budget,
     )
     for number, gains in enumerate(zip(*market.gains, strict=True)):
@@ -59,6 +85,11 @@ def read_market(items: object, menu: object, budget: int) -> ProcurementMarket:
             )
     check_gains(market)
     return market
+
+
+def _check_once(flaw: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise UsageError(f"{flaw}: {next(name for name in names if names.count(name) > 1)!r}.")
 
 
 def check_gains(market: ProcurementMarket) -> None:
@@ -75,10 +106,9 @@ def write_market(market: ProcurementMarket) -> dict[str, Any]:
     return {"items": items, "menu": [_entry(deal, market.items) for deal in market.deals]}
 
 
-def read_money(name: str, value: object, most: int, least: int = 1) -> int:
+def read_money(name: str, value: float | str, most: int, least: int = 1) -> int:
     """An amount of currency in cents. Raises UsageError naming the field."""
-    amount = isinstance(value, int | float | str) and not isinstance(value, bool)
-    match = _MONEY.fullmatch(str(value)) if amount else None
+    match = _MONEY.fullmatch(str(value))
     if not match:
         raise UsageError(f"{name}: expected an amount with at most two decimals, got {value!r}.")
     cents = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
@@ -87,57 +117,24 @@ def read_money(name: str, value: object, most: int, least: int = 1) -> int:
     return cents
 
 
-def _categories(items: object) -> list[list[tuple[str, int]]]:
-    if not isinstance(items, Sequence) or isinstance(items, str) or not 1 <= len(items) <= MOST_CATEGORIES:
-        raise UsageError(f"items: expected a list of 1 to {MOST_CATEGORIES} categories.")
-    categories = [_counted(f"items[{i}]", category, "effectiveness") for i, category in enumerate(items)]
-    if sum(map(len, categories)) > MOST_DEALS:
-        raise UsageError(f"items: there may be {MOST_DEALS} in all at most.")
-    return categories
-
-
-def _counted(where: str, pairs: object, what: str) -> list[tuple[str, int]]:
-    """[[item, number], ...] as pairs."""
-    if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not pairs:
-        raise UsageError(f"{where}: expected a list of [item, {what}], one at least.")
-    counted = []
-    for pair in pairs:
-        fits = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
-        if not fits or not isinstance(pair[0], str) or not _ID.fullmatch(pair[0]):
-            raise UsageError(f"{where}: expected [item, {what}], got {pair!r}.")
-        if type(pair[1]) is not int or not 1 <= pair[1] <= MOST_GAIN:
-            raise UsageError(f"{where}: {what} must be a whole number from 1 to {MOST_GAIN}, got {pair[1]!r}.")
-        counted.append((pair[0], pair[1]))
-    return counted
-
-
-def _deal(where: str, entry: object, index: Mapping[str, int]) -> Deal:
-    if not isinstance(entry, Mapping):
-        raise UsageError(f"{where}: expected an object with {', '.join(sorted(_FIELDS))}.")
-    kind = entry.get("kind")
-    if kind not in KINDS:
-        raise UsageError(f"{where}.kind: there is no {kind!r}.{nearest(str(kind), KINDS)}")
-    wanted = _FIELDS | ({_OWN[kind]} if kind in _OWN else set())
-    if entry.keys() != wanted:
-        raise UsageError(f"{where}: a deal of kind {kind!r} has exactly the fields {', '.join(sorted(wanted))}.")
-    if not isinstance(entry["id"], str) or not _ID.fullmatch(entry["id"]):
-        raise UsageError(f"{where}.id: expected a letter and then letters, digits, _ . or -; got {entry['id']!r}.")
-    contents = _counted(f"{where}.contents", entry["contents"], "units")
-    for item, _ in contents:
+def _deal(where: str, offer: WrittenDeal, index: Mapping[str, int]) -> Deal:
+    for field, kind in (("fixed", TWO_PART), ("least", BULK)):
+        given = getattr(offer, field) is not None
+        if given != (offer.kind == kind):
+            raise UsageError(
+                f"{where}.{field}: {'says nothing' if given else 'is missing'} in a deal of kind {offer.kind!r}."
+            )
+    for item, _ in offer.contents:
         if item not in index:
             raise UsageError(f"{where}.contents: there is no item {item!r}.{nearest(item, index)}")
-    if len(dict(contents)) < len(contents):
-        raise UsageError(f"{where}.contents: an item is listed twice.")
-    least = entry.get("least", 0)
-    if kind == BULK and (type(least) is not int or not 1 <= least <= MOST_QUANTITY):
-        raise UsageError(f"{where}.least: expected a whole number from 1 to {MOST_QUANTITY}, got {least!r}.")
+    _check_once(f"{where}.contents: an item is listed twice", [item for item, _ in offer.contents])
     return Deal(
-        id=entry["id"],
-        kind=kind,
-        contents=tuple((index[item], units) for item, units in contents),
-        price=read_money(f"{where}.price", entry["price"], MOST_PRICE),
-        fixed=read_money(f"{where}.fixed", entry["fixed"], MOST_BUDGET) if kind == TWO_PART else 0,
-        least=least,
+        id=offer.id,
+        kind=offer.kind,
+        contents=tuple((index[item], units) for item, units in offer.contents),
+        price=read_money(f"{where}.price", offer.price, MOST_PRICE),
+        fixed=0 if offer.fixed is None else read_money(f"{where}.fixed", offer.fixed, MOST_BUDGET),
+        least=offer.least or 0,
     )
 
 

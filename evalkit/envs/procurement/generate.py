@@ -15,10 +15,14 @@ budget; here the slack follows from the instance's seed, unless slack or budget 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta
 
 from evalkit.envs.numpy_random_state import RandomStateStream
-from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket, plan_cost
+from evalkit.envs.procurement.explicit import MOST_CATEGORIES, MOST_DEALS
+from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, Kind, ProcurementMarket, plan_cost
 from evalkit.seeds import Stream
 
 Quantities = tuple[int, ...]
@@ -28,34 +32,43 @@ _PRICE_LEAST, _PRICE_MOST = 1.0, 20.0
 _BULK_LEAST, _BULK_MOST = 2, 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+Odds = Annotated[float, Meta(ge=0.02, le=1.0)]
+"""Of a geometric distribution, whose mean is 1 / p."""
+Worth = Annotated[int, Meta(ge=1, le=100, description="of an item's effectiveness")]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """How big a market is, and how its parts are distributed: what makes it hard."""
 
-    categories: int
-    products: int
-    """Items in all categories together: so many times the categories."""
-    deals: int
-    """At least the items."""
-    p_items: float
-    """Of the geometric number of item slots of a deal: 1 / p on average."""
-    p_quantity: float
-    """Of the geometric number of units of an item in a deal."""
-    p_budget: float
-    """Of the geometric quantities in the plan that the budget pays."""
-    effectiveness_least: int
-    effectiveness_most: int
+    categories: Annotated[
+        int, Meta(ge=1, le=MOST_CATEGORIES, description="categories of items, all of which are needed")
+    ] = 3
+    products: Annotated[
+        int, Meta(ge=1, le=MOST_DEALS, description="items in all categories together, as many in each")
+    ] = 12
+    deals: (
+        Annotated[int, Meta(ge=1, le=MOST_DEALS, description="deals on the menu, at least the items; else as many")]
+        | None
+    ) = None
+    p_items: Annotated[Odds, Meta(description="1 / mean number of item slots of a deal")] = 0.8
+    p_quantity: Annotated[Odds, Meta(description="1 / mean number of units of an item in a deal")] = 0.5
+    p_budget: Annotated[Odds, Meta(description="1 / mean quantity in the plan that the budget pays")] = 0.5
+    effectiveness_least: Worth = 1
+    effectiveness_most: Worth = 3
+
+    @property
+    def offered(self) -> int:
+        """How many deals there are."""
+        return self.products if self.deals is None else self.deals
 
 
 def _shape(categories: int, products: int, p_items: float, p_quantity: float, most: int) -> Shape:
     return Shape(
         categories=categories,
         products=products,
-        deals=products,
         p_items=p_items,
         p_quantity=p_quantity,
         p_budget=p_quantity,
-        effectiveness_least=1,
         effectiveness_most=most,
     )
 
@@ -124,8 +137,8 @@ def reference_market(shape: Shape, seed: int, slack: float | None = None, budget
     """The reference's market of a seed (0 to 2**32 - 1). See `_closed` for slack and budget."""
     draws = RandomStateStream(seed)
     effectiveness = _effectiveness(shape, draws)
-    kinds = [KINDS[draws.below(len(KINDS))] for _ in range(shape.deals)]
-    slots = [draws.geometric(shape.p_items) for _ in range(shape.deals)]
+    kinds = [KINDS[draws.below(len(KINDS))] for _ in range(shape.offered)]
+    slots = [draws.geometric(shape.p_items) for _ in range(shape.offered)]
     anchors = _anchors(shape, draws)
     contents = [_contents(shape, draws, anchor, size) for anchor, size in zip(anchors, slots, strict=True)]
     deals = tuple(
@@ -176,7 +189,7 @@ def _anchors(shape: Shape, draws: GeneratorDraws) -> list[int]:
     Chosen: where deals are several times the items, copies of all items stand one behind the other before the draw;
     no published instance has more deals than items.
     """
-    n, m = shape.products, shape.deals
+    n, m = shape.products, shape.offered
     first = draws.permutation(n)
     more = [position % n for position in draws.permutation(n * (m // n))[: m - n]]
     anchors = first + more
@@ -189,7 +202,7 @@ def _contents(shape: Shape, draws: GeneratorDraws, anchor: int, slots: int) -> t
     return tuple(dict(zip(items, units, strict=True)).items())
 
 
-def _deal(index: int, kind: str, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
+def _deal(index: int, kind: Kind, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
     fixed = _cents(draws) if kind == TWO_PART else 0
     price = _cents(draws)
     least = _BULK_LEAST + draws.below(_BULK_MOST - _BULK_LEAST + 1) if kind == BULK else 0

@@ -15,11 +15,11 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
-BASIC = "basic"
-TWO_PART = "two_part_tariff"
-BULK = "bulk_discount"
-KINDS = (BASIC, TWO_PART, BULK)
+Kind = Literal["basic", "two_part_tariff", "bulk_discount"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+BASIC, TWO_PART, BULK = KINDS
 """Kinds of deals, in the order the reference draws them from."""
 
 
@@ -28,7 +28,7 @@ class Deal:
     """One line of the menu. Its quantity says how often its contents are bought."""
 
     id: str
-    kind: str
+    kind: Kind
     """`basic`: price a unit; `two_part_tariff`: a fixed cost besides; `bulk_discount`: from a least quantity on."""
     contents: tuple[tuple[int, int], ...]
     """(item's index, units of it), in the order the menu shows them; each item once."""

@@ -9,9 +9,9 @@ do as the code does.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
 from evalkit.envs.scheduling.market import SchedulingMarket, make_market
@@ -44,7 +44,8 @@ class Gaps:
     """Of the tasks' scores, by which workers rank them."""
 
 
-FAMILIES = {
+Family = Literal["uniform", "correlated", "correlated_identical", "uniform_identical"]
+FAMILIES: Mapping[Family, Gaps] = {
     "uniform": Gaps(worker=1.0, task=1.0),
     "correlated": Gaps(worker=3.0, task=3.0),
     "correlated_identical": Gaps(worker=ALIKE, task=3.0),
@@ -53,7 +54,7 @@ FAMILIES = {
 """Preference families in the order of the reference's seeds: three seeds each."""
 
 
-def family_of_seed(seed: int) -> str:
+def family_of_seed(seed: int) -> Family:
     """The family the reference gives to a seed: by its remainder after division by 12, three to a family."""
     return tuple(FAMILIES)[seed % 12 // 3]
 

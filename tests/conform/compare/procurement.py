@@ -87,7 +87,7 @@ def instances(row: Row, data: Path | None) -> Verdict:
         "params": {
             "num_inputs": shape.categories,
             "num_alternatives_per_input": shape.products // shape.categories,
-            "num_entries": shape.deals,
+            "num_entries": shape.offered,
             "NUM_ITEMS_PER_ENTRY_P": shape.p_items,
             "QUANTITY_PER_ITEM_P": shape.p_quantity,
             "OFFER_QTY_IN_SAMPLE_BUNDLE_P": shape.p_budget,

@@ -1,15 +1,15 @@
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.pricing.demand import LINEAR, PERIODIC
+from evalkit.envs.pricing.demand import FAMILIES, LINEAR, PERIODIC, Family
 from evalkit.envs.pricing.generate import (
     DIFFICULTIES,
-    FAMILIES,
     Making,
     family_of_seed,
     groups_of,
@@ -19,10 +19,8 @@ from evalkit.envs.pricing.generate import (
 from tests.envs.pricing.playing import rows
 
 
-def making(products: int, family: str = LINEAR, **more: object) -> Making:
-    values = {"sigma": 0.5, "mu": 1.0, "strength": 1.0, "costs": (1.0, 2.0), "qualities": (2.0, 3.0), "periods": 100}
-    values |= {"products": products, "groups": groups_of(products), "family": family} | more
-    return Making(**values)  # type: ignore[arg-type]
+def making(products: int, family: Family = LINEAR, **more: Any) -> Making:
+    return Making(products=products, family=family, **more)
 
 
 def test_golden_instances_are_made_bit_for_bit(shared: Path) -> None:
@@ -49,7 +47,7 @@ def test_the_reference_s_groups_are_a_quarter_of_the_products() -> None:
 
 @pytest.mark.parametrize("generator", [reference_market, native_market], ids=["reference", "native"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_both_generators_keep_to_the_same_ranges(generator: object, family: str) -> None:
+def test_both_generators_keep_to_the_same_ranges(generator: object, family: Family) -> None:
     assert callable(generator)
     starts, lengths, shifts = [], set(), []
     for seed in range(120):

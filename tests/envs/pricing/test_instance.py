@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from evalkit.envs.pricing import instance as instances
-from evalkit.envs.pricing.generate import FAMILIES
+from evalkit.envs.pricing.demand import FAMILIES
 from evalkit.envs.pricing.optimum import solve
 from evalkit.envs.pricing.pricing import PRICING
 from evalkit.errors import UsageError
@@ -49,8 +49,8 @@ def test_a_described_instance_is_the_same_when_loaded_again(line: dict[str, Any]
     [
         ({"products": 0}, "products: 0 is out of range (1 to 2000)"),
         ({"products": 2001}, "products: 2001 is out of range"),
-        ({"products": "4"}, "products: expected int, got '4'"),
-        ({"products": True}, "products: expected int, got True"),
+        ({"products": "4"}, "products: expected a whole number, got '4'"),
+        ({"products": True}, "products: expected a whole number, got True"),
         ({"groups": 4}, "groups: 4 groups need as many products, not 3"),
         ({"sigma": 0.95}, "sigma: 0.95 is out of range (0.0 to 0.9)"),
         ({"sigma": float("nan")}, "sigma: nan is out of range"),
@@ -62,7 +62,7 @@ def test_a_described_instance_is_the_same_when_loaded_again(line: dict[str, Any]
         ({"scored": 101}, "scored: 101 is more than there are periods, 100"),
         ({"scored": 0}, "scored: 0 is out of range"),
         ({"queries": -1}, "queries: -1 is out of range"),
-        ({"hint": 1}, "hint: expected bool, got 1"),
+        ({"hint": 1}, "hint: expected true or false, got 1"),
         ({"seed": -1}, "seed: -1 is out of range"),
         ({"generator": "referense"}, "generator: there is no 'referense'. Did you mean 'reference'?"),
         ({"generator": "reference"}, "groups: in the reference's markets"),
@@ -72,13 +72,14 @@ def test_a_described_instance_is_the_same_when_loaded_again(line: dict[str, Any]
         ({"family": "linear"}, "family: there is no 'linear'. Did you mean 'linear_shifts'?"),
         ({"no_action": "skip"}, "no_action: there is no 'skip'"),
         ({"product": 3}, "product: a pricing instance has no such field. Did you mean 'products'?"),
-        ({"environment": "scheduling"}, "environment: 'scheduling' is not 'pricing'"),
-        ({"id": 7}, "id: expected a text, got 7"),
-        ({"digest": 7}, "digest: expected a text"),
-        ({"optimum": 41.66}, "optimum: expected an object with profit and markup, got 41.66"),
-        ({"optimum": {"profit": 41.66}}, "optimum: expected an object"),
-        ({"optimum": {"profit": "41", "markup": 1}}, "optimum.profit: expected a number"),
-        ({"optimum": {"profit": 41, "markup": float("nan")}}, "optimum.markup: expected a number"),
+        ({"environment": "scheduling"}, "environment: expected 'pricing', got 'scheduling'"),
+        ({"id": 7}, "id: expected a string, got 7"),
+        ({"digest": 7}, "digest: expected a string, got 7"),
+        ({"optimum": 41.66}, "optimum: expected an object, got 41.66"),
+        ({"optimum": {"profit": 41.66}}, "optimum.markup: is missing"),
+        ({"optimum": {"profit": 41, "markup": 1, "cost": 2}}, "optimum.cost: there is no such field"),
+        ({"optimum": {"profit": "41", "markup": 1}}, "optimum.profit: expected a number, got '41'"),
+        ({"optimum": {"profit": 41, "markup": float("nan")}}, "optimum.markup: nan is out of range (0.0 to"),
         ({"optimum": {"profit": 0.0, "markup": 1}}, "optimum.profit: 0.0 is out of range"),
         ({"generator": "explicit"}, "costs: is missing"),
         ({"alphas": []}, "alphas: needs generator 'explicit', not 'native'"),
@@ -93,18 +94,19 @@ def test_a_wrong_field_is_named(change: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"products": 3}, "group_of: expected a list of 3 whole numbers"),
+        ({"products": 3}, "costs: expected a list of 3 numbers, one a product, got 2"),
         ({"periods": 4}, "alphas: expected a list of 4 rows"),
         ({"alphas": [[1, 2], [1, 2], [1]]}, "alphas[2]: expected a list of 2 numbers"),
-        ({"alphas": [[1, 2], [1, 0], [1, 2]]}, "alphas[1][1]: expected a number from 1e-06 to 1e+06, got 0"),
-        ({"alphas": "abc"}, "alphas: expected a list of 3 rows"),
-        ({"costs": [1, -1]}, "costs[1]: expected a number from 0 to 1e+06, got -1"),
-        ({"costs": [1, True]}, "costs[1]: expected a number"),
-        ({"qualities": [1, float("inf")]}, "qualities[1]: expected a number"),
-        ({"qualities": {"a": 1}}, "qualities: expected a list of 2 numbers"),
+        ({"alphas": [[1, 2], [1, 0], [1, 2]]}, "alphas[1][1]: 0 is out of range (1e-06 to 1000000.0)"),
+        ({"alphas": "abc"}, "alphas: expected a list, got 'abc'"),
+        ({"costs": [1, -1]}, "costs[1]: -1 is out of range (0.0 to 1000000.0)"),
+        ({"costs": [1, True]}, "costs[1]: expected a number, got True"),
+        ({"qualities": [1, float("inf")]}, "qualities[1]: inf is out of range"),
+        ({"qualities": {"a": 1}}, "qualities: expected a list, got {'a': 1}"),
+        ({"group_of": [1, 1, 2]}, "group_of: expected a list of 2 numbers"),
         ({"group_of": [1, 3]}, "group_of: groups are numbered from 1 without gaps"),
         ({"group_of": [0, 1]}, "group_of: groups are numbered from 1"),
-        ({"group_of": [1, 1.0]}, "group_of: expected a list of 2 whole numbers"),
+        ({"group_of": [1, 1.0]}, "group_of[1]: expected a whole number, got 1.0"),
         ({"strength": 1.0}, "strength: nothing is drawn for an explicit market"),
         ({"family": "linear_shifts"}, "family: nothing is drawn for an explicit market"),
         ({"groups": 1}, "groups: nothing is drawn"),

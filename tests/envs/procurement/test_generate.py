@@ -1,11 +1,11 @@
 """Both generators: the golden instances bit for bit, and what holds of every market they make."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evalkit.envs.procurement.generate import (
     DIFFICULTIES,
@@ -55,7 +55,7 @@ def test_every_market_is_what_its_shape_says(make: Any, shape: Shape) -> None:
         assert [len(market.categories), len(market.items), len(market.deals), len(market.effectiveness)] == [
             shape.categories,
             shape.products,
-            shape.deals,
+            shape.offered,
             shape.products,
         ]
         assert shape.effectiveness_least <= min(market.effectiveness)

@@ -7,7 +7,7 @@ import pytest
 
 from evalkit.envs.lines import DERIVED, canonical
 from evalkit.envs.procurement import best, instance
-from evalkit.envs.procurement.generate import DIFFICULTIES, Made
+from evalkit.envs.procurement.generate import DIFFICULTIES, Made, Shape
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from tests.envs.procurement.purchasing import ITEMS, KIT, MENU, NATIVE, SMALL, Play, reference
@@ -73,7 +73,7 @@ def test_the_optimum_of_a_small_menu_is_the_best_of_all_plans() -> None:
         ({"categories": 0}, "categories: 0 is out of range (1 to 100)"),
         ({"categories": 5}, "products: 12 items cannot be shared out evenly among 5 categories"),
         ({"products": 2001}, "products: 2001 is out of range"),
-        ({"products": "12"}, "products: expected int, got '12'"),
+        ({"products": "12"}, "products: expected a whole number, got '12'"),
         ({"deals": 11}, "deals: 11 deals are too few for 12 items"),
         ({"p_items": 0.0}, "p_items: 0.0 is out of range (0.02 to 1.0)"),
         ({"p_quantity": float("nan")}, "p_quantity: nan is out of range"),
@@ -83,26 +83,29 @@ def test_the_optimum_of_a_small_menu_is_the_best_of_all_plans() -> None:
         ({"slack": 1.01}, "slack: 1.01 is out of range (0.0 to 1.0)"),
         ({"slack": 0.5, "budget": 100}, "slack: says nothing where budget is given"),
         ({"budget": "1,000"}, "budget: expected an amount with at most two decimals, got '1,000'"),
-        ({"budget": 100.123}, "budget: expected an amount with at most two decimals"),
-        ({"budget": True}, "budget: expected an amount"),
+        ({"budget": 100.123}, "budget: expected an amount with at most two decimals, got 100.123"),
+        ({"budget": True}, "budget: expected an amount with at most two decimals, got True"),
         ({"budget": -5}, "budget: expected an amount"),
         ({"budget": float("inf")}, "budget: expected an amount"),
-        ({"budget": 0}, "budget: 0 is out of range (0.01 to 10000000.00)"),
+        ({"budget": 0}, "budget: 0.0 is out of range (0.01 to 10000000.00)"),
         ({"periods": 0}, "periods: 0 is out of range"),
         ({"queries": -1}, "queries: -1 is out of range"),
         ({"seed": -1}, "seed: -1 is out of range"),
         ({"generator": "referense"}, "generator: there is no 'referense'. Did you mean 'reference'?"),
         ({"generator": "reference", "seed": 2**32}, "seed: 4294967296 is out of range for the reference's generator"),
-        ({"generator": "reference", "categories": 27, "products": 27}, "categories: 27 are too many for the reference"),
+        (
+            {"generator": "reference", "categories": 27, "products": 27},
+            "categories: 27 is out of range for the reference",
+        ),
         ({"no_action": "skip"}, "no_action: there is no 'skip'"),
         ({"catgories": 3}, "catgories: a procurement instance has no such field. Did you mean 'categories'?"),
-        ({"environment": "pricing"}, "environment: 'pricing' is not 'procurement'"),
-        ({"id": 7}, "id: expected a text, got 7"),
-        ({"digest": 7}, "digest: expected a text"),
+        ({"environment": "pricing"}, "environment: expected 'procurement', got 'pricing'"),
+        ({"id": 7}, "id: expected a string, got 7"),
+        ({"digest": 7}, "digest: expected a string, got 7"),
         ({"generator": "explicit"}, "items: is missing"),
         ({"menu": MENU}, "menu: needs generator 'explicit', not 'native'"),
-        ({"optimum": 2.5}, "optimum: expected an object with product, workers"),
-        ({"optimum": {"product": "1"}}, "optimum: expected an object"),
+        ({"optimum": 2.5}, "optimum: expected an object, got 2.5"),
+        ({"optimum": {"product": "1"}}, "optimum.workers: is missing"),
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, Any], words: str) -> None:
@@ -125,11 +128,14 @@ def menu_with(place: int, **change: Any) -> list[dict[str, Any]]:
         ({"categories": 2}, "categories: is for markets that are generated"),
         ({"slack": 0.5}, "slack: is for markets that are generated"),
         ({"items": {}}, "items: expected a list of 1 to 100 categories"),
-        ({"items": [*ITEMS, []]}, "items[2]: expected a list of [item, effectiveness]"),
-        ({"items": [["A1", 1]]}, "items[0]: expected [item, effectiveness], got 'A1'"),
-        ({"items": [[["A1", 0]]]}, "items[0]: effectiveness must be a whole number from 1"),
-        ({"items": [[["A1", True]]]}, "items[0]: effectiveness must be a whole number"),
-        ({"items": [[["{x}", 1]]]}, "items[0]: expected [item, effectiveness]"),
+        ({"items": [*ITEMS, []]}, "items[2]: expected a list of [item, number], one at least, got []"),
+        ({"items": [["A1", 1]]}, "items[0][0]: expected [item, number], got 'A1'"),
+        ({"items": [[["A1", 0]]]}, "items[0][0][1]: 0 is out of range (1 to 1000000)"),
+        ({"items": [[["A1", True]]]}, "items[0][0][1]: expected a whole number, got True"),
+        (
+            {"items": [[["{x}", 1]]]},
+            "items[0][0][0]: expected a letter and then up to 39 letters, digits, _ . or -, got '{x}'",
+        ),
         ({"items": [*ITEMS, [["A1", 1]]]}, "items: an item is listed twice"),
         ({"items": [*ITEMS, [["C1", 1]]]}, "menu: no deal holds an item of category 2: C1"),
         ({"items": [[[f"A{i}", 1] for i in range(2001)]]}, "items: there may be 2000 in all"),
@@ -138,11 +144,11 @@ def menu_with(place: int, **change: Any) -> list[dict[str, Any]]:
         ({"menu": [7]}, "menu[0]: expected an object"),
         ({"menu": [*MENU, MENU[0]]}, "menu: two deals share an id"),
         ({"menu": menu_with(0, kind="simple")}, "menu[0].kind: there is no 'simple'"),
-        ({"menu": menu_with(0, fixed=1)}, "menu[0]: a deal of kind 'basic' has exactly the fields"),
+        ({"menu": menu_with(0, fixed=1)}, "menu[0].fixed: says nothing in a deal of kind 'basic'"),
         ({"menu": menu_with(1, id="a:b")}, "menu[1].id: expected a letter"),
-        ({"menu": menu_with(1, price=0)}, "menu[1].price: 0 is out of range (0.01 to 10000.00)"),
+        ({"menu": menu_with(1, price=0)}, "menu[1].price: 0.0 is out of range (0.01 to 10000.00)"),
         ({"menu": menu_with(1, fixed="x")}, "menu[1].fixed: expected an amount"),
-        ({"menu": menu_with(2, least=0)}, "menu[2].least: expected a whole number from 1"),
+        ({"menu": menu_with(2, least=0)}, "menu[2].least: 0 is out of range (1 to 1000000000)"),
         ({"menu": menu_with(2, contents=[])}, "menu[2].contents: expected a list"),
         ({"menu": menu_with(2, contents=[["B9", 1]])}, "menu[2].contents: there is no item 'B9'"),
         ({"menu": menu_with(2, contents=[["B1", 1], ["B1", 2]])}, "menu[2].contents: an item is listed twice"),
@@ -158,18 +164,22 @@ def test_a_wrong_explicit_market_is_named(change: dict[str, Any], words: str) ->
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("product", 5, "optimum.product: got 5"),
+        ("product", 5, "optimum.product: expected a positive whole number, as a string of 4000 digits at most, got 5"),
         ("product", "-5", "optimum.product"),
-        ("product", "0", "optimum.product: must be positive"),
+        (
+            "product",
+            "0",
+            "optimum.product: expected a positive whole number, as a string of 4000 digits at most, got '0'",
+        ),
         ("product", "1" * 4001, "optimum.product"),
-        ("workers", "3", "optimum.workers: got '3'"),
-        ("workers", float("nan"), "optimum.workers: got nan"),
-        ("cost", 1.5, "optimum.cost"),
-        ("plan", {"one": 0}, "optimum.plan"),
-        ("plan", {"one": 1.0}, "optimum.plan"),
+        ("workers", "3", "optimum.workers: expected a number, got '3'"),
+        ("workers", float("nan"), "optimum.workers: nan is out of range"),
+        ("cost", 1.5, "optimum.cost: expected a whole number, got 1.5"),
+        ("plan", {"one": 0}, "optimum.plan.one: 0 is out of range"),
+        ("plan", {"one": 1.0}, "optimum.plan.one: expected a whole number"),
         ("plan", [["one", 1]], "optimum.plan"),
-        ("gap", -1, "optimum.gap"),
-        ("proven", 1, "optimum.proven"),
+        ("gap", -1, "optimum.gap: -1 is out of range"),
+        ("proven", 1, "optimum.proven: expected true or false, got 1"),
     ],
 )
 def test_a_wrong_stored_optimum_is_named(field: str, value: object, words: str) -> None:
@@ -285,7 +295,8 @@ def test_parameters_that_generate_nothing_are_refused_at_once(parameters: dict[s
 def test_every_parameter_has_a_default_that_it_accepts_and_they_are_basic_s() -> None:
     line = {name: parameter.default for name, parameter in PROCUREMENT.parameters.items()}
     loaded = PROCUREMENT.load({"id": "d", "environment": "procurement", **line})
-    assert loaded.problem.shape == DIFFICULTIES["basic"]
+    shape = Shape(**{name: getattr(loaded, name) for name in Shape.__struct_fields__})
+    assert shape == DIFFICULTIES["basic"]
     assert (loaded.periods, loaded.queries) == (100, 40)
 
 
@@ -294,7 +305,7 @@ def test_no_market_of_a_large_suite_is_solved_twice(monkeypatch: pytest.MonkeyPa
 
     def counted(made: Made) -> best.Best:
         solved.append(made)
-        return best.Best(product=1, workers=1.0, cost=1, plan=(), gap=0.0, proven=True)
+        return best.Best(digits="1", workers=1.0, cost=1, plan={}, gap=0.0, proven=True)
 
     instance._solved.cache_clear()
     monkeypatch.setattr(instance, "made_best", counted)

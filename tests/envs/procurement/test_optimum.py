@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from evalkit.envs.procurement import relax
 from evalkit.envs.procurement.branch import TOLERANCE
@@ -18,7 +19,7 @@ from tests.envs.procurement.small_markets import a_market, best_product, drawn_m
 from tests.support.compiled_loops import printed
 
 HARD = DIFFICULTIES["hard"]
-BIG = replace(HARD, categories=20, products=400, deals=400)
+BIG = structs.replace(HARD, categories=20, products=400, deals=400)
 
 
 def market_of(shape: Shape, seed: int) -> ProcurementMarket:
@@ -219,11 +220,11 @@ def test_compiled_loops_find_the_same_plans_in_as_many_steps() -> None:
 def test_a_small_market_does_not_load_numba_and_a_big_one_does() -> None:
     script = (
         "import sys\n"
-        "from dataclasses import replace\n"
+        "from msgspec import structs\n"
         "from evalkit.envs.procurement.generate import DIFFICULTIES, reference_market\n"
         "from evalkit.envs.procurement.optimum import solve\n"
         "hard = DIFFICULTIES['hard']\n"
-        "for shape in (hard, replace(hard, categories=26, products=390, deals=390)):\n"
+        "for shape in (hard, structs.replace(hard, categories=26, products=390, deals=390)):\n"
         "    found = solve(reference_market(shape, 0).market)\n"
         "    print(found.proven, 'numpy.random' in sys.modules and 'numba' in sys.modules)\n"
     )

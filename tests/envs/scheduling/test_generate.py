@@ -11,6 +11,7 @@ from evalkit.envs.scheduling.generate import (
     ALIKE,
     DIFFICULTIES,
     FAMILIES,
+    Family,
     Gaps,
     family_of_seed,
     native_market,
@@ -46,7 +47,7 @@ def test_the_families_of_the_reference_s_seeds_are_three_each_and_begin_again() 
 
 
 @given(st.integers(1, 12), st.integers(0, 2**63 - 1), st.sampled_from(list(FAMILIES)))
-def test_native_markets_repeat_and_have_their_family_s_shape(n: int, seed: int, family: str) -> None:
+def test_native_markets_repeat_and_have_their_family_s_shape(n: int, seed: int, family: Family) -> None:
     gaps = FAMILIES[family]
     market = native_market(n, seed, gaps)
     assert market.digest == native_market(n, seed, gaps).digest

@@ -69,7 +69,7 @@ def test_a_catalogue_of_one_s_own_is_generated_from() -> None:
         ({"catalogue": plain_catalogue(), "task": GRAPH, "split": "train"}, "split: task 'parcel'"),
         ({"catalogue": plain_catalogue(), "task": GRAPH, "length": 4}, "length: task 'parcel' is no chain"),
         ({"low": 99}, "low: 99.0 is above high"),
-        ({"blocks": "3"}, "blocks: expected int, got '3'"),
+        ({"blocks": "3"}, "blocks: expected a whole number, got '3'"),
     ],
 )
 def test_what_cannot_be_generated_is_named(parameters: dict[str, Any], words: str) -> None:
