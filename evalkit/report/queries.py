@@ -108,46 +108,39 @@ def comments(lines: Mapping[str, str]) -> str:
     return "".join(f"-- {key}: {words}\n" for key, words in lines.items())
 
 
+def among(cells: Iterable[Cell]) -> str:
+    """A condition: one of these cells."""
+    return f"(suite, agent) in ({', '.join(f'({text(cell.suite.name)}, {text(cell.agent)})' for cell in cells)})"
+
+
 def by_cell(
     cells: Sequence[Cell],
     figures: Sequence[QueryColumn],
     *,
     also: Sequence[str] = (),
-    where: Sequence[str] = (),
-    every: bool = False,
+    keep: str | None = None,
     methods: Mapping[str, str] | None = None,
 ) -> str:
-    """A row for each cell, in the spec's order: where it is, `figures`, and what `also` names.
+    """A row for each of these cells, in the spec's order: where it is, `figures`, and what `also` names.
 
-    `cells`: all of some suites; `every`: of all suites. `where`: conditions on episodes, beside that estimates stand on
-    them. `methods`: comment lines.
+    `keep`: the condition that tells these cells from others; None: all of some suites. `methods`: comment lines.
     """
-    groups = ("place", "base", "axes", "agent", *also)
-    return comments(methods or {}) + two_levels(
-        (*place(cells), *also),
-        figures,
-        where=where,
-        keep="" if every else suites(cells),
-        groups=", ".join(groups),
-        order="place",
-    )
+    condition = suites(cells) if keep is None else keep
+    return comments(methods or {}) + two_levels((*place(cells), *also), figures, keep=condition)
 
 
 def two_levels(
     keys: Sequence[str],
     figures: Sequence[QueryColumn],
     *,
-    where: Sequence[str] = (),
     keep: str = "",
-    groups: str,
-    order: str,
+    order: str = "min(place)",
     source: str = "episodes",
     among: str = "cells",
     apart: Sequence[str] = (),
 ) -> str:
     """A query in two levels: `keys` (columns of the view `cells`, perhaps renamed), then `figures`.
 
-    where    conditions on episodes, beside that estimates stand on them
     keep     a condition on cells
     source   what is read in place of the view `episodes`; `apart`: its columns, of `among` too, that tell rows apart
              beside the cell
@@ -161,40 +154,8 @@ def two_levels(
         f"from {among} left join (",
         f"    select {by}, instance,",
         f"        {inner}",
-        f"    from {source} where {' and '.join(('used', *where))} group by all",
+        f"    from {source} where used group by all",
         f") using ({by})" + (f" where {keep}" if keep else ""),
-        f"group by {groups} order by {order}",
+        f"group by all order by {order}",
     )
     return "\n".join(lines)
-
-
-_TOLD_APART = ("environment", "suite", "base", "axes", "agent", "prompts", "instance")
-
-
-def by_instances(
-    keys: Sequence[str],
-    figures: Sequence[QueryColumn],
-    *,
-    where: Sequence[str] = (),
-    source: str = "episodes",
-    also: Sequence[str] = (),
-    methods: Mapping[str, str] | None = None,
-) -> str:
-    """A query in two levels: `figures` for each combination of `keys` (columns of `source`, perhaps renamed).
-
-    `where`: conditions on episodes, beside that estimates stand on them. `also`: columns of the source that tell rows
-    apart beside cell and instance. `methods`: comment lines.
-    """
-    inner = ",\n        ".join(f"{column.inner} as {quoted(column.key)}" for column in figures if column.inner)
-    outer = ",\n    ".join(f"{column.outer} as {quoted(column.key)}" for column in figures)
-    conditions = " and ".join(("used", *where))
-    lines = (
-        f"select {', '.join(keys)},",
-        f"    {outer}",
-        "from (",
-        f"    select {', '.join(_TOLD_APART + tuple(also))},",
-        f"        {inner}",
-        f"    from {source} where {conditions} group by all",
-        ") group by all order by all",
-    )
-    return comments(methods or {}) + "\n".join(lines)

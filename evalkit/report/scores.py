@@ -66,7 +66,7 @@ def scores_table(source: RunData) -> Table:
             queries.count("episodes"),
         ),
         also=[PROMPTS],
-        every=True,
+        keep="",
         methods={"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
     )
     rows = [{**row, **interval_figures(cell)} for cell, row in source.by_cell(query, cells)]
@@ -316,7 +316,7 @@ def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
             queries.count("unresponsive", "ending = 'unresponsive'"),
             queries.count("episodes"),
         ),
-        every=True,
+        keep="",
     )
 
 

@@ -143,7 +143,7 @@ def sizes_table(source: RunData, wanted: float) -> Table:
     query = queries.by_cell(
         cells,
         (queries.inside("episodes", "count(*)"), queries.derived("instances", "count(instance)")),
-        every=True,
+        keep="",
         methods={
             "half_width, between, within, more_instances, more_low, more_high, more_replicates": (
                 "evalkit.report.sizes.size over select agent, suite, instance, stratum, score from episodes where used"

@@ -11,7 +11,7 @@ import orjson
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.report import queries
 from evalkit.report.costbench.planning_cells import digest_notes, is_blocked, is_reference, reached, share_interval
-from evalkit.report.run_data import place
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
@@ -30,13 +30,15 @@ _Run = tuple[str, int]
 """(key of the instance without its block fields, replicate)."""
 
 
-def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+def adaptation_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Suites with blocks by agent, each beside the suite without them; none where no suite has such a partner."""
     pairs = [(cell, calm) for cell in cells if is_blocked(cell) and (calm := _partner(cell, cells)) is not None]
     if not pairs:
         return ()
     blocked = [cell for cell, _ in pairs]
-    rows = [_row(cell, calm) for cell, calm in pairs]
+    query = _query(blocked)
+    calm_of = {id(cell): calm for cell, calm in pairs}
+    rows = [{**row, **_paths(cell, calm_of[id(cell)])} for cell, row in source.by_cell(query, blocked)]
     table = Table(
         name="adaptation",
         title="Change of path under blocks",
@@ -63,23 +65,27 @@ def adaptation_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             *([PUBLISHED] if any(is_reference(cell) for cell in blocked) else []),
             *digest_notes(blocked),
         ),
-        query=queries.by_instances(
-            queries.place(blocked),
-            (
-                queries.mean("truth_change", queries.metric("truth_change")),
-                queries.derived("truth_instances", "count(truth_change)"),
-            ),
-            where=[queries.suites(blocked)],
-            methods={
-                "without": "the suite without blocks that holds most of the same instances",
-                "ned, ned_interval, ned_kind, edit_distance, same, pairs": (
-                    "evalkit.envs.costbench.distance over `path` of the runs on the same instance without and with "
-                    "blocks: select agent, suite, instance, replicate, path from episodes where used"
-                ),
-            },
-        ),
+        query=query,
     )
     return (table,)
+
+
+def _query(cells: Sequence[Cell]) -> str:
+    return queries.by_cell(
+        cells,
+        (
+            queries.mean("truth_change", queries.metric("truth_change")),
+            queries.derived("truth_instances", "count(truth_change)"),
+        ),
+        keep=queries.among(cells),
+        methods={
+            "without": "the suite without blocks that holds most of the same instances",
+            "ned, ned_interval, ned_kind, edit_distance, same, pairs": (
+                "evalkit.envs.costbench.distance over `path` of the runs on the same instance without and with "
+                "blocks: select agent, suite, instance, replicate, path from episodes where used"
+            ),
+        },
+    )
 
 
 def _partner(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
@@ -104,9 +110,9 @@ def _key(line: Mapping[str, Any]) -> str:
     return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
+def _paths(cell: Cell, calm: Cell) -> dict[str, Any]:
     keys, runs = _keys(cell), _runs(calm)
-    before, after = by_instance((episode, episode.metrics.get("truth_change")) for episode in cell.prefix), []
+    after = []
     for episode in cell.prefix:
         calm_episode = runs.get((keys[episode.instance], episode.replicate))
         if calm_episode is not None and reached(calm_episode) and reached(episode):
@@ -116,10 +122,7 @@ def _row(cell: Cell, calm: Cell) -> dict[str, Any]:
     same = by_instance((episode, float(path == episode.path)) for episode, path in after)
     interval, kind = share_interval(cell, "change", shares, 1.0)
     return {
-        **place(cell),
         "without": calm.suite.name.removeprefix(calm.suite.base).removeprefix("?") or calm.suite.name,
-        "truth_change": mean_of_instances(before) if before else None,
-        "truth_instances": len(before),
         "ned": mean_of_instances(shares) if shares else None,
         "ned_interval": interval,
         "ned_kind": kind,

@@ -4,18 +4,17 @@ Paths are counted by the built-in counter (`envs/costbench/coverage.py`) and, wh
 has a judge alone. Source: section 5.1 of the paper; specification, section 7.5.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalkit.envs.errand import errand
 from evalkit.report import queries
 from evalkit.report.costbench.planning_cells import counted, digest_notes, is_blocked, share_interval
 from evalkit.report.costbench.planning_queries import COUNTED
-from evalkit.report.run_data import place
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.bootstrap import mean_of_instances
 
 _Shares = dict[str, list[float]]
@@ -30,9 +29,10 @@ THERE = "% of the paths there are"
 _LISTED = "as listed: in the paper's sense, whatever a plan lists as a path counts, whether it is valid or not"
 
 
-def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> tuple[Table, ...]:
-    """Suites without blocks by agent; none where there is no such suite. `judged`: by what judges counted and
-    by episode id, how much; they counted complete paths (`coverage`) or all that is listed as one (`enumeration`)."""
+def coverage_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Suites without blocks by agent; none where there is no such suite. Judges counted complete paths
+    (`coverage`) or all that is listed as one (`enumeration`)."""
+    judged = source.judged
     static = [cell for cell in cells if not is_blocked(cell)]
     if not static:
         return ()
@@ -40,7 +40,8 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int
     counts = ("planned", "silent", *senses)
     titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs", "listed": "Judged runs, as listed"}
     share = [column for sense in senses for column in _judged_columns(sense)]
-    rows = [_coverage_row(cell, judged) for cell in static]
+    query = _query(static, judged)
+    rows = [{**row, **_intervals(cell, judged)} for cell, row in source.by_cell(query, static)]
     table = Table(
         name="coverage",
         title="Coverage of the visible plan",
@@ -65,7 +66,7 @@ def coverage_tables(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int
             *kind_notes(rows, static, ("coverage_interval", *(f"{sense}_coverage_interval" for sense in senses))),
             *digest_notes(static),
         ),
-        query=_query(static, judged),
+        query=query,
     )
     return (table,)
 
@@ -86,8 +87,8 @@ def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> st
             methods[f"{sense}_coverage, {sense}_coverage_interval, {sense}_coverage_kind, {sense}_runs"] = (
                 "a judge's counts, of the run that --judged names"
             )
-    return queries.by_instances(
-        queries.place(cells),
+    return queries.by_cell(
+        cells,
         (
             queries.mean("coverage", "metrics['plan_paths'] / metrics['paths_whole']", scale=100, keep=planned),
             queries.mean(
@@ -99,39 +100,29 @@ def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> st
             queries.count("planned_runs", planned),
             queries.count("silent_runs", f"{talked} and metrics['plan_paths'] is null"),
         ),
-        where=[queries.suites(cells)],
         methods=methods,
     )
 
 
-def _coverage_row(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def _intervals(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What SQL cannot say: the interval of the built-in counter's share, and what judges counted."""
     talked = [episode for episode in cell.prefix if counted(episode) and "paths_whole" in episode.metrics]
-    planned = [episode for episode in talked if "plan_paths" in episode.metrics]
 
-    def shares(episodes: Iterable[EpisodeResult], above: Callable[[EpisodeResult], float], below: str) -> _Shares:
-        return by_instance((episode, above(episode) / episode.metrics[below]) for episode in episodes)
+    def shares(counts: Mapping[str, float]) -> dict[str, list[float]]:
+        return by_instance(
+            (episode, counts[episode.id] / episode.metrics["paths_whole"]) for episode in talked if episode.id in counts
+        )
 
-    def mean(values: _Shares) -> float | None:
-        return 100 * mean_of_instances(values) if values else None
-
-    of_whole = shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_whole")
-    interval, kind = share_interval(cell, "coverage", of_whole)
-    by_judges: dict[str, Any] = {}
+    own = {episode.id: episode.metrics["plan_paths"] for episode in talked if "plan_paths" in episode.metrics}
+    interval, kind = share_interval(cell, "coverage", shares(own))
+    row: dict[str, Any] = {"coverage_interval": interval, "coverage_kind": kind}
     for sense_key, counts in judged.items():
-        sense = SENSES[sense_key]
-        read = [episode for episode in talked if episode.id in counts]
-        values = by_instance((episode, counts[episode.id] / episode.metrics["paths_whole"]) for episode in read)
-        judged_interval, judged_kind = share_interval(cell, f"{sense}_coverage", values)
-        by_judges |= {f"{sense}_coverage": mean(values), f"{sense}_runs": len(read)}
-        by_judges |= {f"{sense}_coverage_interval": judged_interval, f"{sense}_coverage_kind": judged_kind}
-    return {
-        **place(cell),
-        "coverage": mean(of_whole),
-        "coverage_interval": interval,
-        "coverage_kind": kind,
-        "coverage_possible": mean(shares(planned, lambda episode: episode.metrics["plan_paths"], "paths_possible")),
-        "coverage_valid": mean(shares(planned, lambda episode: episode.metrics["plan_valid"], "paths_possible")),
-        "planned_runs": len(planned),
-        "silent_runs": len(talked) - len(planned),
-        **by_judges,
-    }
+        name, values = f"{SENSES[sense_key]}_coverage", shares(counts)
+        interval, kind = share_interval(cell, name, values)
+        row |= {
+            name: 100 * mean_of_instances(values) if values else None,
+            f"{name}_interval": interval,
+            f"{name}_kind": kind,
+            f"{SENSES[sense_key]}_runs": sum(map(len, values.values())),
+        }
+    return row

@@ -11,6 +11,7 @@ Source: Tables 4 and 6 and B.3 of the paper; specification, section 7. Two sets 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalkit.report import queries
 from evalkit.report.costbench.adaptation import adaptation_tables
 from evalkit.report.costbench.coverage import coverage_tables
 from evalkit.report.costbench.planning_cells import (
@@ -21,18 +22,27 @@ from evalkit.report.costbench.planning_cells import (
     interval,
     is_blocked,
     is_reference,
-    mean,
     reached,
-    size,
 )
-from evalkit.report.costbench.planning_queries import blocks_query, calls_query, counts_query, goal_query, main_query
+from evalkit.report.costbench.planning_queries import (
+    CALLS,
+    COUNTED,
+    COUNTS,
+    GAP,
+    INTERVALS,
+    POPULATIONS,
+    REACHED,
+    answers,
+    blocks_query,
+    calls_query,
+    paths,
+)
 from evalkit.report.costbench.ties import ties_tables
 from evalkit.report.published.printed import as_printed
-from evalkit.report.run_data import RunData, place
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 
 ALL_AGENTS = "(all)"
 
@@ -45,32 +55,30 @@ def planning_tables(source: RunData) -> tuple[Table, ...]:
     tables: list[Table] = []
     for group, named in ((paper, True), (own, False)):
         if group:
-            tables += [_in_words(_main_table(group, named), named), _in_words(_goal_table(group, named), named)]
+            tables += [
+                _in_words(_main_table(source, group, named), named),
+                _in_words(_goal_table(source, group, named), named),
+            ]
     if planning_cells:
-        tables += [_counts_table(planning_cells), _in_words(_calls_table(planning_cells), not own, "costbench_6")]
+        tables += [
+            _counts_table(source, planning_cells),
+            _in_words(_calls_table(source, planning_cells), not own, "costbench_6"),
+        ]
     for group, named in ((paper, True), (own, False)):
         blocked = [cell for cell in group if is_blocked(cell)]
         if blocked:
-            tables.append(_in_words(_blocks_table(blocked, named), named))
+            tables.append(_in_words(_blocks_table(source, blocked, named), named))
     return (
         *tables,
-        *ties_tables(planning_cells),
-        *adaptation_tables(planning_cells),
-        *coverage_tables(planning_cells, source.judged),
+        *ties_tables(source, planning_cells),
+        *adaptation_tables(source, planning_cells),
+        *coverage_tables(source, planning_cells),
     )
 
 
 def _in_words(table: Table, named: bool, published: str = "costbench_4") -> Table:
     """A table as the paper prints it, if its names are the paper's."""
     return as_printed(table, published) if named else table
-
-
-def _plain_run(episode: EpisodeResult) -> bool:
-    return reached(episode) and not episode.metrics["repeated"] and not episode.metrics["extra"]
-
-
-def _has_gap(keep: Keep) -> Keep:
-    return lambda episode: keep(episode) and "gap" in episode.metrics
 
 
 def _titles(named: bool) -> dict[str, str]:
@@ -114,24 +122,16 @@ def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
 _PATH_INTERVALS = ("ned_interval", "exact_interval")
 
 
-def _path_figures(cell: Cell, keep: Keep) -> dict[str, Any]:
+def _path_intervals(cell: Cell, keep: Keep) -> dict[str, Any]:
     (ned, ned_kind), (exact, exact_kind) = (interval(cell, name, keep) for name in ("ned", "exact"))
-    return {
-        "edit_distance": mean(cell, "edit_distance", keep),
-        "ned": mean(cell, "ned", keep, 100),
-        "ned_interval": ned,
-        "ned_kind": ned_kind,
-        "exact": mean(cell, "exact", keep, 100),
-        "exact_interval": exact,
-        "exact_kind": exact_kind,
-        "exact_any": mean(cell, "exact_any", keep, 100),
-    }
+    return {"ned_interval": ned, "ned_kind": ned_kind, "exact_interval": exact, "exact_kind": exact_kind}
 
 
-def _main_table(cells: Sequence[Cell], named: bool) -> Table:
+def _main_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """Table 4 of the paper, by the reference's rules."""
     title = _titles(named)
-    rows = [_main_row(cell) for cell in cells]
+    query = queries.by_cell(cells, (*GAP, *paths(COUNTED), answers(COUNTED), *CALLS), methods=INTERVALS)
+    rows = [{**row, **_path_intervals(cell, counted)} for cell, row in source.by_cell(query, cells)]
     return Table(
         name="planning" if named else "planning_own",
         title="Planning" if named else "Planning, own suites",
@@ -156,32 +156,13 @@ def _main_table(cells: Sequence[Cell], named: bool) -> Table:
             f"{title['invalid']}: of the calls in all runs; means are over instances; what over is counted below",
             *digest_notes(cells),
         ),
-        query=main_query(cells),
+        query=query,
     )
 
 
-def _main_row(cell: Cell) -> dict[str, Any]:
-    calls, valid = _total(cell, "calls"), _total(cell, "valid_calls")
-    return {
-        **place(cell),
-        "gap": mean(cell, "gap", _GAP),
-        "gap_clean": mean(cell, "gap", _CLEAN_GAP),
-        **_path_figures(cell, counted),
-        "intent": mean(cell, "intent", counted, 100),
-        "invalid": 100 * (1 - valid / calls) if calls else None,
-    }
-
-
-def _total(cell: Cell, name: str) -> int:
-    """A count over the runs that the reference counts."""
-    return int(sum(episode.metrics[name] for episode in cell.prefix if episode.metrics["eligible"]))
-
-
-_GAP, _CLEAN_GAP = _has_gap(reached), _has_gap(_plain_run)
-
-
-def _counts_table(cells: Sequence[Cell]) -> Table:
+def _counts_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """The denominators of Table 4's figures."""
+    query = queries.by_cell(cells, COUNTS)
     return Table(
         name="planning_counts",
         title="What planning figures are over",
@@ -196,43 +177,22 @@ def _counts_table(cells: Sequence[Cell]) -> Table:
             Column(key="no_call", title="No call", kind="count", unit="runs"),
             Column(key="episodes", title="Episodes", kind="count"),
         ),
-        rows=tuple(_counts_row(cell) for cell in cells),
+        rows=tuple(row for _, row in source.by_cell(query, cells)),
         packs=packs_of(cells),
         notes=(
             "blocks missed: runs that did not meet all blocks, or whose truth is incomplete; no call: others without a "
             "call that was answered; both are in no figure of paths, answers and gap",
         ),
-        query=counts_query(cells),
+        query=query,
     )
 
 
-def _counts_row(cell: Cell) -> dict[str, Any]:
-    missed = size(cell, lambda episode: not episode.metrics["eligible"])
-    return {
-        **place(cell),
-        "path_runs": size(cell, counted),
-        "gap_runs": size(cell, _GAP),
-        "clean_runs": size(cell, _CLEAN_GAP),
-        "calls": _total(cell, "calls"),
-        "blocks_missed": missed,
-        "no_call": len(cell.prefix) - missed - size(cell, counted),
-        "episodes": len(cell.prefix),
-    }
-
-
-def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
+def _goal_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """The paper's exclusions: runs that did not reach the goal do not count."""
     title = _titles(named)
-    rows = [
-        {
-            **place(cell),
-            **_path_figures(cell, reached),
-            "intent": mean(cell, "intent", reached, 100),
-            "reached": size(cell, reached),
-            "episodes": len(cell.prefix),
-        }
-        for cell in cells
-    ]
+    figures = (*paths(REACHED), answers(REACHED), queries.count("reached", REACHED), queries.count("episodes"))
+    query = queries.by_cell(cells, figures, methods=INTERVALS)
+    rows = [{**row, **_path_intervals(cell, reached)} for cell, row in source.by_cell(query, cells)]
     return Table(
         name="planning_goal_only" if named else "planning_goal_only_own",
         title="Planning where the goal was reached" if named else "Planning where the goal was reached, own suites",
@@ -251,7 +211,7 @@ def _goal_table(cells: Sequence[Cell], named: bool) -> Table:
             *kind_notes(rows, cells, _PATH_INTERVALS),
             *digest_notes(cells),
         ),
-        query=goal_query(cells),
+        query=query,
     )
 
 
@@ -267,14 +227,11 @@ OTHERS: Mapping[str, str] = {"parallel_extra": "Parallel", "banned_calls": "Bann
 """Calls that are no error of planning, or that nobody could know of."""
 
 
-def _calls_table(cells: Sequence[Cell]) -> Table:
+def _calls_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 6 of the paper: what went wrong with calls."""
-    rows = []
-    for name in dict.fromkeys(cell.suite.name for cell in cells):
-        group = [cell for cell in cells if cell.suite.name == name]
-        rows += [{**place(cell), **_call_counts([cell])} for cell in group]
-        if len(group) > 1:
-            rows.append({**place(group[0]), "agent": ALL_AGENTS, **_call_counts(group)})
+    query = calls_query(cells, (*ERRORS, *OTHERS, "calls"), tuple(ERRORS), ALL_AGENTS)
+    groups = [[cell for cell in cells if cell.suite.name == name] for name in dict.fromkeys(map(_suite, cells))]
+    rows_of = [cell for group in groups for cell in (group if len(group) == 1 else [*group, group[0]])]
     columns = {**ERRORS, "errors": "Total", **OTHERS, "calls": "Calls"}
     return Table(
         name="planning_calls",
@@ -284,7 +241,7 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
             AGENT,
             *(Column(key=key, title=title, kind="count", unit="calls") for key, title in columns.items()),
         ),
-        rows=tuple(rows),
+        rows=tuple(row for _, row in source.by_cell(query, rows_of)),
         packs=packs_of(cells),
         notes=(
             "repeated: does again what was done; extra: behind the goal; wrong parameter: name or arguments; "
@@ -292,25 +249,23 @@ def _calls_table(cells: Sequence[Cell]) -> Table:
             "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error",
             *digest_notes(cells),
         ),
-        query=calls_query(cells, (*ERRORS, *OTHERS, "calls"), tuple(ERRORS), ALL_AGENTS),
+        query=query,
     )
 
 
-def _call_counts(cells: Sequence[Cell]) -> dict[str, int]:
-    episodes = [episode.metrics for cell in cells for episode in cell.prefix]
-    counts = {name: int(sum(metrics[name] for metrics in episodes)) for name in (*ERRORS, *OTHERS, "calls")}
-    return {**counts, "errors": sum(counts[name] for name in ERRORS)}
+def _suite(cell: Cell) -> str:
+    return cell.suite.name
 
 
-def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
+def _blocks_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """Paths under blocks over three populations: the reference's depends on the agent, so agents differ in it."""
     title = _titles(named)
-    rows = []
-    for cell in cells:
-        rivals = [other for other in cells if other.suite.name == cell.suite.name]
-        for population, keep in _populations(rivals).items():
-            figures = _path_figures(cell, keep)
-            rows.append({**place(cell), "population": population, **figures, "runs": size(cell, keep)})
+    query = blocks_query(cells)
+    kept = {name: _populations([cell for cell in cells if _suite(cell) == name]) for name in map(_suite, cells)}
+    rows = [
+        {**row, **_path_intervals(cell, kept[_suite(cell)][row["population"]])}
+        for cell, row in source.by_cell(query, [cell for cell in cells for _ in POPULATIONS])
+    ]
     return Table(
         name="planning_blocks" if named else "planning_blocks_own",
         title="Planning under blocks" if named else "Planning under blocks, own suites",
@@ -330,7 +285,7 @@ def _blocks_table(cells: Sequence[Cell], named: bool) -> Table:
             *kind_notes(rows, cells, _PATH_INTERVALS),
             *digest_notes(cells),
         ),
-        query=blocks_query(cells),
+        query=query,
     )
 
 

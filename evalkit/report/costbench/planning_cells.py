@@ -7,7 +7,6 @@ from evalkit.report.costbench.planning_queries import SHORT_TALK
 from evalkit.report.scores import EXACT, by_instance, strata_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
-from evalkit.stats.bootstrap import mean_of_instances
 from evalkit.stats.intervals import estimate
 
 ENVIRONMENT = "costbench"
@@ -55,19 +54,13 @@ def reached(episode: EpisodeResult) -> bool:
     return counted(episode) and bool(episode.metrics["goal"])
 
 
-def mean(cell: Cell, name: str, keep: Keep, scale: float = 1.0) -> float | None:
-    """The mean over instances of a metric over the episodes that `keep` holds on to; None if there are none."""
-    values = _values(cell, name, keep)
-    return scale * mean_of_instances(values) if values else None
-
-
 Spread = tuple[tuple[float, float] | None, str | None]
 """(a 95 % interval, None where there is none; its method, None where nothing was measured)."""
 
 
 def interval(cell: Cell, name: str, keep: Keep) -> Spread:
     """The 95 % interval of such a mean of a share, in percent, and its method."""
-    values = _values(cell, name, keep)
+    values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix if keep(episode))
     if cell.exact and len({value for scores in values.values() for value in scores}) == 1:
         return None, EXACT
     return share_interval(cell, name, values)
@@ -85,11 +78,6 @@ def share_interval(cell: Cell, name: str, values: Mapping[str, list[float]], sca
     return (scale * estimated.interval.low, scale * estimated.interval.high), estimated.method
 
 
-def size(cell: Cell, keep: Keep) -> int:
-    """How many episodes `keep` holds on to."""
-    return sum(keep(episode) for episode in cell.prefix)
-
-
 def digest_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
     """Which suites figures are of that cannot stand beside the paper's."""
     digests = {cell.suite.name: cell.suite.digest[:DIGEST_SHOWN] for cell in cells if not is_reference(cell)}
@@ -97,7 +85,3 @@ def digest_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
         f"not comparable with published figures: {name} is a suite of its own, digest {digest}"
         for name, digest in digests.items()
     )
-
-
-def _values(cell: Cell, name: str, keep: Keep) -> dict[str, list[float]]:
-    return by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix if keep(episode))

@@ -1,4 +1,4 @@
-"""The SQL behind the tables of `planning.py`: which runs each figure is over, as conditions on metrics."""
+"""The SQL that makes the tables of `planning.py`: which runs each figure is over, as conditions on metrics."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,24 +17,32 @@ PLAIN = f"{REACHED} and metrics['repeated'] = 0 and metrics['extra'] = 0"
 """The same without repeated and extra calls."""
 
 _HAS_GAP = "metrics['gap'] is not null"
-_INTERVALS: Mapping[str, str] = {"ned_interval, ned_kind, exact_interval, exact_kind": queries.CHOSEN}
+INTERVALS: Mapping[str, str] = {"ned_interval, ned_kind, exact_interval, exact_kind": queries.CHOSEN}
 
 
-def main_query(cells: Sequence[Cell]) -> str:
-    """Of the table of the reference's rules."""
-    figures = (
-        queries.mean("gap", queries.metric("gap"), keep=REACHED),
-        queries.mean("gap_clean", queries.metric("gap"), keep=PLAIN),
-        *_paths(COUNTED),
-        queries.mean("intent", queries.metric("intent"), scale=100, keep=COUNTED),
-        queries.total("calls", queries.metric("calls"), ELIGIBLE),
-        queries.total("valid", queries.metric("valid_calls"), ELIGIBLE),
-        queries.derived("invalid", "100 * (1 - sum(valid) / nullif(sum(calls), 0))"),
-    )
-    return queries.by_instances(queries.place(cells), figures, where=[queries.suites(cells)], methods=_INTERVALS)
+GAP = (
+    queries.mean("gap", queries.metric("gap"), keep=REACHED),
+    queries.mean("gap_clean", queries.metric("gap"), keep=PLAIN),
+)
+CALLS = (
+    queries.inside("calls", f"sum(metrics['calls']::bigint) filter (where {ELIGIBLE})"),
+    queries.inside("valid", f"sum(metrics['valid_calls']::bigint) filter (where {ELIGIBLE})"),
+    queries.derived("invalid", "100 * (1 - sum(valid) / nullif(sum(calls), 0))"),
+)
+COUNTS = (
+    queries.count("path_runs", COUNTED),
+    queries.count("gap_runs", f"{REACHED} and {_HAS_GAP}"),
+    queries.count("clean_runs", f"{PLAIN} and {_HAS_GAP}"),
+    queries.total("calls", queries.metric("calls"), ELIGIBLE),
+    queries.count("blocks_missed", f"not {ELIGIBLE}"),
+    queries.derived("no_call", "coalesce(sum(episodes) - sum(blocks_missed) - sum(path_runs), 0)"),
+    queries.count("episodes"),
+)
+"""The denominators."""
 
 
-def _paths(keep: str) -> tuple[queries.QueryColumn, ...]:
+def paths(keep: str) -> tuple[queries.QueryColumn, ...]:
+    """Figures of paths, over the runs of which `keep` is true."""
     return (
         queries.mean("edit_distance", queries.metric("edit_distance"), keep=keep),
         queries.mean("ned", queries.metric("ned"), scale=100, keep=keep),
@@ -43,44 +51,32 @@ def _paths(keep: str) -> tuple[queries.QueryColumn, ...]:
     )
 
 
-def counts_query(cells: Sequence[Cell]) -> str:
-    """Of the table of denominators."""
-    figures = (
-        queries.count("path_runs", COUNTED),
-        queries.count("gap_runs", f"{REACHED} and {_HAS_GAP}"),
-        queries.count("clean_runs", f"{PLAIN} and {_HAS_GAP}"),
-        queries.total("calls", queries.metric("calls"), ELIGIBLE),
-        queries.count("blocks_missed", f"not {ELIGIBLE}"),
-        queries.derived("no_call", "sum(episodes) - sum(blocks_missed) - sum(path_runs)"),
-        queries.count("episodes"),
-    )
-    return queries.by_instances(queries.place(cells), figures, where=[queries.suites(cells)])
-
-
-def goal_query(cells: Sequence[Cell]) -> str:
-    """Of the table by the paper's exclusions."""
-    figures = (
-        *_paths(REACHED),
-        queries.mean("intent", queries.metric("intent"), scale=100, keep=REACHED),
-        queries.count("reached", REACHED),
-        queries.count("episodes"),
-    )
-    return queries.by_instances(queries.place(cells), figures, where=[queries.suites(cells)], methods=_INTERVALS)
+def answers(keep: str) -> queries.QueryColumn:
+    """The share of right answers."""
+    return queries.mean("intent", queries.metric("intent"), scale=100, keep=keep)
 
 
 def calls_query(cells: Sequence[Cell], counts: Sequence[str], errors: Sequence[str], everybody: str) -> str:
-    """Of the table of errors: sums of the metrics `counts`, and of those that are `errors` together."""
-    sums = ", ".join(f"sum({queries.metric(name)}) as {queries.quoted(name)}" for name in counts)
-    together = " + ".join(f"sum({queries.metric(name)})" for name in errors)
+    """Of the table of errors: sums of the metrics `counts`, and of those that are `errors` together; of each cell, and
+    of a suite's cells together where there are several."""
+    sums = ", ".join(f"sum(metrics[{queries.text(name)}]::bigint) as {queries.quoted(name)}" for name in counts)
+    totals = ", ".join(f"coalesce(sum({queries.quoted(name)}), 0) as {queries.quoted(name)}" for name in counts)
     lines = (
         f"select {', '.join(queries.place(cells)[:-1])},",
         f"    if(grouping(agent) = 1, {queries.text(everybody)}, agent) as agent,",
-        f"    {sums},",
-        f"    {together} as errors",
-        f"from episodes where used and {queries.suites(cells)}",
-        "group by grouping sets ((suite, base, axes, agent), (suite, base, axes)) order by all",
+        f"    {totals},",
+        f"    {' + '.join(f'coalesce(sum({queries.quoted(name)}), 0)' for name in errors)} as errors",
+        f"from cells left join (select suite, agent, {sums}",
+        "    from episodes where used group by all) using (suite, agent)",
+        f"where {queries.suites(cells)}",
+        "group by grouping sets ((cells.suite, base, axes, agent), (cells.suite, base, axes))",
+        "qualify grouping(agent) = 0 or count(*) over (partition by cells.suite) > 2",
+        "order by min(min(place)) over (partition by cells.suite), grouping(agent), min(place)",
     )
     return "\n".join(lines)
+
+
+POPULATIONS = ("own", "any agent", "shared")
 
 
 def blocks_query(cells: Sequence[Cell]) -> str:
@@ -93,12 +89,15 @@ def blocks_query(cells: Sequence[Cell]) -> str:
         _population("any agent", f"{condition} and metrics['eligible_any_agent'] = 1"),
         _population("shared", f"{condition} qualify {counted_by} = {agents}"),
     )
-    return queries.by_instances(
+    named = ", ".join(f"({queries.text(name)}, {nth})" for nth, name in enumerate(POPULATIONS))
+    return queries.comments(INTERVALS) + queries.two_levels(
         (*queries.place(cells), "population"),
-        (*_paths(""), queries.count("runs")),
+        (*paths(""), queries.count("runs")),
+        keep=queries.suites(cells),
+        order="min(place), min(nth)",
         source="(\n        " + "\n        union all ".join(parts) + "\n    )",
-        also=("population",),
-        methods=_INTERVALS,
+        among=" ".join(("(select cells.*, p.* from cells,", f"(values {named}) p(population, nth))")),
+        apart=("population",),
     )
 
 

@@ -5,12 +5,10 @@ specification, section 6.4.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from evalkit.report import queries
-from evalkit.report.costbench.planning_cells import counted
 from evalkit.report.costbench.planning_queries import COUNTED
-from evalkit.report.run_data import place
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of, where
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
@@ -18,12 +16,18 @@ from evalkit.results.cells import Cell
 MOST_NAMED = 40
 
 
-def ties_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+_TIED = f"used and {COUNTED} and metrics['exact_any'] = 1 and metrics['exact'] = 0"
+
+
+def ties_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """One row a cell in which some run was optimal on another path than the reference's; none where there is none."""
-    rows = [row for cell in cells if (row := _row(cell)) is not None]
-    if not rows:
+    if not cells:
         return ()
-    shown = [cell for cell in cells if _tied(cell)]
+    tied = {(row["suite"], row["agent"]) for row in source.rows(" ".join((_CELLS, _TIED, "group by all")))}
+    shown = [cell for cell in cells if (cell.suite.name, cell.agent) in tied]
+    if not shown:
+        return ()
+    query = _query(shown)
     table = Table(
         name="planning_ties",
         title="Optimal on another path than the reference's",
@@ -34,42 +38,25 @@ def ties_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             Column(key="instances", title="Instances", kind="count"),
             Column(key="which", title="Which"),
         ),
-        rows=tuple(rows),
+        rows=tuple(row for _, row in source.by_cell(query, shown)),
         packs=packs_of(shown),
         notes=("as cheap as the reference's path, or optimal from where it was taken; not the same calls",),
-        query=_query(shown),
+        query=query,
     )
     return (table,)
 
 
+_CELLS = "select suite, agent from episodes where"
+
+
 def _query(cells: Sequence[Cell]) -> str:
-    tied = f"{COUNTED} and metrics['exact_any'] = 1 and metrics['exact'] = 0"
     lines = (
-        f"-- which: the first {MOST_NAMED} of these instances by name",
-        f"select {', '.join(queries.place(cells))}, count(*) as runs, count(distinct instance) as instances",
-        f"from episodes where used and {queries.suites(cells)} and {tied} group by all order by all",
+        f"select {', '.join(queries.place(cells))}, runs, len(names) as instances,",
+        f"    array_to_string(names[:{MOST_NAMED}], ', ')",
+        f"        || if(len(names) > {MOST_NAMED}, ' and ' || (len(names) - {MOST_NAMED}) || ' more', '') as which",
+        "from cells join (",
+        "    select suite, agent, count(*) as runs, list(distinct instance order by instance) as names",
+        f"    from episodes where {_TIED} group by all",
+        f") using (suite, agent) where {queries.suites(cells)} order by place",
     )
     return "\n".join(lines)
-
-
-def _row(cell: Cell) -> dict[str, Any] | None:
-    tied = _tied(cell)
-    if not tied:
-        return None
-    ids = sorted(set(tied))
-    rest = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-    return {
-        **place(cell),
-        "runs": len(tied),
-        "instances": len(ids),
-        "which": ", ".join(ids[:MOST_NAMED]) + rest,
-    }
-
-
-def _tied(cell: Cell) -> list[str]:
-    """Instances of the runs that were optimal and not exact."""
-    return [
-        episode.instance
-        for episode in cell.prefix
-        if counted(episode) and episode.metrics["exact_any"] and not episode.metrics["exact"]
-    ]

@@ -17,10 +17,11 @@ from evalkit.report.markets.econ_cells import (
     level_of,
     means,
     owed_notes,
-    percent,
     score_of,
+    without_axes,
 )
 from evalkit.report.markets.econ_queries import difficulty_query
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
@@ -34,7 +35,7 @@ INDEPENDENT = (
 _ENDS = frozenset({LEVELS[0], LEVELS[-1]})
 
 
-def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+def difficulty_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Basic against hard, by environment and agent; none where no agent has played both."""
     families: dict[tuple[Any, ...], dict[str, Cell]] = {}
     for cell in cells:
@@ -47,6 +48,8 @@ def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
         return ()
     paired_cells = [cell for pair in pairs for cell in pair]
     own = any(_family(cell) != cell.suite.environment for cell in paired_cells)
+    query = difficulty_query(pairs, own)
+    rows = [{**without_axes(row), **_tested(*pair)} for row, pair in zip(source.rows(query), pairs, strict=True)]
     table = Table(
         name="econ_difficulty",
         title="Basic against hard",
@@ -64,14 +67,14 @@ def difficulty_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             Column(key="p", title="p", kind="p"),
             Column(key="undefined", title="No test"),
         ),
-        rows=tuple(_difficulty_row(easy, hard, own) for easy, hard in pairs),
+        rows=tuple(rows),
         packs=packs_of(paired_cells),
         notes=(
             "as in section 4.1 of the paper: one-sided Welch tests of whether the mean is greater on basic instances",
             INDEPENDENT,
             *owed_notes(paired_cells),
         ),
-        query=difficulty_query(pairs, own),
+        query=query,
     )
     return (table,)
 
@@ -81,18 +84,12 @@ def _family(cell: Cell) -> str:
     return cell.suite.base.rpartition("/")[0]
 
 
-def _difficulty_row(easy: Cell, hard: Cell, own: bool) -> dict[str, Any]:
-    first, second = (means(cell, score_of) for cell in (easy, hard))
-    outcome = welch(list(first.values()), list(second.values()), greater=True)
+def _tested(easy: Cell, hard: Cell) -> dict[str, Any]:
+    """What the sweep varied, and the test."""
+    first, second = (list(means(cell, score_of).values()) for cell in (easy, hard))
+    outcome = welch(first, second, greater=True)
     return {
-        "environment": easy.suite.environment,
-        **({"suites": _family(easy)} if own else {}),
         **axes_of(easy),
-        "agent": easy.agent,
-        "basic": percent(first),
-        "basic_instances": len(first),
-        "hard": percent(second),
-        "hard_instances": len(second),
         "t": outcome.statistic,
         "df": outcome.free,
         "p": outcome.p,

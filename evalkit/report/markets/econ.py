@@ -18,36 +18,31 @@ from evalkit.report.markets.econ_cells import (
     DIFFICULTY,
     ENVIRONMENTS,
     LEVELS,
-    Value,
     axes_columns,
     axes_of,
     labels,
-    means,
     owed_notes,
-    percent,
-    score_of,
+    without_axes,
 )
 from evalkit.report.markets.econ_queries import beside, mean_of, runs
 from evalkit.report.markets.variants import variant_tables
 from evalkit.report.published.printed import as_printed
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import AGENT, interval_and_kind, kind_notes, packs_of
+from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.bootstrap import LEAST_INSTANCES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricColumn:
-    """One column of a table of secondary metrics, and the count of episodes behind it."""
+    """One column of a table of secondary metrics, and the count of episodes that it is over."""
 
     key: str
     title: str
     environment: str
-    value: Value
     sql: str
-    """The same as SQL says it, of an episode."""
+    """Of an episode; null where it is not defined."""
     unit: str = "% of actions"
     about: str = ""
     """What a reader must know of it."""
@@ -65,12 +60,12 @@ def econ_tables(source: RunData) -> tuple[Table, ...]:
         return [row[key] for key in row if key.startswith("axis:")] if row["agent"] in played else None
 
     return (
-        as_printed(_scores_table(market_cells), "econ_2", rivals),
-        *difficulty_tables(market_cells),
-        as_printed(_quality_table(market_cells), "econ_3", rivals),
-        _exploration_table(market_cells),
-        *_feasible_tables(market_cells),
-        *variant_tables(source.manifest, market_cells),
+        as_printed(_scores_table(source, market_cells), "econ_2", rivals),
+        *difficulty_tables(source, market_cells),
+        as_printed(_quality_table(source, market_cells), "econ_3", rivals),
+        _exploration_table(source, market_cells),
+        *_feasible_tables(source, market_cells),
+        *variant_tables(source, market_cells),
     )
 
 
@@ -89,6 +84,12 @@ def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]
     return [rows[key] for key in sorted(rows, key=lambda key: key[:2])]
 
 
+def _placed(rows: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
+    """Rows of `beside`, with what the sweep varied as it was given: SQL gives it as text."""
+    for row, (keys, _) in zip(rows, _by_row(cells), strict=True):
+        yield {**without_axes(row), **keys}
+
+
 def _present(cells: Sequence[Cell]) -> list[str]:
     played = {cell.suite.environment for cell in cells}
     return [name for name in ENVIRONMENTS if name in played]
@@ -98,15 +99,20 @@ def _row_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
     return (replace(AGENT, group=True), DIFFICULTY, *axes_columns(cells))
 
 
-def _scores_table(cells: Sequence[Cell]) -> Table:
+def _scores_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 2 of the paper."""
     environments = _present(cells)
+    intervals = ", ".join(f"{name}_{of}" for name in environments for of in ("interval", "kind"))
+    query = queries.comments({intervals: queries.CHOSEN}) + beside(
+        cells, labels(cells), _score_queries(environments), extra=f"arg_min(prompts, place) as {PROMPTS}"
+    )
     rows = []
-    for keys, played in _by_row(cells):
-        row: dict[str, Any] = {**keys, PROMPTS: next(iter(played.values())).pack}
+    for row, (_, played) in zip(_placed(source.rows(query), cells), _by_row(cells), strict=True):
+        spread: dict[str, Any] = {}
         for name in environments:
-            row |= _score_figures(name, played.get(name))
-        rows.append(row)
+            empty = {f"{name}_interval": None, f"{name}_kind": None}
+            spread |= interval_figures(played[name], f"{name}_") if name in played else empty
+        rows.append({**row, **spread})
     columns = []
     for name in environments:
         columns += [
@@ -132,13 +138,8 @@ def _scores_table(cells: Sequence[Cell]) -> Table:
             *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
             *owed_notes(cells),
         ),
-        query=queries.comments({", ".join(_interval_keys(environments)): queries.CHOSEN})
-        + beside(cells, labels(cells), _score_queries(environments), extra="any_value(prompts) as prompts"),
+        query=query,
     )
-
-
-def _interval_keys(environments: Iterable[str]) -> list[str]:
-    return [f"{name}_{of}" for name in environments for of in ("interval", "kind")]
 
 
 def _score_queries(environments: Iterable[str]) -> Iterator[queries.QueryColumn]:
@@ -149,41 +150,15 @@ def _score_queries(environments: Iterable[str]) -> Iterator[queries.QueryColumn]
             yield runs(f"{name}_solved", name, "solved")
 
 
-def _score_figures(name: str, cell: Cell | None) -> dict[str, Any]:
-    interval, kind = interval_and_kind(cell) if cell else (None, "")
-    row: dict[str, Any] = {
-        name: percent(means(cell, score_of)) if cell else None,
-        f"{name}_interval": (100 * interval.low, 100 * interval.high) if interval else None,
-        f"{name}_kind": kind or None,
-        f"{name}_runs": len(cell.prefix) if cell else None,
-    }
-    if is_stationary(name):
-        row[f"{name}_solved"] = sum(episode.solved for episode in cell.prefix) if cell else None
-    return row
-
-
-def _metric(name: str) -> Value:
-    return lambda episode: episode.metrics.get(name)
-
-
-def _as_coded(episode: EpisodeResult) -> float | None:
-    """Exploration as the reference's code has it for scheduling: it counts one action that is none."""
-    rate = episode.metrics.get("exploration_rate")
-    if rate is None:
-        return None
-    distinct = round(rate * episode.metrics["assignments"])
-    return distinct / (distinct + 1)
-
-
 _DISTINCT = "round(metrics['exploration_rate'] * metrics['assignments'])"
 _AS_CODED = f"{_DISTINCT} / ({_DISTINCT} + 1)"
+"""Exploration as the reference's code has it for scheduling: it counts one action that is none."""
 
 QUALITY = (
     MetricColumn(
         key="budget_utilisation",
         title="Budget use",
         environment="procurement",
-        value=_metric("budget_utilisation"),
         sql=queries.metric("budget_utilisation"),
         unit="% of plans",
         about="budget use: % of all plans that were feasible and cost 95 to 100 % of the budget",
@@ -192,7 +167,6 @@ QUALITY = (
         key="best_so_far_rate",
         title="Best so far",
         environment="scheduling",
-        value=_metric("best_so_far_rate"),
         sql=queries.metric("best_so_far_rate"),
         unit="% of assignments",
         about="best so far: % of assignments with fewer problems than all before, the first among them",
@@ -201,7 +175,6 @@ QUALITY = (
         key="adaptability",
         title="Adaptability",
         environment="pricing",
-        value=_metric("adaptability"),
         sql=queries.metric("adaptability"),
         unit="points of score",
         about="adaptability: the score, of the last periods (50 to 99 in the paper), less that of the first ten",
@@ -214,14 +187,12 @@ EXPLORATION = (
         key="procurement",
         title="Procurement",
         environment="procurement",
-        value=_metric("exploration_rate"),
         sql=queries.metric("exploration_rate"),
     ),
     MetricColumn(
         key="procurement_text",
         title="as text",
         environment="procurement",
-        value=_metric("exploration_rate_text"),
         sql=queries.metric("exploration_rate_text"),
         about="as text: as the reference's code counts, to which plans that buy the same in another order, or spell a "
         "zero out, are different",
@@ -230,14 +201,12 @@ EXPLORATION = (
         key="scheduling",
         title="Scheduling",
         environment="scheduling",
-        value=_metric("exploration_rate"),
         sql=queries.metric("exploration_rate"),
     ),
     MetricColumn(
         key="scheduling_code",
         title="as coded",
         environment="scheduling",
-        value=_as_coded,
         sql=_AS_CODED,
         about="as coded: u / (u + 1) of u different assignments, as the reference's code has it",
     ),
@@ -245,7 +214,6 @@ EXPLORATION = (
         key="pricing",
         title="Pricing",
         environment="pricing",
-        value=_metric("exploration_rate"),
         sql=queries.metric("exploration_rate"),
         about="pricing: prices as they were shown; not in the paper",
     ),
@@ -254,18 +222,11 @@ EXPLORATION = (
 
 
 def _figures_table(
-    cells: Sequence[Cell], figures: Sequence[MetricColumn], *, name: str, title: str, lead: str
+    source: RunData, cells: Sequence[Cell], figures: Sequence[MetricColumn], *, name: str, title: str, lead: str
 ) -> Table:
     environments = _present(cells)
     shown = [figure for figure in figures if figure.environment in environments]
-    rows = []
-    for keys, played in _by_row(cells):
-        row: dict[str, Any] = keys
-        for figure in shown:
-            cell = played.get(figure.environment)
-            defined = sum(figure.value(episode) is not None for episode in cell.prefix) if cell else None
-            row |= {figure.key: percent(means(cell, figure.value)) if cell else None, f"{figure.key}_runs": defined}
-        rows.append(row)
+    query = beside(cells, labels(cells), [column for figure in shown for column in _figure_queries(figure)])
     columns = []
     for figure in shown:
         columns.append(Column(key=figure.key, title=figure.title, kind="percent", unit=figure.unit))
@@ -274,10 +235,10 @@ def _figures_table(
         name=name,
         title=title,
         columns=(*_row_columns(cells), *columns),
-        rows=tuple(rows),
+        rows=tuple(_placed(source.rows(query), cells)),
         packs=packs_of(cells),
         notes=(lead, *(figure.about for figure in shown if figure.about), *owed_notes(cells)),
-        query=beside(cells, labels(cells), [column for figure in shown for column in _figure_queries(figure)]),
+        query=query,
     )
 
 
@@ -288,38 +249,36 @@ def _figure_queries(figure: MetricColumn) -> tuple[queries.QueryColumn, ...]:
     )
 
 
-def _quality_table(cells: Sequence[Cell]) -> Table:
+def _quality_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 3 of the paper."""
     lead = "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined"
-    return _figures_table(cells, QUALITY, name="econ_action_quality", title="Action quality", lead=lead)
+    return _figures_table(source, cells, QUALITY, name="econ_action_quality", title="Action quality", lead=lead)
 
 
-def _exploration_table(cells: Sequence[Cell]) -> Table:
+def _exploration_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 4 of the paper."""
     lead = (
         "as Table 4 of the paper, which has it for hard instances: % of accepted actions that were new; over: episodes "
         "with an action"
     )
-    return _figures_table(cells, EXPLORATION, name="econ_exploration", title="Exploration", lead=lead)
+    return _figures_table(source, cells, EXPLORATION, name="econ_exploration", title="Exploration", lead=lead)
 
 
-def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
+def _feasible_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Procurement's mean by the reference's code beside ours."""
     own_cells = [cell for cell in cells if cell.suite.environment == "procurement"]
     if not own_cells:
         return ()
-    rows = []
-    for keys, played in _by_row(own_cells):
-        cell = played["procurement"]
-        rows.append(
-            {
-                **keys,
-                "score": percent(means(cell, score_of)),
-                "reference_score": percent(means(cell, _metric("reference_score"))),
-                "dropped": sum("reference_score" not in episode.metrics for episode in cell.prefix),
-                "runs": len(cell.prefix),
-            }
-        )
+    query = beside(
+        own_cells,
+        labels(own_cells),
+        (
+            mean_of("score", "procurement", "score"),
+            mean_of("reference_score", "procurement", queries.metric("reference_score")),
+            runs("dropped", "procurement", "metrics['reference_score'] is null"),
+            runs("runs", "procurement"),
+        ),
+    )
     table = Table(
         name="econ_feasible",
         title="Procurement without runs that found no feasible plan",
@@ -330,22 +289,13 @@ def _feasible_tables(cells: Sequence[Cell]) -> tuple[Table, ...]:
             Column(key="dropped", title="Left out", kind="count", unit="episodes"),
             Column(key="runs", title="of", kind="count", unit="episodes"),
         ),
-        rows=tuple(rows),
+        rows=tuple(_placed(source.rows(query), own_cells)),
         packs=packs_of(own_cells),
         notes=(
             "score: a run without a feasible plan scores 0; without them: the reference's code drops such runs from "
             "the mean",
             *owed_notes(own_cells),
         ),
-        query=beside(
-            own_cells,
-            labels(own_cells),
-            (
-                mean_of("score", "procurement", "score"),
-                mean_of("reference_score", "procurement", queries.metric("reference_score")),
-                runs("dropped", "procurement", "metrics['reference_score'] is null"),
-                runs("runs", "procurement"),
-            ),
-        ),
+        query=query,
     )
     return (table,)

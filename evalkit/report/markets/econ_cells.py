@@ -46,6 +46,11 @@ def axes_of(cell: Cell) -> dict[str, Any]:
     return {f"axis:{axis}": value for axis, value in cell.suite.axes.items()}
 
 
+def without_axes(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a query without what the sweep varied, which SQL gives as text."""
+    return {key: value for key, value in row.items() if not key.startswith("axis:")}
+
+
 def means(cell: Cell, value: Value) -> dict[str, float]:
     """By instance: the mean over its replicates, where one is defined."""
     values = by_instance((episode, value(episode)) for episode in cell.prefix)
@@ -55,11 +60,6 @@ def means(cell: Cell, value: Value) -> dict[str, float]:
 def score_of(episode: EpisodeResult) -> float | None:
     """Its score."""
     return episode.score
-
-
-def percent(values: Mapping[str, float]) -> float | None:
-    """A hundred times the mean over instances of such means; None if there are none."""
-    return 100 * math.fsum(values.values()) / len(values) if values else None
 
 
 def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:

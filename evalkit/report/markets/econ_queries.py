@@ -1,8 +1,9 @@
-"""The SQL behind the tables of `econ.py`, `difficulty.py` and `variants.py`: environments side by side."""
+"""The SQL that makes the tables of `econ.py`, `difficulty.py` and `variants.py`: environments side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from evalkit.report import queries
+from evalkit.report.markets.econ_cells import LEVELS
 from evalkit.results.cells import Cell
 
 
@@ -11,7 +12,16 @@ def beside(
 ) -> str:
     """A row for each agent, difficulty and values of axes; `named`: difficulties by suites' base names."""
     keys = ("agent", difficulty(named), *queries.axes(cells), *([extra] if extra else []))
-    return queries.by_instances(keys, tuple(figures), where=[queries.suites(cells)])
+    agents = {name: rank for rank, name in enumerate(dict.fromkeys(cell.agent for cell in cells))}
+    levels = {label: rank for rank, label in enumerate(dict.fromkeys((*LEVELS, *named.values())))}
+    bases = {base: levels[label] for base, label in named.items()}
+    order = f"min({_rank('agent', agents)}), min({_rank('base', bases)}), min(place)"
+    return queries.two_levels(keys, tuple(figures), keep=queries.suites(cells), order=order)
+
+
+def _rank(column: str, ranks: Mapping[str, int]) -> str:
+    cases = " ".join(f"when {queries.text(value)} then {rank}" for value, rank in ranks.items())
+    return f"case {column} {cases} end"
 
 
 def difficulty(named: Mapping[str, str]) -> str:
@@ -20,101 +30,110 @@ def difficulty(named: Mapping[str, str]) -> str:
     return f"case base {cases} end as difficulty"
 
 
-def within(environment: str, condition: str = "") -> str:
-    """A condition: of an environment's episodes."""
-    return " and ".join((f"environment = {queries.text(environment)}", *([condition] if condition else [])))
-
-
 def runs(key: str, environment: str, condition: str = "") -> queries.QueryColumn:
     """How many episodes of an environment; null where it was not played."""
-    counted = queries.count(key, within(environment, condition))
     name = queries.quoted(key)
-    played = f"environment = {queries.text(environment)}"
-    return queries.QueryColumn(key=key, inner=counted.inner, outer=f"sum({name}) filter (where {played})")
+    return queries.QueryColumn(
+        key=key,
+        inner=queries.count(key, condition).inner,
+        outer=f"sum(coalesce({name}, 0)) filter (where environment = {queries.text(environment)})",
+    )
 
 
 def mean_of(key: str, environment: str, value: str) -> queries.QueryColumn:
     """A hundred times the mean over an environment's instances."""
-    return queries.mean(key, value, scale=100, keep=within(environment))
+    return queries.mean(key, value, scale=100, keep=f"environment = {queries.text(environment)}")
 
 
 def difficulty_query(pairs: Sequence[tuple[Cell, Cell]], own: bool) -> str:
-    """Of the tests of basic against hard: instance means of both, and Welch's t."""
+    """Of the tests of basic against hard: the means and how many instances they are over."""
+    sides = ", ".join(
+        f"({nth}, {queries.text(level)}, {queries.text(cell.suite.name)}, {queries.text(cell.agent)})"
+        for nth, pair in enumerate(pairs)
+        for level, cell in zip(("basic", "hard"), pair, strict=True)
+    )
+    family = "regexp_replace(base, '/[^/]*$', '') as suites"
+    easy, hard = (f"filter (where level = {queries.text(name)})" for name in ("basic", "hard"))
     cells = [cell for pair in pairs for cell in pair]
-    family = "regexp_replace(base, '/[^/]*$', '')"
-    level = "regexp_replace(regexp_replace(base, '^.*/', ''), '[.]jsonl$', '')"
-    easy, hard = (f"filter (where {level} = {queries.text(name)})" for name in ("basic", "hard"))
-    error = {name: f"(var_samp(score) {only} / count(*) {only})" for name, only in (("e", easy), ("h", hard))}
-    total = f"({error['e']} + {error['h']})"
-    free = " + ".join(f"pow({error[name]}, 2) / (count(*) {only} - 1)" for name, only in (("e", easy), ("h", hard)))
     lines = (
-        "-- p: evalkit.stats.contrasts.welch, the chance of a greater t with df degrees of freedom (scipy stdtr)",
+        "-- t, df, p: scipy.stats.ttest_ind over these instance means, variances unequal, one-sided",
         "-- undefined: why there is no test",
-        f"select environment, {f'{family} as suites, ' if own else ''}{', '.join((*queries.axes(cells), 'agent'))},",
-        f"    100 * avg(score) {easy} as basic, count(*) {easy} as basic_instances,",
-        f"    100 * avg(score) {hard} as hard, count(*) {hard} as hard_instances,",
-        f"    (avg(score) {easy} - avg(score) {hard}) / nullif(sqrt({total}), 0) as t,",
-        f"    pow({total}, 2) / nullif({free}, 0) as df",
-        "from (",
-        "    select environment, suite, base, axes, agent, instance, avg(score) as score",
-        f"    from episodes where used and {queries.suites(cells)} group by all",
-        f") group by environment, {family}, axes, agent order by all",
+        queries.two_levels(
+            ("environment", *([family] if own else []), *queries.axes(cells), "agent"),
+            (
+                queries.inside("score", "favg(score order by replicate)"),
+                queries.derived("basic", f"100 * favg(score order by instance) {easy}"),
+                queries.derived("basic_instances", f"count(score) {easy}"),
+                queries.derived("hard", f"100 * favg(score order by instance) {hard}"),
+                queries.derived("hard_instances", f"count(score) {hard}"),
+            ),
+            order="min(nth)",
+            among=" ".join(
+                ("(select * from cells join", f"(values {sides}) s(nth, level, suite, agent) using (suite, agent))")
+            ),
+        ),
     )
     return "\n".join(lines)
 
 
 def variants_query(groups: Mapping[tuple[str, str], Sequence[Cell]], named: Mapping[str, str]) -> str:
     """Of one agent's prompt packs side by side."""
-    cells = [cell for group in groups.values() for cell in group]
-    keys = (_subject(groups), "environment", difficulty(named), *queries.axes(cells), "prompts", "agent as played_by")
+    whose = [(cell, agent) for (agent, _), group in groups.items() for cell in group]
+    places = ", ".join(
+        f"({nth}, {queries.text(agent)}, {queries.text(cell.suite.name)}, {queries.text(cell.agent)})"
+        for nth, (cell, agent) in enumerate(whose)
+    )
+    cells = [cell for cell, _ in whose]
     figures = (
         queries.mean("score", "score", scale=100),
         queries.mean("exploration_rate", queries.metric("exploration_rate"), scale=100),
         queries.total("solved", "solved::int"),
         queries.count("runs"),
     )
-    return queries.by_instances(keys, figures, where=[_among(cells)], methods={"interval, kind": queries.CHOSEN})
+    return queries.comments({"interval, kind": queries.CHOSEN}) + queries.two_levels(
+        (
+            *("subject as agent", "environment", difficulty(named), *queries.axes(cells)),
+            *("prompts", "agent as played_by"),
+        ),
+        figures,
+        order="min(nth)",
+        among=" ".join(
+            ("(select * from cells join", f"(values {places}) v(nth, subject, suite, agent) using (suite, agent))")
+        ),
+    )
 
 
-def _subject(groups: Mapping[tuple[str, str], Sequence[Cell]]) -> str:
-    whose = {cell.agent: agent for (agent, _), group in groups.items() for cell in group}
-    cases = " ".join(f"when {queries.text(name)} then {queries.text(agent)}" for name, agent in whose.items())
-    return f"case agent {cases} end as agent"
-
-
-def _among(cells: Iterable[Cell]) -> str:
-    places = ", ".join(f"({queries.text(cell.agent)}, {queries.text(cell.suite.name)})" for cell in cells)
-    return f"(agent, suite) in ({places})"
-
-
-def tests_query(
-    groups: Mapping[tuple[str, str], Sequence[Cell]], named: Mapping[str, str], pairs: Sequence[tuple[Cell, Cell]]
-) -> str:
-    """Of the tests between prompt packs: the change of means, and how many instances each side has."""
-    cells = [cell for group in groups.values() for cell in group]
+def tests_query(pairs: Sequence[tuple[str, Cell, Cell]], named: Mapping[str, str]) -> str:
+    """Of the tests between packs, of (agent, one cell, another): the change of means, over how many instances."""
+    cells = [cell for _, *pair in pairs for cell in pair]
     listed = ", ".join(
-        f"({', '.join(map(queries.text, (first.suite.name, first.agent, second.agent)))})" for first, second in pairs
+        f"({nth}, {', '.join(map(queries.text, (subject, first.suite.name, first.agent, second.agent)))})"
+        for nth, (subject, first, second) in enumerate(pairs)
     )
     lines = (
         "-- welch_p, paired_p, signs_p, permutation_p, undefined: evalkit.stats.contrasts over these instance means",
         "with means as (",
-        "    select environment, suite, base, axes, agent, prompts, instance,",
-        "        replace(metric, '_rate', '') as measure, avg(value) as value",
-        f"    from scores where used and metric in ('score', 'exploration_rate') and {_among(cells)} group by all",
-        f"), pairs(suite, one, two) as (values {listed}),",
-        "sides as (",
-        "    select p.*, m.measure, m.instance, any_value(m.environment) as environment, any_value(base) as base,",
-        "        any_value(axes) as axes, any_value(prompts) filter (where agent = one) as prompts_from,",
-        "        any_value(prompts) filter (where agent = two) as prompts_to,",
-        "        any_value(value) filter (where agent = one) as was,",
+        "    select suite, agent, instance, replace(metric, '_rate', '') as measure,",
+        "        favg(value order by replicate) as value",
+        "    from scores where used and metric in ('score', 'exploration_rate')",
+        f"        and {queries.among(cells)} group by all",
+        "), pairs(nth, subject, suite, one, two) as (",
+        f"    values {listed}",
+        "), sides as (",
+        "    select nth, measure, instance, any_value(value) filter (where agent = one) as was,",
         "        any_value(value) filter (where agent = two) as now",
         "    from pairs p join means m on m.suite = p.suite and m.agent in (one, two) group by all",
         ")",
-        f"select {_subject(groups).replace('case agent', 'case one')}, environment, {difficulty(named)},",
+        f"select subject as agent, environment, {difficulty(named)},",
         f"    {', '.join((*queries.axes(cells), 'measure'))},",
-        '    any_value(prompts_from) as "from", any_value(prompts_to) as "to",',
-        "    100 * (avg(now) - avg(was)) as change, count(was) as from_instances, count(now) as to_instances,",
+        '    a.prompts as "from", b.prompts as "to",',
+        "    100 * (favg(now order by instance) - favg(was order by instance)) as change,",
+        "    count(was) as from_instances, count(now) as to_instances,",
         "    count(*) filter (where was is not null and now is not null) as pairs",
-        "from sides group by environment, base, axes, one, two, measure order by all",
+        "from pairs p join cells a on a.suite = p.suite and a.agent = p.one",
+        "    join (select suite, agent, prompts from cells) b on b.suite = p.suite and b.agent = p.two",
+        "    cross join (values ('score', 0), ('exploration', 1)) m(measure, rank)",
+        "    left join sides using (nth, measure)",
+        "group by all order by min(nth), min(rank)",
     )
     return "\n".join(lines)

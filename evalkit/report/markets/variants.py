@@ -23,12 +23,13 @@ from evalkit.report.markets.econ_cells import (
     labels,
     means,
     owed_notes,
-    percent,
     score_of,
+    without_axes,
 )
 from evalkit.report.markets.econ_queries import tests_query, variants_query
 from evalkit.report.published.printed import as_printed
-from evalkit.report.scores import interval_and_kind, kind_notes, packs_of
+from evalkit.report.run_data import RunData
+from evalkit.report.scores import interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -41,14 +42,14 @@ SUBJECT = Column(key="agent", title="Agent", group=True)
 LEVEL = replace(DIFFICULTY, group=True)
 
 
-def variant_tables(manifest: Manifest, cells: Sequence[Cell]) -> tuple[Table, ...]:
+def variant_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Agents with several prompt packs among `cells`, and tests between the packs; none where there are none."""
-    groups = _groups(manifest, cells)
+    groups = _groups(source.manifest, cells)
     if not groups:
         return ()
     mine = [cell for group in groups.values() for cell in group]
     named = labels(mine)
-    return (as_printed(_side_by_side(groups, mine, named), "econ_5"), _tests(manifest, groups, mine, named))
+    return (as_printed(_side_by_side(source, groups, mine, named), "econ_5"), _tests(source, groups, mine, named))
 
 
 def exploration_of(episode: EpisodeResult) -> float | None:
@@ -90,27 +91,14 @@ def _texts(manifest: Manifest, cell: Cell) -> str:
     return manifest.agents[cell.agent].packs[cell.suite.environment]
 
 
-def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
-    rows = []
-    for (agent, _), group in groups.items():
-        for cell in group:
-            interval, kind = interval_and_kind(cell)
-            rows.append(
-                {
-                    "agent": agent,
-                    "environment": cell.suite.environment,
-                    "difficulty": named[cell.suite.base],
-                    **axes_of(cell),
-                    PROMPTS: cell.pack,
-                    "played_by": cell.agent,
-                    "score": percent(means(cell, score_of)),
-                    "interval": (100 * interval.low, 100 * interval.high) if interval else None,
-                    "kind": kind or None,
-                    "exploration_rate": percent(means(cell, exploration_of)),
-                    "solved": sum(episode.solved for episode in cell.prefix),
-                    "runs": len(cell.prefix),
-                }
-            )
+def _side_by_side(
+    source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]
+) -> Table:
+    query = variants_query(groups, named)
+    rows = [
+        {**without_axes(row), **axes_of(cell), **interval_figures(cell)}
+        for row, cell in zip(source.rows(query), cells, strict=True)
+    ]
     return Table(
         name="econ_prompts",
         title="Prompts side by side",
@@ -137,27 +125,18 @@ def _side_by_side(groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: 
             *kind_notes(rows, cells),
             *owed_notes(cells),
         ),
-        query=variants_query(groups, named),
+        query=query,
     )
 
 
-def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
-    rows = []
-    for (agent, _), group in groups.items():
-        for first, second in combinations(group, 2):
-            if _texts(manifest, first) == _texts(manifest, second):
-                continue
-            for measure, value in MEASURES.items():
-                keys = {
-                    "agent": agent,
-                    "environment": first.suite.environment,
-                    "difficulty": named[first.suite.base],
-                    **axes_of(first),
-                    "measure": measure,
-                    "from": first.pack,
-                    "to": second.pack,
-                }
-                rows.append(keys | _contrast(means(first, value), means(second, value)))
+def _tests(source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
+    pairs = _pairs(source.manifest, groups)
+    query = tests_query(pairs, named)
+    tested = [(first, second, value) for _, first, second in pairs for value in MEASURES.values()]
+    rows = [
+        {**without_axes(row), **axes_of(first), **_contrast(means(first, value), means(second, value))}
+        for row, (first, second, value) in zip(source.rows(query), tested, strict=True)
+    ]
     return Table(
         name="econ_prompts_tests",
         title="Do prompts differ?",
@@ -187,23 +166,22 @@ def _tests(manifest: Manifest, groups: dict[_Key, list[Cell]], cells: Sequence[C
             INDEPENDENT,
             *owed_notes(cells),
         ),
-        query=tests_query(groups, named, _pairs(manifest, groups)),
+        query=query,
     )
 
 
-def _pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[Cell, Cell]]:
-    """Cells of one agent that read different texts."""
+def _pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[str, Cell, Cell]]:
+    """(agent, one cell, another) of cells that read different texts."""
     return [
-        (first, second)
-        for group in groups.values()
+        (agent, first, second)
+        for (agent, _), group in groups.items()
         for first, second in combinations(group, 2)
         if _texts(manifest, first) != _texts(manifest, second)
     ]
 
 
 def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
-    """Two variants' means by instance, compared."""
-    before, after = percent(first), percent(second)
+    """The tests of two variants' means by instance."""
     values = [second[name] - first[name] for name in first if name in second]
     outcomes = {
         "welch": welch(list(second.values()), list(first.values())),
@@ -212,10 +190,6 @@ def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, An
         "permutation": flips(values),
     }
     return {
-        "change": None if before is None or after is None else after - before,
-        "from_instances": len(first),
-        "to_instances": len(second),
-        "pairs": len(values),
         **{f"{name}_p": outcome.p for name, outcome in outcomes.items()},
         "undefined": ", ".join(dict.fromkeys(outcome.why for outcome in outcomes.values() if outcome.why)) or None,
     }
