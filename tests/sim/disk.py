@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 from unittest import mock
@@ -128,13 +129,13 @@ class SimDisk:
     def sync_directory(self, path: Path) -> None:
         self._operate("sync folder", path)
         self._slept(self.plan.slow_s)
-        fresh = [
-            name for name in self._names if name.parent == path and self._lasting.get(name) is not self._names[name]
-        ]
-        for name in [name for name in self._lasting if name.parent == path]:
+        inside = {name: file for name, file in self._names.items() if _parent(name) == path}
+        fresh = [name for name, file in inside.items() if self._lasting.get(name) is not file]
+        for name in [name for name in self._lasting if _parent(name) == path]:
             del self._lasting[name]
-        self._lasting |= {name: file for name, file in self._names.items() if name.parent == path}
-        self._folders.update(child for child in path.iterdir() if child.is_dir())
+        self._lasting |= inside
+        with os.scandir(path) as entries:
+            self._folders.update(path / entry.name for entry in entries if entry.is_dir())
         if self.lasted is not None and fresh:
             self.lasted(fresh)
 
@@ -287,6 +288,11 @@ class SimDisk:
 
 
 _make_directories = disk.make_directories
+
+
+@lru_cache(4096)
+def _parent(path: Path) -> Path:
+    return path.parent
 
 
 def _garbage(size: int, draws: Stream) -> bytes:

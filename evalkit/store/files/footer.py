@@ -52,7 +52,7 @@ def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
         if bare and ends != _MAGIC:
             yield "there are pages, yet no rows"
         return  # what is there, if anything, are empty dictionaries
-    upto = _MAGIC
+    upto, names, schema = _MAGIC, file.schema_arrow.names, file.schema
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         for index in range(group.num_columns):
@@ -60,10 +60,10 @@ def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
             name, begin = column.path_in_schema, column.data_page_offset
             if column.has_dictionary_page:
                 begin = min(begin, column.dictionary_page_offset)
-            if name != file.schema_arrow.names[index]:
-                yield f"column {file.schema_arrow.names[index]} is called {name} in its footer"
+            if name != names[index]:
+                yield f"column {names[index]} is called {name} in its footer"
             # pyarrow ends the process over statistics of a column that is of another type than the file's schema says.
-            if column.physical_type != file.schema.column(index).physical_type:
+            if column.physical_type != schema.column(index).physical_type:
                 yield f"column {name} is of another type in its footer"
             if begin != upto or column.num_values != group.num_rows:
                 yield f"column {name} lies elsewhere than its footer says"
