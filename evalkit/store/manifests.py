@@ -131,6 +131,8 @@ def write_manifest(run: Path, manifest: Manifest) -> Manifest:
     numbered = _numbered(run)
     number = int(numbered[-1].stem) + 1 if numbered else 0
     path = run / FOLDER / f"{number:0{DIGITS}}.json"
+    with disk.storage_errors(run):
+        disk.sync_directory(run)  # a process that was stopped may have made the folders, and not waited for their names
     try:
         disk.create_durably(path, encode_manifest(manifest))
     except FileExistsError:

@@ -10,6 +10,7 @@ from evalkit.store import disk
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import FORMAT, OLD_FILE, Manifest, ManifestSuite
 from evalkit.store.manifests import FOLDER, is_run, manifest_name, read_manifest, runs_in, write_manifest
+from tests.store.test_disk import Shim
 
 EMPTY = Manifest(
     format=FORMAT, evalkit="0.1.0", name="try", created_at=1.7e9, replicates=2, agents={}, suites={}, packs={}
@@ -110,6 +111,16 @@ def test_a_manifest_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     with pytest.raises(StorageError, match="suites"):
         write_manifest(tmp_path, with_suite(*some(3)))
     assert read_manifest(tmp_path) == EMPTY
+
+
+def test_folders_that_another_process_has_made_last_before_a_manifest_names_what_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("manifest", "suites"):
+        (tmp_path / "run" / name).mkdir(parents=True)  # by a process that was stopped before it waited for the names
+    shim = Shim(monkeypatch)
+    write_manifest(tmp_path / "run", with_suite(*some(3)))
+    assert ("sync_directory", "run") in shim.done[: shim.done.index(("link", "000000.json"))]
 
 
 def test_what_is_no_manifest_of_ours_is_refused_with_a_remedy(tmp_path: Path) -> None:
