@@ -20,7 +20,7 @@ DATA ?= ../shared/data
 
 # The first of these that starts and is new enough; `make PYTHON=/path/to/python` overrides it.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \
 	if $$name -c "$(NEW_ENOUGH)" >/dev/null 2>&1; then echo $$name; break; fi; done)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -29,10 +29,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # How many seeds `make sim` lives through; ALWAYS=first_format: each goes on from a run of the log's first format.
 SEEDS ?= 1000
 
-.PHONY: help run test check format bench large conform soak chaos sim mutants sdks docs lock wheel setup clean
+.PHONY: help run test check format bench large conform soak chaos sim mutants sdks docs lock wheel installed setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 
 run: $(READY) ## play the quickstart sweep against a simulated provider: no key, about a minute
 	$(VENV)/bin/evalkit run runs/quickstart.toml
@@ -93,15 +93,18 @@ lock: $(READY) ## resolve the dependencies afresh into the two locks
 	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
 	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
 
-wheel: $(READY) ## build the wheel into dist/
-	$(PY) -m pip wheel . --no-deps --no-build-isolation --quiet --wheel-dir dist
+wheel: $(READY) ## build the wheel and the source distribution into dist/
+	$(PY) -m hatchling build -t wheel -t sdist -d dist
+
+installed: $(READY) ## both, installed and played with in new environments, with every Python from 3.11 that is here
+	$(PY) -m tests.installed
 
 setup: $(READY) ## only create .venv and install into it
 
 # The file is written last, so that an interrupted set-up is done again; it is older than its sources when they change.
 $(READY): pyproject.toml $(LOCK)
 	@if [ -z "$(PYTHON)" ]; then \
-		echo "evalkit needs Python 3.11 or newer, and found none as python3.11, python3.12, python3.13 or python3." >&2; \
+		echo "evalkit needs Python 3.11 or newer, and found none as python3.11 to python3.14 or python3." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; fi
 	@$(PYTHON) -c "$(NEW_ENOUGH)" || { echo "$(PYTHON) does not start, or is older than Python 3.11." >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { \

@@ -46,7 +46,7 @@ evalkit loads none of it: a name is loaded when it is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from evalkit.api.environments import Instance, env, suite

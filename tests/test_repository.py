@@ -86,6 +86,36 @@ def test_the_package_states_one_version() -> None:
     assert evalkit.__version__ == PYPROJECT["project"]["version"]
 
 
+def test_the_changelog_lists_what_the_stated_version_changes() -> None:
+    heads = re.findall(r"^## \[(.+?)\](?: - \d{4}-\d{2}-\d{2})?$", (PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert heads[:2] == ["Unreleased", PYPROJECT["project"]["version"]]
+
+
+def test_every_package_that_evalkit_asks_for_has_the_distributions_name() -> None:
+    """The name of the import is that of another project's distribution."""
+    name = PYPROJECT["project"]["name"]
+    asked = {
+        (path, found)
+        for path, text in texts(".md", ".py", ".toml", ".in").items()
+        for found in re.findall(
+            r"pip install '?(evalkit(?:-econ)?)\b(?!-)|^dependencies = \[\"(evalkit[\w-]*)", text, re.MULTILINE
+        )
+    }
+    assert len(asked) > 4
+    assert [path for path, found in asked if name not in found] == []
+
+
+def test_the_image_is_made_of_what_is_here_and_has_a_python_that_is_supported() -> None:
+    recipe, kept = ((PROJECT / name).read_text() for name in ("Containerfile", ".dockerignore"))
+    bases = set(re.findall(r"^FROM python:(\d\.\d+)-slim", recipe, re.MULTILINE))
+    assert len(bases) == 1
+    assert f"Programming Language :: Python :: {bases.pop()}" in PYPROJECT["project"]["classifiers"]
+    copied = {one for line in re.findall(r"^COPY (?!--from)(.+) \S+$", recipe, re.MULTILINE) for one in line.split()}
+    carried = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert copied >= {"pyproject.toml", "evalkit", "README.md", "LICENSE"} | {Path(one).parts[0] for one in carried}
+    assert [one for one in copied if not (PROJECT / one).exists() or f"!{one}" not in kept] == []
+
+
 def test_every_make_target_the_documents_name_exists() -> None:
     makefile = (PROJECT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))

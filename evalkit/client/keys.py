@@ -24,8 +24,8 @@ def read_key(provider: Provider) -> str:
     key, source = _look(provider.key_env)
     if source == "not set":
         raise UsageError(
-            f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}, or, with "
-            f"`pip install 'evalkit[keyring]'`, put it into the keyring: `keyring set {SERVICE} {provider.key_env}`."
+            f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}, or, with `pip "
+            f"install 'evalkit-econ[keyring]'`, put it into the keyring: `keyring set {SERVICE} {provider.key_env}`."
         )
     if not key.isascii() or not key.isprintable():
         raise UsageError(f"The key in {provider.key_env} ({source}) holds characters that no header can carry.")

@@ -18,7 +18,7 @@ from tests.support.document_blocks import PROJECT, pages
 
 for generator in ("sphinx", "furo", "myst_parser"):
     pytest.importorskip(
-        generator, reason="the site's generator is not installed: pip install 'evalkit[docs]', or make setup"
+        generator, reason="the site's generator is not installed: pip install 'evalkit-econ[docs]', or make setup"
     )
 
 OFFERING = ("evalkit", "evalkit.extend", "evalkit.testing")

@@ -1,0 +1,107 @@
+"""`python -m tests.installed`, or `make installed`: the wheel and the source distribution as users install them.
+
+Both are built into `dist/`. Each is installed with its dependencies into a new environment, and plays, reports and
+verifies a few episodes in an empty folder, where nothing of the clone can help. The wheel is tried with every
+supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone.
+Needs the network. Exits non-zero at the first step that fails.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+LOCK = PROJECT / "requirements.lock"
+MADE = PROJECT / "dist"
+WORDS = "Programming Language :: Python :: 3."
+SWEEP = ("run", "quickstart", "--limit", "1")
+
+
+OWED = 3
+"""The exit code of a run that has ended as many episodes as it was asked for, and owes the rest."""
+
+
+def call(words: Sequence[str | Path], folder: Path, *, code: int = 0) -> str:
+    """What a command prints, which exits with a code. It sees neither this clone nor this environment."""
+    unseen = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in unseen}
+    done = subprocess.run(
+        list(map(str, words)), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != code:
+        raise SystemExit(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}\nexit code {done.returncode}")
+    return done.stdout
+
+
+def build() -> tuple[Path, Path]:
+    """The wheel and the source distribution, anew."""
+    shutil.rmtree(MADE, ignore_errors=True)
+    call([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", MADE], PROJECT)
+    (wheel,), (source,) = MADE.glob("*.whl"), MADE.glob("*.tar.gz")
+    name = PYPROJECT["name"].replace("-", "_")
+    assert wheel.name.startswith(f"{name}-{PYPROJECT['version']}-"), wheel
+    assert source.name == f"{name}-{PYPROJECT['version']}.tar.gz", source
+    return wheel, source
+
+
+def pythons() -> Iterator[tuple[str, Path | None]]:
+    """The supported versions of Python, as the classifiers list them, each with one that starts here or None."""
+    for version in (f"3.{one.removeprefix(WORDS)}" for one in PYPROJECT["classifiers"] if one.startswith(WORDS)):
+        others = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+        places = [Path(found) for found in [shutil.which(f"python{version}")] if found]
+        yield version, next((one for one in [*places, *others] if says_version(one) == version), None)
+
+
+def says_version(python: Path) -> str:
+    script = "import sys; print(*sys.version_info[:2], sep='.')"
+    return subprocess.run([python, "-c", script], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def install_and_try(what: Path, python: Path) -> None:
+    """Install into a new environment and play there; raises SystemExit at the first step that fails."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        uv = [sys.executable, "-m", "uv"]
+        call([*uv, "venv", "--quiet", "--python", python, folder / "env"], folder)
+        inside = folder / "env" / "bin" / "python"
+        call([*uv, "pip", "install", "--quiet", "--python", inside, "--constraints", LOCK, what], folder)
+        call([*uv, "pip", "check", "--quiet", "--python", inside], folder)
+        here = folder / "here"
+        here.mkdir()
+        evalkit = folder / "env" / "bin" / "evalkit"
+        assert call([evalkit, "--version"], here) == f"evalkit {PYPROJECT['version']}\n"
+        call([evalkit, *SWEEP], here, code=OWED)
+        assert "replays to what the log holds" in call([evalkit, "verify", "runs/quickstart"], here)
+        script = "import evalkit; print(evalkit.__file__, evalkit.load('runs/quickstart').ended)"
+        assert call([inside, "-c", script], here).startswith(str(folder / "env"))
+
+
+def resolve(version: str) -> None:
+    """See that every dependency has a wheel for a version of Python that is not here."""
+    words = ["--python-version", version, "--only-binary", ":all:", "--quiet", "--no-header"]
+    call([sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *words, "--constraints", LOCK], PROJECT)
+
+
+def main() -> int:
+    """Build, then install what was built in as many ways as there are here."""
+    wheel, source = build()
+    for version, python in pythons():
+        if python is None:
+            resolve(version)
+            print(f"Python {version}: not on this machine; every dependency has a wheel for it", flush=True)
+        else:
+            install_and_try(wheel, python)
+            print(f"Python {version}: {wheel.name} installed, played and verified", flush=True)
+    install_and_try(source, Path(sys.executable))
+    print(f"{source.name} installed, played and verified")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
