@@ -44,6 +44,8 @@ class Checks:
         self._draws = Stream(world.scenario.seed, "checks")
         self._books = 0
         """The most that the run has said it spent."""
+        self._paid = 0
+        """The same without charges for crashes."""
         self.suspended = False
         """Whether the log is damaged and not repaired yet: then nobody is promised to be able to read it."""
         self.forgot = False
@@ -146,7 +148,9 @@ class Checks:
             return
         with tempfile.TemporaryDirectory(dir=world.folder.parent) as folder:
             world.disk.certain(world.run, Path(folder))
-            self._books = min(self._books, _books(read_index(Path(folder)))) if is_run(Path(folder)) else 0
+            index = read_index(Path(folder)) if is_run(Path(folder)) else None
+        self._books = min(self._books, _books(index)) if index else 0
+        self._paid = min(self._paid, _paid(index)) if index else 0
 
     def harmed(self, before: Mapping[Path, bytes], *, knew: bool) -> None:
         """Files that had lasted are others, and stay so. `before`: what they held. `knew`: whether a repair can know
@@ -155,7 +159,8 @@ class Checks:
         self.suspended = True
         self.forgot |= not knew
         if self.forgot:
-            self._books -= sum(map(told, before.values()))
+            lost = sum(map(told, before.values()))
+            self._books, self._paid = self._books - lost, self._paid - lost
 
     def accept(self) -> None:
         """What the log holds now counts from here on."""
@@ -255,7 +260,10 @@ class Checks:
         books = _books(index)
         if books < self._books:
             raise Broken(f"the books fell from {self._books} to {books}")
-        self._books = books
+        paid = _paid(index)
+        if paid < self._paid:
+            raise Broken(f"steps and charges fell from {self._paid} to {paid}")
+        self._books, self._paid = books, paid
 
 
 def charges(path: Path) -> list[tuple[str, str, int, int]]:
@@ -283,6 +291,12 @@ def _money(held: bytes) -> list[LedgerRecord]:
     """The money rows in the footer of an object of a journal."""
     with pq.ParquetFile(pa.BufferReader(held)) as file:
         return money_of(claim(file), "it")
+
+
+def _paid(index: RunIndex) -> int:
+    """Steps and charges, but for those of crashes: these are so large that they would hide what is forgotten."""
+    held = accounts(index.ledger, index.cost_by_worker).values()
+    return int(index.totals["cost"]) + sum(account.charged for account in held)
 
 
 def _books(index: RunIndex) -> int:

@@ -72,7 +72,7 @@ def readable(run: Path) -> bool:
 def do(run: Path, harm: Harm) -> Done | None:
     """Carry it out; None where there is nothing to harm."""
     draws = Stream(harm.place[0], "harm", harm.place[1])
-    return _lose(run, harm.gone, draws) if harm.gone else _flip(run, draws)
+    return _lose(run, harm.gone, draws) if harm.gone else _flip(run, draws, old=harm.old)
 
 
 def _lose(run: Path, most: int, draws: Stream) -> Done | None:
@@ -95,9 +95,12 @@ def _folders(run: Path) -> Iterator[Path]:
                 yield folder
 
 
-def _flip(run: Path, draws: Stream) -> Done | None:
+def _flip(run: Path, draws: Stream, *, old: bool) -> Done | None:
     files = sorted(path for path in run.rglob("*") if path.is_file() and path.name not in KEPT and path.stat().st_size)
     log = [path for path in files if path.suffix == ".parquet"]
+    if old:
+        rows = [path for path in files if path.parent.name in ("steps", "tail") and path.stem[:9].isdigit()]
+        files = log = [path for path in rows if path.name.count("-") < 2][:-1]
     some = log if log and draws.uniform() < 0.7 else files
     if not some:
         return None

@@ -237,7 +237,7 @@ MUTANTS = (
         file="store/recovery/repair.py",
         old=("    charges = not_yet(charges, money.rows)\n"),
         new=("    charges = []\n"),
-        needs=("first_format", "flips"),
+        needs=("unsaid",),
     ),
     Mutant(
         name="a taken number is overwritten",

@@ -50,8 +50,9 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce",)
-"""What comes about only where it is asked for: requests that wait for money which others may bring back."""
+AIMED = ("scarce", "unsaid")
+"""What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
+first format that are lost before any session has said what they had cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class Harm:
 
     gone: int
     """So many of the last files of one folder are gone; 0: one bit of one file is another."""
+    old: bool = False
+    """Whether it is done to rows of the first format, not the newest."""
     undone: bool
     """Whether all is put back when the readers have been asked."""
     place: tuple[int, int]
@@ -166,7 +169,7 @@ def scenario(
         sweep, width = TIGHT, max(width, 3)
     if "scarce" in active:
         sweep, width, budget = SCARCE, 6, 1.2 + 0.3 * Stream(seed, "scarce").uniform()
-    old = _begun(Stream(seed, "begun")) if "first_format" in active else None
+    old = _begun(Stream(seed, "begun"), unsaid="unsaid" in active) if {"first_format", "unsaid"} & active else None
     return Scenario(
         seed=seed,
         sweep=sweep if old is None else old.sweep,
@@ -174,14 +177,14 @@ def scenario(
         budget_share=budget,
         width=width,
         extended=Stream(seed, "extended").below(count + 1) if "extended" in active else None,
-        lives=tuple(_worse(_life(seed, number, active), always) for number in range(min(count, lives))),
+        lives=tuple(_worse(_life(seed, number, active), always, (seed, number)) for number in range(min(count, lives))),
         without=without,
         always=always,
     )
 
 
-def _begun(draws: Stream) -> Begun:
-    some = names()
+def _begun(draws: Stream, *, unsaid: bool) -> Begun:
+    some = names() if not unsaid else [name for name in names() if name.endswith(("died-free", "power-free"))]
     return begun(some[draws.below(len(some))])
 
 
@@ -240,10 +243,14 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
     return replace(life, harm=_harm(active, draws("harm"), (seed, number)))
 
 
-def _worse(life: Life, always: frozenset[str]) -> Life:
+def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
     """The same, with what each seed is to have coming about often: to look for what is there against it."""
     for kind in always & FATES.keys():
         life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
+    if "unsaid" in always:
+        draws = Stream(*place, "unsaid")
+        harm = Harm(gone=0, undone=False, place=place, old=True) if not place[1] else None
+        life = replace(life, die_turn=20 + draws.below(60), harm=harm)
     if "long_bodies" in always:
         life.weather.long, life.weather.ways = 1.0, life.weather.ways[:1]
     return life
