@@ -99,6 +99,8 @@ def _word(run: Path, draws: Stream) -> Altered | None:
     word = words[draws.below(len(words))]
     text, held = says[word].encode(), path.read_bytes()
     digits = [place for place, letter in enumerate(text) if letter in b"123456789"]
+    if not digits:
+        return None
     place = digits[draws.below(len(digits))]
     other = text[:place] + bytes([text[place] - 1 if text[place] > ord("1") else ord("2")]) + text[place + 1 :]
     return path, held.replace(text, other), f"the word `{word}` in the footer"
