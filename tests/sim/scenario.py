@@ -247,6 +247,8 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
     """The same, with what each seed is to have coming about often: to look for what is there against it."""
     for kind in always & FATES.keys():
         life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
+    for kind in always & set(DISK):
+        life.plan.errors = {Stream(*place, kind).below(120): kind}
     if "unsaid" in always:
         draws = Stream(*place, "unsaid")
         harm = Harm(gone=0, undone=False, place=place, old=True) if not place[1] else None
