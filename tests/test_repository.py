@@ -229,7 +229,8 @@ def test_an_installed_wheel_finds_what_it_carries(wheel: Path, tmp_path: Path) -
 
 
 def test_the_page_about_costbench_names_every_parameter_and_event() -> None:
-    from evalkit.envs.costbench.instances.parameters import KINDS, PARAMETERS
+    from evalkit.envs.costbench.instances.line import PARAMETERS
+    from evalkit.envs.costbench.instances.parameters import KINDS
 
     text = (PROJECT / "docs" / "costbench.md").read_text()
     missing = [name for name in (*PARAMETERS, *KINDS, "mixed") if f"`{name}`" not in text]

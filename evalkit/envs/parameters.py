@@ -84,7 +84,7 @@ def parameters_of(
         if "description" in meta:
             choices = get_args(plain) if get_origin(plain) is Literal else ()
             known[field.encode_name] = Parameter(
-                kind=str if choices else plain,
+                kind=str if choices else next(iter(get_args(plain)), plain),  # of several, the first
                 help=meta["description"],
                 default=field.default,
                 least=meta.get("ge"),

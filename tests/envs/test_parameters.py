@@ -59,6 +59,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     gap: Annotated[float, Meta(ge=0.5, description="how far")] | None = None
     kind: Annotated[Literal["plain", "fancy"], Meta(description="how")] = "plain"
     hint: Annotated[bool, Meta(description="whether")] = True
+    file: Annotated[str | dict[str, Any], Meta(description="where")] = "here"
     id: str = ""
     environment: Literal["game"] = "game"
     parts: dict[str, Part] | None = None
@@ -67,10 +68,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def test_a_line_s_described_fields_are_its_parameters() -> None:
     known = parameters_of(Line)
-    assert list(known) == ["n", "gap", "kind", "hint"]
+    assert list(known) == ["n", "gap", "kind", "hint", "file"]
     assert known["n"] == Parameter(kind=int, help="how many", default=3, least=1, most=9)
     assert known["gap"] == Parameter(kind=float, help="how far", default=None, least=0.5)
     assert known["kind"] == Parameter(kind=str, help="how", default="plain", choices=("plain", "fancy"))
+    assert known["file"].kind is str
 
 
 @pytest.mark.parametrize(

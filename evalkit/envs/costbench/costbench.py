@@ -12,7 +12,8 @@ from evalkit.envs.costbench.described import DESCRIBED
 from evalkit.envs.costbench.domain.world import MOST_LENGTH
 from evalkit.envs.costbench.instances import suite
 from evalkit.envs.costbench.instances.instance import PlanningProblem
-from evalkit.envs.costbench.instances.parameters import NAME, PARAMETERS
+from evalkit.envs.costbench.instances.line import PARAMETERS
+from evalkit.envs.costbench.instances.parameters import NAME
 from evalkit.envs.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.envs.costbench.prompt import TEXT_CHOICES
 from evalkit.envs.environment import Environment

@@ -6,10 +6,11 @@ tools than the episode had (specification, section 6.3), and evalkit's plays in 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from evalkit.envs.costbench.domain.catalogue import title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
@@ -134,7 +135,7 @@ def as_float(costs: Sequence[int]) -> float:
 
 
 def _instance(
-    query_id: str, task: str, length: int, block: str, blocks: int, number: int, seed: int = SEED
+    query_id: str, task: str, length: int, block: Any, blocks: int, number: int, seed: int = SEED
 ) -> PlanningProblem:
     """An instance at the reference's settings. Wishes and texts play no part in blocking."""
     return PlanningProblem(

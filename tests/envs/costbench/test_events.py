@@ -1,13 +1,13 @@
 """Courses: turns, scenarios, and the segmented ground truth, replayed in the terms that really hold."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalkit.envs.costbench.domain.catalogue import Graph, GraphTool
 from evalkit.envs.costbench.domain.catalogue_files import shipped

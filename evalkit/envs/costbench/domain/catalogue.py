@@ -5,9 +5,12 @@ nothing in the environment knows a word of travel. Where a text holds `{T}`, the
 gives `Dining`, `code_review` gives `CodeReview`.
 """
 
+from typing import Literal, get_args
+
 import msgspec
 
-SPLITS = ("test", "train")
+Split = Literal["test", "train"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 NAME_KEYS = (
     "first_second",  # first and second

@@ -1,21 +1,25 @@
 """What a user wants: preferences, the ids that go with them, and how it is said."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+SomeText = Annotated[str, Meta(min_length=1, title="a string that is not empty")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Query:
+class Query(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True):
     """One wish of one user."""
 
-    id: str
+    id: SomeText
     """As the reference writes it: `<Query00001>`. It keys the costs."""
-    preferences: Mapping[str, str]
+    preferences: dict[str, str]
     """By dimension key."""
-    given: Mapping[str, int]
+    given: dict[str, int] = {}
     """By type, constants and context preference: the number of the id in the user's text."""
-    number: int
-    """Of the preference that the wishes come to (`ids.py`); it runs through the chain, and the right answer has it."""
+    number: Annotated[int, Meta(ge=0)] = -1
+    """Of the preference that the wishes come to (`ids.py`); it runs through the chain, and the right answer has it.
+    -1: a line does not say, and it is found."""
     text: str
     """The user's requirements, without ids."""
     message: str = ""
@@ -24,10 +28,9 @@ class Query:
     """Whether the reference's text is known to be cut off in the middle of a sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuerySource:
+class QuerySource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where an imported query comes from."""
 
-    file: str
-    sha256: str
-    row: int = field(default=0)
+    file: SomeText
+    sha256: SomeText
+    row: Annotated[int, Meta(ge=0)] = 0

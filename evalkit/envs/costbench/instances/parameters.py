@@ -1,17 +1,18 @@
 """The parameters of CostBench's instances: names, ranges, defaults. Defaults are the paper's (table 5)."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Final, Literal, get_args
 
-from evalkit.envs import parameters
-from evalkit.envs.costbench.domain.catalogue import SPLITS
-from evalkit.envs.costbench.domain.catalogue_files import parse_catalogue
+import msgspec
+from msgspec import Meta
+
+from evalkit.envs.costbench.domain.catalogue import Split
 from evalkit.envs.costbench.domain.world import LEAST_LENGTH, MOST_LENGTH
-from evalkit.envs.environment import Parameter
+from evalkit.envs.parameters import Seed
 
-NAME = "costbench"
+NAME: Final = "costbench"
 
-KINDS = ("ban_tool", "preference_change", "remove_tools", "cost_change")
+Kind = Literal["ban_tool", "preference_change", "remove_tools", "cost_change"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 """Blocking events in the reference's order. The first two are told to the agent, the others are not."""
 
 MOST_EXAMPLE = 8
@@ -20,90 +21,82 @@ MOST_EXAMPLE = 8
 LEAST_STEPS = 20
 """Assistant messages at least, where the chain's length sets them: the reference's number."""
 
-DISTRIBUTIONS = ("uniform", "normal", "exponential", "two_point")
+Distribution = Literal["uniform", "normal", "exponential", "two_point"]
+DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 """How atomic costs are drawn natively; the reference's are always uniform."""
 
-_MOST_COST = 1e6
-
-REFUSED, CHARGED = "refused", "charged"
+MalformedIds = Literal["refused", "charged"]
+REFUSED, CHARGED = get_args(MalformedIds)
 """What becomes of a malformed id that is given to a composite tool."""
 
-PARAMETERS: Mapping[str, Parameter] = {
-    "catalogue": Parameter(
-        kind=str,
-        help="domain: a shipped catalogue's name, or a file .toml",
-        default="travel",
-        file=parse_catalogue,
-    ),
-    "task": Parameter(kind=str, help="a task of the catalogue; all in turn where none is given", default=None),
-    "length": Parameter(kind=int, help="atomic tools in a chain (N)", default=5, least=LEAST_LENGTH, most=MOST_LENGTH),
-    "split": Parameter(kind=str, help="which values people wish for", default="test", choices=SPLITS),
-    "generator": Parameter(
-        kind=str,
-        help="who draws costs and events: the reference's generators, draw for draw, or ours, keyed by tool",
-        default="native",
-        choices=("reference", "native"),
-    ),
-    "seed": Parameter(kind=int, help="makes costs and events", default=0, least=0, most=2**63 - 1),
-    "low": Parameter(kind=float, help="least cost of an atomic tool", default=15.0, least=0.0, most=_MOST_COST),
-    "high": Parameter(kind=float, help="most cost of an atomic tool", default=25.0, least=0.0, most=_MOST_COST),
-    "noise": Parameter(
-        kind=float,
-        help="standard deviation of a composite tool's cost over the square root of its size",
-        default=0.1,
-        least=0.0,
-        most=_MOST_COST,
-    ),
-    "distribution": Parameter(
-        kind=str, help="how atomic costs lie between low and high", default="uniform", choices=DISTRIBUTIONS
-    ),
-    "whole": Parameter(kind=bool, help="whether the tool that does everything at once is offered", default=False),
-    "block": Parameter(kind=str, help="what happens on the way", default="none", choices=("none", *KINDS, "mixed")),
-    "blocks": Parameter(kind=int, help="how often it happens; 1 where not said", default=None, least=0, most=100),
-    "failures": Parameter(kind=float, help="probability that a call fails for once", default=0.0, least=0.0, most=1.0),
-    "steps": Parameter(
-        kind=int,
-        help=f"assistant messages at most; 0: {LEAST_STEPS}, or 2 N + 4 in longer chains",
-        default=0,
-        least=0,
-        most=10_000,
-    ),
-    "strict": Parameter(
-        kind=bool, help="whether ids that the reference never checks must be the right ones", default=False
-    ),
-    "malformed_ids": Parameter(
-        kind=str,
-        help="a malformed id given to a composite tool: refused free of charge, or charged and its type given, as in "
-        "the reference",
-        default=REFUSED,
-        choices=(REFUSED, CHARGED),
-    ),
-    "require_goal_state": Parameter(
-        kind=bool,
-        help="whether every reply must hold a call until the goal is held, and the one behind it none",
-        default=False,
-    ),
-    "control_tool_length": Parameter(
-        kind=bool, help="whether composite tools of more than max_tool_length atomic ones are left out", default=False
-    ),
-    "max_tool_length": Parameter(
-        kind=int,
-        help="atomic tools that a composite stands for at most, where control_tool_length says so",
-        default=8,
-        least=1,
-        most=MOST_LENGTH,
-    ),
-    "example": Parameter(
-        kind=bool, help=f"worked example in the instructions; where not said, up to {MOST_EXAMPLE} tools", default=None
-    ),
-    "composites": Parameter(kind=bool, help="whether the instructions explain composite tools", default=True),
-    "sequence": Parameter(kind=bool, help="whether the instructions list the atomic tools in order", default=True),
-}
+Cost = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 
-def checked(name: str, value: Any) -> Any:
-    """A parameter's value of the right type. Raises UsageError where it is of another, out of range or no choice."""
-    return parameters.checked(PARAMETERS, name, value)
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters but for the domain."""
+
+    task: Annotated[str, Meta(description="a task of the catalogue; all in turn where none is given")] | None = None
+    length: Annotated[int, Meta(ge=LEAST_LENGTH, le=MOST_LENGTH, description="atomic tools in a chain (N)")] = 5
+    split: Annotated[Split, Meta(description="which values people wish for")] = "test"
+    generator: Annotated[
+        Literal["reference", "native"],
+        Meta(
+            description="who draws costs and events: the reference's generators, draw for draw, or ours, keyed by tool"
+        ),
+    ] = "native"
+    seed: Annotated[Seed, Meta(description="makes costs and events")] = 0
+    """Global: with the query's id it makes every draw."""
+    low: Annotated[Cost, Meta(description="least cost of an atomic tool")] = 15.0
+    high: Annotated[Cost, Meta(description="most cost of an atomic tool")] = 25.0
+    noise: Annotated[
+        Cost, Meta(description="standard deviation of a composite tool's cost over the square root of its size")
+    ] = 0.1
+    distribution: Annotated[Distribution, Meta(description="how atomic costs lie between low and high")] = "uniform"
+    whole: Annotated[bool, Meta(description="whether the tool that does everything at once is offered")] = False
+    block: Annotated[Literal["none", Kind, "mixed"], Meta(description="what happens on the way")] = "none"
+    blocks: Annotated[int, Meta(ge=0, le=100, description="how often it happens; 1 where not said")] | None = None
+    failures: Annotated[float, Meta(ge=0.0, le=1.0, description="probability that a call fails for once")] = 0.0
+    """Drawn by place."""
+    steps: Annotated[
+        int,
+        Meta(ge=0, le=10_000, description=f"assistant messages at most; 0: {LEAST_STEPS}, or 2 N + 4 in longer chains"),
+    ] = 0
+    strict: Annotated[bool, Meta(description="whether ids that the reference never checks must be the right ones")] = (
+        False
+    )
+    """Ids of constants and of the context."""
+    malformed_ids: Annotated[
+        MalformedIds,
+        Meta(
+            description="a malformed id given to a composite tool: refused free of charge, or charged and its type "
+            "given, as in the reference"
+        ),
+    ] = "refused"
+    require_goal_state: Annotated[
+        bool,
+        Meta(description="whether every reply must hold a call until the goal is held, and the one behind it none"),
+    ] = False
+    """As in the reference."""
+    control_tool_length: Annotated[
+        bool, Meta(description="whether composite tools of more than max_tool_length atomic ones are left out")
+    ] = False
+    max_tool_length: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MOST_LENGTH,
+            description="atomic tools that a composite stands for at most, where control_tool_length says so",
+        ),
+    ] = MOST_EXAMPLE
+    example: (
+        Annotated[
+            bool,
+            Meta(description=f"worked example in the instructions; where not said, up to {MOST_EXAMPLE} tools"),
+        ]
+        | None
+    ) = None
+    composites: Annotated[bool, Meta(description="whether the instructions explain composite tools")] = True
+    sequence: Annotated[bool, Meta(description="whether the instructions list the atomic tools in order")] = True
 
 
 def steps_by_rule(length: int) -> int:

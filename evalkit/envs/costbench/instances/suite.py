@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import orjson
 
 from evalkit.envs.costbench.domain.catalogue import Catalogue
@@ -19,26 +20,26 @@ from evalkit.envs.costbench.domain.world import MOST_LENGTH, Terms, World, make_
 from evalkit.envs.costbench.instances.costs import costs_of
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.line import (
+    PARAMETERS,
+    PlanningLine,
     read_costs,
     read_query,
     read_schedule,
-    read_source,
     show_costs,
     show_query,
     show_schedule,
-    show_source,
 )
 from evalkit.envs.costbench.instances.parameters import (
     MOST_EXAMPLE,
     NAME,
-    PARAMETERS,
-    checked,
+    Settings,
     example_by_rule,
     steps_by_rule,
 )
 from evalkit.envs.costbench.instances.playable import check_events
 from evalkit.envs.costbench.planning.search import check_size
 from evalkit.envs.costbench.planning.solve import optimum
+from evalkit.envs.parameters import check_names, checked, read_line, written
 from evalkit.errors import UsageError, nearest
 from evalkit.seeds import Stream
 
@@ -47,9 +48,7 @@ ALTERNATIVES = 3
 
 _TRIES = 100  # draws of an alternative that wants the same as an earlier query before it is taken as it comes
 
-_OWN = ("query", "alternatives", "alternatives_seed", "costs", "schedule", "source")
-_STORED = ("id", "environment", "digest", "optimum")
-_PLAIN = (  # written where not the default
+_SPARSE = (  # written where not the default
     *("distribution", "whole", "failures", "strict", "composites", "sequence"),
     *("malformed_ids", "require_goal_state", "control_tool_length", "max_tool_length"),
 )
@@ -57,44 +56,38 @@ _PLAIN = (  # written where not the default
 
 def load(line: Mapping[str, Any]) -> PlanningProblem:
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
-    for key in line:
-        if key not in PARAMETERS and key not in _OWN and key not in _STORED:
-            raise UsageError(f"{key}: a {NAME} instance has no such field.{nearest(key, (*PARAMETERS, *_OWN))}")
-    if line.get("environment", NAME) != NAME:
-        raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
-    catalogue, catalogue_name = _catalogue(line.get("catalogue", PARAMETERS["catalogue"].default))
-    values = {
-        name: checked(name, line.get(name, parameter.default))
-        for name, parameter in PARAMETERS.items()
-        if name != "catalogue"
-    }
-    task, split = values["task"], values["split"]
-    _check_task(catalogue, task, split)
-    _check_fit(catalogue, line, values)
-    longest = values["max_tool_length"] if values["control_tool_length"] else MOST_LENGTH
-    world = make_world(catalogue, task, values["length"], values["whole"], longest)
+    said = read_line(line, PlanningLine, NAME)
+    catalogue, catalogue_name = _catalogue(said.catalogue)
+    task = _check_task(catalogue, said.task, said.split)
+    _check_fit(catalogue, task, line, said)
+    calm = said.block == "none" or said.blocks == 0
+    longest = said.max_tool_length if said.control_tool_length else MOST_LENGTH
+    world = make_world(catalogue, task, said.length, said.whole, longest)
     check_size(world)
-    values["length"] = world.length
-    values["steps"] = values["steps"] or steps_by_rule(world.length)
-    values["example"] = example_by_rule(world.length) if values["example"] is None else values["example"]
-    alternatives = line.get("alternatives", ())
-    if not isinstance(alternatives, list | tuple):
-        raise UsageError(f"alternatives: expected a list of queries, got {alternatives!r}.")
+    settled = {name: getattr(said, name) for name in Settings.__struct_fields__} | {
+        "task": task,
+        "length": world.length,
+        "steps": said.steps or steps_by_rule(world.length),
+        "example": example_by_rule(world.length) if said.example is None else said.example,
+        "block": "none" if calm else said.block,
+        "blocks": 0 if calm else 1 if said.blocks is None else said.blocks,
+    }
     instance = PlanningProblem(
-        **values,
-        id=_text(line, "id"),
-        digest=_text(line, "digest"),
+        **settled,
+        id=said.id,
+        digest=said.digest,
         catalogue=catalogue,
         catalogue_name=catalogue_name,
-        query=read_query(line.get("query"), catalogue, task, split, "query"),
+        query=read_query(said.query, catalogue, task, said.split, "query"),
         alternatives=tuple(
-            read_query(query, catalogue, task, split, f"alternatives[{i}]") for i, query in enumerate(alternatives)
+            read_query(query, catalogue, task, said.split, f"alternatives[{i}]")
+            for i, query in enumerate(said.alternatives)
         ),
-        alternatives_seed=_whole(line, "alternatives_seed"),
-        costs=read_costs(line.get("costs", {}), world, "costs"),
-        schedule=read_schedule(line.get("schedule", ()), world, len(alternatives)),
-        source=read_source(line["source"]) if line.get("source") is not None else None,
-        optimum=_whole(line, "optimum"),
+        alternatives_seed=said.alternatives_seed,
+        costs=read_costs(said.costs, world, "costs"),
+        schedule=read_schedule(said.schedule, world, len(said.alternatives)),
+        source=said.source,
+        optimum=said.optimum,
     )
     check_events(instance, world)
     return instance
@@ -111,8 +104,7 @@ def describe(instance: PlanningProblem) -> dict[str, Any]:
     line["catalogue"] = instance.catalogue_name or only_task(instance.catalogue, instance.task)
     if world.chain:
         line["length"] = instance.length
-    line |= {name: getattr(instance, name) for name in ("low", "high", "noise")}
-    line |= {name: getattr(instance, name) for name in _PLAIN if getattr(instance, name) != PARAMETERS[name].default}
+    line |= written(instance, ("low", "high", "noise", *_SPARSE), _SPARSE)
     if instance.block != "none":
         line |= {"block": instance.block, "blocks": instance.blocks}
     if instance.steps != steps_by_rule(world.length):
@@ -129,7 +121,7 @@ def describe(instance: PlanningProblem) -> dict[str, Any]:
     if instance.schedule:
         line["schedule"] = show_schedule(instance.schedule)
     if instance.source is not None:
-        line["source"] = show_source(instance.source)
+        line["source"] = msgspec.to_builtins(instance.source)
     least, digest = instance.optimum, instance.digest
     if least is None or not digest:
         least, digest = found_optimum(instance)
@@ -193,12 +185,10 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     `parameters["catalogue"]` may be a catalogue as plain values; lines then hold what their task needs of it.
     Raises UsageError for parameters that `load` refuses.
     """
-    for name in parameters:
-        if name not in PARAMETERS:
-            raise UsageError(f"{name}: {NAME} has no such parameter.{nearest(name, PARAMETERS)}")
+    check_names(NAME, PARAMETERS, parameters)
     given = {name: value for name, value in parameters.items() if value is not None}
     catalogue, catalogue_name = _catalogue(given.get("catalogue", PARAMETERS["catalogue"].default))
-    split = checked("split", given.get("split", PARAMETERS["split"].default))
+    split = checked(PARAMETERS, "split", given.get("split", PARAMETERS["split"].default))
     tasks = [given["task"]] if "task" in given else list(catalogue.tasks)
     for task in tasks:
         _check_task(catalogue, task, split)
@@ -218,7 +208,7 @@ def _line(given: Mapping[str, Any], catalogue: Catalogue, index: int, seed: int)
     own = Stream(seed, NAME, "instance", index).word() >> 1
     query = native_query(catalogue, task, split, seed, index)
     queries = [query]
-    for number in range(max(ALTERNATIVES, checked("blocks", given.get("blocks")) or 0)):
+    for number in range(max(ALTERNATIVES, checked(PARAMETERS, "blocks", given.get("blocks")) or 0)):
         for attempt in range(_TRIES):
             alternative = native_query(catalogue, task, split, own, number * _TRIES + attempt)
             if all(alternative.preferences != other.preferences for other in queries):
@@ -258,21 +248,8 @@ def _parsed(content: bytes) -> Catalogue:
     return parse_catalogue(orjson.loads(content), "catalogue")
 
 
-def _text(line: Mapping[str, Any], name: str) -> str:
-    value = line.get(name, "")
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: expected a text, got {value!r}.")
-    return value
-
-
-def _whole(line: Mapping[str, Any], name: str) -> int | None:
-    value = line.get(name)
-    if value is not None and (type(value) is not int or value < 0):
-        raise UsageError(f"{name}: expected a whole number from 0, got {value!r}.")
-    return value
-
-
-def _check_task(catalogue: Catalogue, task: object, split: str) -> None:
+def _check_task(catalogue: Catalogue, task: object, split: str) -> str:
+    """The task, which the catalogue has. Raises UsageError."""
     if task is None:
         raise UsageError(f"task: is missing.{nearest('', catalogue.tasks)}")
     if not isinstance(task, str) or task not in catalogue.tasks:
@@ -280,6 +257,7 @@ def _check_task(catalogue: Catalogue, task: object, split: str) -> None:
     for name in (task, *([catalogue.context] if has_context(catalogue, task) else [])):
         if not combinations(catalogue, name, split):
             raise UsageError(f"split: task {name!r} of this catalogue has no values in the {split} split.")
+    return task
 
 
 def _check_shape(catalogue: Catalogue, task: str, given: Mapping[str, Any]) -> None:
@@ -291,25 +269,21 @@ def _check_shape(catalogue: Catalogue, task: str, given: Mapping[str, Any]) -> N
             )
 
 
-def _check_fit(catalogue: Catalogue, line: Mapping[str, Any], values: dict[str, Any]) -> None:
-    """What no field says alone; `blocks` is settled on the way."""
-    if values["low"] > values["high"]:
-        raise UsageError(f"low: {values['low']} is above high ({values['high']}).")
-    graph = catalogue.tasks[values["task"]].graph is not None
-    if graph and values["generator"] == "reference":
-        raise UsageError(f"generator: the reference has no tools like those of task {values['task']!r}; use 'native'.")
-    _check_shape(catalogue, values["task"], line)
-    if values["generator"] == "reference" and values["distribution"] != "uniform":
-        raise UsageError(f"distribution: the reference draws no {values['distribution']!r} costs; use 'native'.")
-    if values["example"] and not graph and values["length"] > MOST_EXAMPLE:
+def _check_fit(catalogue: Catalogue, task: str, line: Mapping[str, Any], said: PlanningLine) -> None:
+    """What no field says alone."""
+    if said.low > said.high:
+        raise UsageError(f"low: {said.low} is above high ({said.high}).")
+    graph = catalogue.tasks[task].graph is not None
+    if graph and said.generator == "reference":
+        raise UsageError(f"generator: the reference has no tools like those of task {task!r}; use 'native'.")
+    _check_shape(catalogue, task, line)
+    if said.generator == "reference" and said.distribution != "uniform":
+        raise UsageError(f"distribution: the reference draws no {said.distribution!r} costs; use 'native'.")
+    if said.example and not graph and said.length > MOST_EXAMPLE:
         raise UsageError(
-            f"example: it lists every way through the tools, 2^{values['length'] - 1} of them; at most "
-            f"{MOST_EXAMPLE} tools have one."
+            f"example: it lists every way through the tools, 2^{said.length - 1} of them; at most {MOST_EXAMPLE} "
+            "tools have one."
         )
     # One is what holds where nothing is said, and so asks for nothing.
-    if (values["blocks"] or 0) > 1 and line.get("block") is None and not line.get("schedule"):
-        raise UsageError(f"blocks: {values['blocks']} of what? `block` says which kind of event.")
-    if values["block"] == "none" or values["blocks"] == 0:
-        values |= {"block": "none", "blocks": 0}
-    elif values["blocks"] is None:
-        values["blocks"] = 1
+    if (said.blocks or 0) > 1 and line.get("block") is None and not said.schedule:
+        raise UsageError(f"blocks: {said.blocks} of what? `block` says which kind of event.")

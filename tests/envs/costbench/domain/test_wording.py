@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from evalkit.envs.costbench.domain.catalogue_files import only_task, parse_catalogue, shipped
 from evalkit.envs.costbench.domain.ids import preferences_at

@@ -3,13 +3,13 @@
 import hashlib
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalkit.envs.costbench.events import world_of
 from evalkit.envs.costbench.instances.blocks import (

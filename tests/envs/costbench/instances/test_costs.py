@@ -1,7 +1,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.instances.costs import costs_of, hash31, query_seed, reference_costs, show_cost

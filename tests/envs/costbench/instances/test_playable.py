@@ -21,7 +21,7 @@ from tests.support.costbench_lines import CHANGED, DINING, REFERENCE, alternativ
         ({"alternatives": {}}, "alternatives: expected a list of queries, got {}"),
         ({"schedule": [], "block": "ban_tool"}, ""),
         ({"schedule": "ban"}, "schedule: expected a list of events"),
-        ({"schedule": [7]}, "schedule: expected a list of events"),
+        ({"schedule": [7]}, "schedule[0]: expected an object, got 7"),
         ({"schedule": [{"at": 0, "kind": "ban_tool"}]}, "schedule[0].at: must be a whole number of at least 1"),
         ({"schedule": [{"at": 1, "kind": "ban"}]}, "schedule[0].kind: there is no kind 'ban'. Valid: ban_tool"),
         ({"schedule": [{"at": i, "kind": "preference_change"} for i in (1, 2, 3)]}, "preference changes need 3 "),
@@ -34,7 +34,7 @@ from tests.support.costbench_lines import CHANGED, DINING, REFERENCE, alternativ
         ({"schedule": [{"at": 2**63, "kind": "ban_tool"}]}, "schedule[0].at: must be at most"),
         ({"costs": {"Select_Final_Dining": "1e999999999999"}}, "costs.Select_Final_Dining: expected a cost from 0.01"),
         ({"source": {"file": "x"}}, "source.sha256: is missing"),
-        ({"source": {"file": "x", "sha256": "y", "row": -1}}, "source.row: expected a whole number from 0, got -1"),
+        ({"source": {"file": "x", "sha256": "y", "row": -1}}, "source.row: -1 is out of range (0 to any)"),
         ({"source": "x"}, "source: expected an object"),
     ],
 )
