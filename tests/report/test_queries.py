@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from pyarrow import compute
@@ -100,6 +102,14 @@ def test_the_run_has_every_table_of_the_report(made: Report) -> None:
 def test_a_tables_query_gives_its_numbers(made: Report, views: Views, name: str) -> None:
     table = made.table(name)
     assert differences(table, views.sql(table.query).to_pylist()) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_a_report_has_the_same_bytes_by_any_number_of_threads(
+    run: Path, made: Report, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalkit.report.report.RunData", partial(RunData, threads=threads))
+    assert orjson.dumps(report(run).to_json()) == orjson.dumps(made.to_json())
 
 
 def test_prompt_packs_are_compared_by_their_queries(tmp_path: Path) -> None:

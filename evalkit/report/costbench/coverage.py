@@ -17,10 +17,6 @@ from evalkit.report.tables import Column, Table, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import mean_of_instances
 
-_Shares = dict[str, list[float]]
-"""Shares by instance."""
-
-
 SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}
 """How columns begin, by what a judge counted."""
 
