@@ -50,7 +50,7 @@ class Applied:
 
 def errand_line(kind: str, name: str, values: Mapping[str, str]) -> dict[str, Any]:
     """One line of an errand suite."""
-    return errand.describe(errand.ErrandTask(id=name, kind=kind, values=values))
+    return errand.describe(errand.load({"id": name, "kind": kind, "values": values}))
 
 
 def errand_digest(line: Line) -> str:

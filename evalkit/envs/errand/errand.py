@@ -9,17 +9,20 @@ an ordinary episode, so it is resumed, budgeted and logged as any other. Source:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal, get_args
+
+import msgspec
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score, fill
 from evalkit.envs.errand.parse import count_in, verdict_in, written
+from evalkit.envs.parameters import read_line
 from evalkit.errors import UsageError, nearest
 
-NAME = "errand"
+NAME: Final = "errand"
 
-COVERAGE, CONFLICT, REQUIREMENT = "coverage", "conflict", "requirement"
-ENUMERATION = "enumeration"
+Kind = Literal["coverage", "enumeration", "conflict", "requirement"]
+COVERAGE, ENUMERATION, CONFLICT, REQUIREMENT = get_args(Kind)
 
 JUDGED = (COVERAGE, ENUMERATION)
 """What a judge may count in a plan: complete paths only, or, in the paper's sense, whatever is listed as a path."""
@@ -43,17 +46,14 @@ TEXTS: Mapping[str, frozenset[str]] = {
 LATER_TEXTS = {f"{ENUMERATION}.system": "", f"{ENUMERATION}.user": ""}
 """Texts that are younger than the environment; no errand of a run that was frozen without them needs them."""
 
-_KEYS = ("id", "environment", "kind", "values")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrandTask:
+class ErrandTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One errand."""
 
-    id: str
-    kind: str
-    """`coverage`, `enumeration`, `conflict` or `requirement`."""
-    values: Mapping[str, str]
+    id: str = ""
+    environment: Literal["errand"] = NAME
+    kind: Kind
+    values: dict[str, str]
     """What its texts name."""
 
 
@@ -68,24 +68,14 @@ class ErrandState:
 
 def load(line: Mapping[str, Any]) -> ErrandTask:
     """A suite's line as an errand. Raises UsageError naming the field that is wrong."""
-    for key in line:
-        if key not in _KEYS:
-            raise UsageError(f"{key}: an {NAME} has no such field.{nearest(key, _KEYS)}")
-    if line.get("environment", NAME) != NAME:
-        raise UsageError(f"environment: {line['environment']!r} is not {NAME!r}.")
-    name, kind, values = line.get("id", ""), line.get("kind"), line.get("values")
-    if not isinstance(name, str):
-        raise UsageError(f"id: expected a text, got {name!r}.")
-    if not isinstance(kind, str) or kind not in FIELDS:
-        raise UsageError(f"kind: there is no {kind!r}.{nearest(str(kind), FIELDS)}")
-    if not isinstance(values, Mapping):
-        raise UsageError(f"values: expected an object of texts, got {values!r}.")
-    for key in sorted(FIELDS[kind] | values.keys()):
-        if key not in FIELDS[kind] | UNNAMED:
-            raise UsageError(f"values.{key}: {kind} has no such value.{nearest(key, FIELDS[kind])}")
-        if not isinstance(values.get(key), str):
-            raise UsageError(f"values.{key}: expected a text, got {values.get(key)!r}.")
-    return ErrandTask(id=name, kind=kind, values=dict(values))
+    errand = read_line(line, ErrandTask, NAME)
+    wanted, values = FIELDS[errand.kind], errand.values
+    for key in sorted(wanted | values.keys()):
+        if key not in wanted | UNNAMED:
+            raise UsageError(f"values.{key}: {errand.kind} has no such value.{nearest(key, wanted)}")
+        if key not in values:
+            raise UsageError(f"values.{key}: is missing.")
+    return errand
 
 
 def describe(instance: ErrandTask) -> dict[str, Any]:
