@@ -73,7 +73,7 @@ def _tools(tools: Sequence[Tool]) -> bytes:
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a tool's parameters hold {value!r}, which is no JSON")
+    raise TypeError(f"a tool's parameters hold {value!r}, which is not JSON")
 
 
 def _digest(kind: bytes, *parts: bytes) -> bytes:

@@ -9,7 +9,7 @@ def new_file(name: str, ending: str, what: str) -> Path:
     """Where `what` is to be written. Raises UsageError for another ending, and where something is there already."""
     path = Path(name)
     if path.suffix != ending:
-        raise UsageError(f"{path}: {what} ends in {ending}.")
+        raise UsageError(f"{path}: the name of {what} must end in {ending}.")
     if path.exists():
         raise UsageError(f"{path} exists already; nothing was written. Choose another name.")
     return path

@@ -179,7 +179,7 @@ class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
             raise UsageError(f"{plugin.source}: expected a value of {self._kind.__name__}, got {value!r:.80}.")
         own = getattr(value, "name", None) if is_dataclass(self._kind) else None
         if own not in (None, plugin.name):
-            raise UsageError(f"{plugin.source}: its record has the name {own!r}; it must be the entry's.")
+            raise UsageError(f"{plugin.source}: its record is named {own!r}; it must have the entry's name.")
         changed: Any = value
         return value if own is None or name in ("", own) else cast(ValueT, replace(changed, name=name))
 

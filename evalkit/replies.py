@@ -37,7 +37,7 @@ def decode_reply(data: bytes) -> Reply:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as flaw:
-        raise CorruptLogError(f"a logged reply is no JSON ({flaw}): {data[:80]!r}") from flaw
+        raise CorruptLogError(f"a logged reply is not JSON ({flaw}): {data[:80]!r}") from flaw
     if not isinstance(value, dict) or not value.keys() <= _KEYS:
         raise _malformed(data)
     text, finish, opaque, calls = (
@@ -61,4 +61,4 @@ def _call(value: object, data: bytes) -> ToolCall:
 
 
 def _malformed(data: bytes) -> CorruptLogError:
-    return CorruptLogError(f"a logged reply has not the form that evalkit writes: {data[:80]!r}")
+    return CorruptLogError(f"a logged reply does not have the form that evalkit writes: {data[:80]!r}")

@@ -91,7 +91,7 @@ class Permutation:
 
     def __init__(self, n: int, seed: int, *place: str | int) -> None:
         if n < 1:
-            raise ValueError("a permutation needs something to permute")
+            raise ValueError("a permutation needs at least one element")
         self._n = n
         # Even, for with two odd sides all orders would have the same parity.
         self._rows = (math.isqrt(n - 1) + 2) // 2 * 2 if n > 1 else 1

@@ -58,7 +58,7 @@ def check_environment(
     """
     check_record(env)
     held = [*lines, *check_generator(env, instances, seed)]
-    assert held, f"{env.name}: it generates nothing, and no lines were given: there is nothing to play."
+    assert held, f"{env.name}: it generates no instances, and no lines were given: nothing can be played."
     for line in held:
         instance = check_line(env, line)
         for number, kit in zip(range(episodes), _kits(env), strict=False):

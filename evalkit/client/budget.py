@@ -352,8 +352,8 @@ class Budget:
         assert state.budget is not None
         left = state.budget - state.before - state.spent
         return (
-            f"The budget of {show_usd(state.budget)} is reached: {show_usd(max(0, left))} are left, and the next "
-            f"request may cost up to {show_usd(amount)}. Raise `budget_usd` in the sweep and run again to go on."
+            f"The budget of {show_usd(state.budget)} is reached: {show_usd(max(0, left))} remain, and the next "
+            f"request may cost up to {show_usd(amount)}. To continue, raise `budget_usd` in the sweep and run it again."
         )
 
     def _ceiling_reached(self, waiter: _Reservation) -> EvalkitError:
@@ -361,7 +361,7 @@ class Budget:
         ceiling, name = waiter.ceilings[scope], self._lane if scope == "lane" else self._agent
         words = (
             f"The budget of {scope} {name} ({show_usd(ceiling.budget)}) is reached: "
-            f"{show_usd(max(0, ceiling.budget - ceiling.before - ceiling.spent))} are left, and the next request may "
-            f"cost up to {show_usd(waiter.amount)}. Raise it in the sweep and run again to go on."
+            f"{show_usd(max(0, ceiling.budget - ceiling.before - ceiling.spent))} remain, and the next request may "
+            f"cost up to {show_usd(waiter.amount)}. To continue, raise it in the sweep and run it again."
         )
         return LaneClosed(words) if scope == "lane" else EpisodeUnavailable(words)

@@ -106,7 +106,7 @@ class ModelAsker:
             last = flaw.verdict
             raise EpisodeUnavailable(
                 f"{self._lane.name}: {asking.attempt} attempts at step {asking.question.step} failed "
-                f"({asking.outcomes}); the last one: {last.message or last.kind}. Run again to take it up."
+                f"({asking.outcomes}); the last one: {last.message or last.kind}. Run again to resume the episode."
             ) from None
         raise AssertionError("the policy neither returned nor raised")
 
@@ -235,13 +235,14 @@ class ModelAsker:
             self._close(
                 f"{self._lane.name}: {MOST_UNREAD} answers in a row could not be read; the last one: "
                 f"{verdict.message or verdict.kind}. What they may have cost is charged. Check the url and the dialect "
-                f"of provider {self._template.provider!r}, and what stands between here and there."
+                f"of provider {self._template.provider!r}, and any proxy or gateway on the way."
             )
         asking.unread += 1
         if asking.unread >= MOST_UNREAD_OF_ONE:
             raise EpisodeUnavailable(
                 f"{self._lane.name}: {asking.unread} answers at step {asking.question.step} could not be read "
-                f"({asking.outcomes}); the last one: {verdict.message or verdict.kind}. Run again to take it up."
+                f"({asking.outcomes}); the last one: {verdict.message or verdict.kind}. "
+                "Run again to resume the episode."
             )
 
     def _close(self, why: str) -> NoReturn:

@@ -28,7 +28,9 @@ def read_key(provider: Provider) -> str:
             f"install 'evalkit-econ[keyring]'`, put it into the keyring: `keyring set {SERVICE} {provider.key_env}`."
         )
     if not key.isascii() or not key.isprintable():
-        raise UsageError(f"The key in {provider.key_env} ({source}) holds characters that no header can carry.")
+        raise UsageError(
+            f"The key in {provider.key_env} ({source}) contains characters that an HTTP header cannot carry."
+        )
     return key
 
 
@@ -53,8 +55,8 @@ def url_of(provider: Provider) -> str:
     if url != provider.url and not url.startswith(("https://", "http://")):
         # What it holds instead is not shown: it may be a key that was put into the wrong variable.
         raise UsageError(
-            f"Provider {provider.name!r} has the url {provider.url}, and what its variables hold makes no http or "
-            "https URL of it."
+            f"Provider {provider.name!r} has the url {provider.url}, but with the values of its variables this "
+            "is not an http or https URL."
         )
     return url
 

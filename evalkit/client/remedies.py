@@ -14,9 +14,9 @@ _REMEDIES: Mapping[str, str] = {
     "redirect": "Correct the url of provider {provider!r}.",
     "not_supported": "Check the url and the dialect of provider {provider!r}.",
     "connect": "Check the url of provider {provider!r}, and this machine's network and proxy.",
-    "unreadable": "Check the url and the dialect of provider {provider!r}, and what stands between here and there.",
-    "bad_request": "Check what the file of provider {provider!r} says of {model!r}: `max_tokens_field` and `refuses`.",
-    "rate_limit": "It works, and is busy or has granted no more: try again later.",
+    "unreadable": "Check the url and the dialect of provider {provider!r}, and any proxy or gateway on the way.",
+    "bad_request": "Check `max_tokens_field` and `refuses` of {model!r} in the file of provider {provider!r}.",
+    "rate_limit": "It works, but it is busy or a limit is reached: try again later.",
     "overload": "Try again later.",
     "server_error": "Try again later.",
 }
@@ -25,7 +25,9 @@ _REMEDIES: Mapping[str, str] = {
 def with_remedy(verdict: Verdict, *, provider: str, model: str, key_env: str) -> str:
     """What went wrong, and what to do about it, in sentences."""
     remedy = _REMEDIES.get(verdict.kind, "").format(
-        key=f"{key_env} (environment variable, else keyring)" if key_env else "the file, which names no `key_env`",
+        key=f"{key_env} (environment variable, else keyring)"
+        if key_env
+        else "the provider's file: it names no `key_env`",
         model=model,
         provider=provider,
     )

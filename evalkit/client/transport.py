@@ -101,7 +101,7 @@ class HttpTransport:
             return await self._post(url, body, request_id)
         except asyncio.CancelledError:
             if timeout.caused_cancellation():
-                return _failed("timeout", f"no whole reply within {self._timeout_s:g} s")
+                return _failed("timeout", f"no complete reply within {self._timeout_s:g} s")
             raise
         finally:
             self._total.clear(timeout)
@@ -199,16 +199,16 @@ def checked_url(url: str, *, with_key: bool) -> URL:
     try:
         parsed = URL(url)
     except ValueError as flaw:
-        raise UsageError(f"The provider's `url` is no URL ({flaw}). Correct it, or the variables in it.") from None
+        raise UsageError(f"The provider's `url` is not a URL ({flaw}). Correct it, or the variables in it.") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise UsageError(f"{url!r} is no http or https URL. Correct `url` in the provider's file.")
+        raise UsageError(f"{url!r} is not an http or https URL. Correct `url` in the provider's file.")
     if parsed.raw_query_string or parsed.raw_fragment:
         raise UsageError(
-            "The provider's `url` holds a query or a fragment (`?`, `#`): only a path may follow the host."
+            "The provider's `url` contains a query or a fragment (`?`, `#`): only a path may follow the host."
         )
     if parsed.user or parsed.password:
         raise UsageError(
-            "The provider's `url` holds credentials. Put the key into a variable and name it in `key_env`."
+            "The provider's `url` contains credentials. Put the key into a variable and name it in `key_env`."
         )
     if with_key and parsed.scheme != "https" and not is_loopback(parsed.host):
         raise UsageError(
@@ -240,7 +240,7 @@ def _proxy_for(url: URL) -> URL | None:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         # Its value is not shown: it may hold a password.
         raise UsageError(
-            f"The environment's proxy for {url.scheme} is no http or https URL: correct {url.scheme}_proxy."
+            f"The environment's proxy for {url.scheme} is not an http or https URL: correct {url.scheme}_proxy."
         )
     return parsed
 

@@ -72,17 +72,18 @@ def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[s
     budget, spent = session.resolved.sweep.budget, _spent(session)
     if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
         yield (
-            f"The budget of {show_usd(budget)} is reached: {show_usd(max(0, budget - spent))} are left, too little to "
-            f"finish another episode. {_episodes(owed)} owed, about {show_usd(owed_cost)} as predicted. Raise "
-            "`budget_usd` in the sweep and run again to go on."
+            f"The budget of {show_usd(budget)} is reached: {show_usd(max(0, budget - spent))} remain, too little to "
+            f"finish another episode. {_episodes(owed)}, with a predicted cost of about {show_usd(owed_cost)}. "
+            "To continue, raise `budget_usd` in the sweep and run it again."
         )
     elif session.cut == "deadline":
         yield (
-            f"No further episode would end before the deadline. {_episodes(owed)} owed"
-            f"{'' if not owed_cost else f', about {show_usd(owed_cost)} as predicted'}. Run again to go on."
+            f"No further episode would end before the deadline. {_episodes(owed)}"
+            f"{'' if not owed_cost else f', with a predicted cost of about {show_usd(owed_cost)}'}. "
+            "Run again to continue."
         )
     elif session.stop.reason in ("budget", "deadline") and owed_cost:
-        yield f"{_episodes(owed)} owed, about {show_usd(owed_cost)} as predicted."
+        yield f"{_episodes(owed)}, with a predicted cost of about {show_usd(owed_cost)}."
 
 
 def _all_wait(session: Session) -> bool:
@@ -97,8 +98,8 @@ def _ceiling_words(session: Session) -> Iterator[str]:
         for scope, name, budget in session.gate.admission.ceilings.words():
             setting = "`budget_usd`" if scope == "agent" else "`budgets`"
             yield (
-                f"The budget of {scope} {name} ({show_usd(budget)}) is reached: what is left is too little to finish "
-                f"another episode. Raise it in the sweep ({setting}) and run again to go on."
+                f"The budget of {scope} {name} ({show_usd(budget)}) is reached: too little remains to finish "
+                f"another episode. To continue, raise it in the sweep ({setting}) and run it again."
             )
 
 
@@ -107,12 +108,12 @@ def _unfinished_words(unfinished: int, why: str) -> Iterator[str]:
         what = "money" if why == "budget" else "time"
         yield (
             f"{unfinished:,} of them had started and did not end: they took more {what} than predicted. "
-            "They go on first when the run does."
+            "They resume first when the run is started again."
         )
 
 
 def _episodes(count: int) -> str:
-    return f"{count:,} episodes are" if count != 1 else "1 episode is"
+    return f"{count:,} episodes remain" if count != 1 else "1 episode remains"
 
 
 def _reason(session: Session, owed: int, lane_ended: bool) -> str:
@@ -145,4 +146,4 @@ def _in_vain(session: Session) -> Iterator[str]:
     endings = {word for cell in holdings.cells.values() for word, count in cell.endings.items() if count}
     endings |= {"internal_error"} if holdings.broken else set()
     for word in sorted(session.options.retry - endings):
-        yield f"--retry {word}: no episode of this run had ended so.{nearest(word, endings)}"
+        yield f"--retry {word}: no episode of this run has that ending.{nearest(word, endings)}"

@@ -130,7 +130,9 @@ async def open_endpoints(
             url = ""
             if provider.simulate is not None:
                 if launch is None:
-                    raise UsageError(f"provider {provider.name!r} is started by `evalkit run`; here it needs a url.")
+                    raise UsageError(
+                        f"provider {provider.name!r} is started by `evalkit run`; for this command it needs a url."
+                    )
                 # Starting takes a moment of waiting for its first line: not on the loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
             endpoints.transports[provider.name] = await stack.enter_async_context(

@@ -178,14 +178,16 @@ def _broken(directory: Path) -> dict[str, tuple[str, str, int]]:
 def _replay(episode: PlannedEpisode, position: Position, rows: Iterable[LoggedReply]) -> None:
     for row in rows:
         if row.reply is None:
-            raise CorruptLogError(f"episode {episode.id} step {row.step}: an ending without a reply in mid-episode.")
+            raise CorruptLogError(
+                f"episode {episode.id} step {row.step}: an ending without a reply in the middle of the episode."
+            )
         turn = advance(episode.cell.env, position, decode_reply(row.reply), row.reply)
         if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
             from evalkit.store.files.segment import REMEDY
 
             raise CorruptLogError(
                 f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "
-                f"{REMEDY} Or this evalkit plays the environment differently: the manifest names the one that began "
+                f"{REMEDY} Or this evalkit plays the environment differently: the manifest names the one that started "
                 "the run."
             )
 

@@ -76,7 +76,9 @@ def stand_in_of(agent: ManifestAgent, environment: str) -> str:
     name = ENVIRONMENTS[environment].stand_in
     if find_policy(name, environment) is None:
         check_policy(name)
-        raise UsageError(f"The environment {environment!r} names {name!r} as its stand-in, which cannot play it.")
+        raise UsageError(
+            f"The environment {environment!r} names {name!r} as its stand-in, but that policy cannot play it."
+        )
     return name
 
 

@@ -91,7 +91,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         if load_for(_work(session)):
             store.event("compiled", kernels=sorted(LOADED))
         elif pays(_work(session)):
-            store.event("not_compiled", detail="Compiled kernels would pay; `evalkit warmup` compiles them, once.")
+            store.event("not_compiled", detail="Compiled kernels would save time; `evalkit warmup` compiles them once.")
         try:
             await _play(session, show)
         except asyncio.CancelledError:

@@ -119,7 +119,7 @@ class _Once:
         while self._held[slot, 1]:
             if int(self._held[slot, 0]) == first and int(self._held[slot, 1]) == second:
                 own = instance_digest(suite.environment, {"again": target.digest, "in": suite.name, "as": target.id})
-                why = f"suite {suite.name!r}: {target.id}: it is the same instance as an earlier one with another id."
+                why = f"suite {suite.name!r}: {target.id}: it equals an earlier instance that has another id."
                 return structs.replace(target, digest=own, flaw=target.flaw or why)
             slot = (slot + 1) & self._last
         self._held[slot] = first, second

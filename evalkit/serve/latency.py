@@ -70,7 +70,7 @@ def parse_latency(text: str) -> Latency:
     if kind == "lognormal" and len(parts) == 2:
         return Latency(kind=kind, first=parse_span(parts[0]), second=_spread(parts[1]))
     raise ValueError(
-        f"{text!r} is no latency: write 50ms, uniform:10ms:50ms, exponential:200ms (of that mean) or "
+        f"{text!r} is not a latency: write 50ms, uniform:10ms:50ms, exponential:200ms (of that mean) or "
         "lognormal:200ms:0.5 (of that median)"
     )
 
@@ -81,5 +81,5 @@ def _spread(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 5:
-        raise ValueError(f"{text!r} is no spread: the logarithm's standard deviation, from 0 to 5")
+        raise ValueError(f"{text!r} is not a spread: expected the logarithm's standard deviation, from 0 to 5")
     return value

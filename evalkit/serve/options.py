@@ -22,8 +22,8 @@ def _price(text: str) -> Price:
     parts = text.split(":")
     if not 2 <= len(parts) <= 4:
         raise ValueError(
-            f"{text!r} is no price: write INPUT:OUTPUT in USD per million tokens, as 1:4, and what cached tokens cost "
-            "to read, and to write, as 1:4:0.1 or 1:4:0.1:1.25"
+            f"{text!r} is not a price: write INPUT:OUTPUT in USD per million tokens, such as 1:4. The prices of cached "
+            "tokens can follow, to read and to write: 1:4:0.1 or 1:4:0.1:1.25"
         )
     read, written, cached_read, cached_write = (
         pico_per_token(part) for part in (*parts, *([parts[0]] * (4 - len(parts))))
@@ -188,7 +188,7 @@ def _probability(value: Any) -> float:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{value!r} is not a string")
     return value
 
 
@@ -202,7 +202,7 @@ def _truth(value: Any) -> bool:
 
 def _form(value: Any) -> str:
     if value not in ("seconds", "date"):
-        raise ValueError(f"{value!r} is neither seconds nor date")
+        raise ValueError(f"{value!r} is neither `seconds` nor `date`")
     return str(value)
 
 
@@ -251,31 +251,31 @@ OPTIONS: Mapping[str, Option] = {
     "models": Option(
         read=_models,
         metavar="NAMES",
-        help="policies to serve, with commas (default: all that need only the conversation)",
+        help="policies to serve, separated by commas (default: all that need only the conversation)",
     ),
     "latency": Option(
         read=lambda value: parse_latency(_text(value)),
         metavar="TIME",
         help="time to answer: 50ms, uniform:10ms:50ms, exponential:200ms, lognormal:200ms:0.5 (default: 0s)",
     ),
-    "rpm": Option(read=_positive, metavar="N", help="requests a minute that each model allows (default: unlimited)"),
-    "tpm": Option(read=_positive, metavar="N", help="tokens a minute that each model allows (default: unlimited)"),
-    "itpm": Option(read=_positive, metavar="N", help="input tokens a minute that each model allows"),
-    "otpm": Option(read=_positive, metavar="N", help="output tokens a minute that each model allows"),
+    "rpm": Option(read=_positive, metavar="N", help="requests per minute that each model allows (default: unlimited)"),
+    "tpm": Option(read=_positive, metavar="N", help="tokens per minute that each model allows (default: unlimited)"),
+    "itpm": Option(read=_positive, metavar="N", help="input tokens per minute that each model allows"),
+    "otpm": Option(read=_positive, metavar="N", help="output tokens per minute that each model allows"),
     "in_flight": Option(
         read=lambda value: _whole(value, 1, 2**31),
         metavar="N",
-        help="requests at once that each model allows; one more gets a 429 (default: unlimited)",
+        help="requests in flight that each model allows; a further one gets a 429 (default: unlimited)",
     ),
     "shared_limits": Option(read=_truth, metavar="true", help="one set of limits for all models together"),
     "slots": Option(
         read=lambda value: _whole(value, 1, 1_000_000),
         metavar="N",
-        help="requests worked on at once, while others stand in line: no 429s, but longer waits (default: unlimited)",
+        help="requests processed at once; others wait in a queue: no 429s, but longer waits (default: unlimited)",
     ),
-    "burst": Option(read=_span, metavar="SPAN", help="how much of the limits can be saved up (default: 60s)"),
+    "burst": Option(read=_span, metavar="SPAN", help="how much unused limit can accumulate, as a time (default: 60s)"),
     "seed": Option(
-        read=lambda value: _whole(value, 0, 2**63 - 1), metavar="SEED", help="of latencies and faults (default: 0)"
+        read=lambda value: _whole(value, 0, 2**63 - 1), metavar="SEED", help="seed of latencies and faults (default: 0)"
     ),
     **{
         key: Option(read=_probability, metavar="P", help=f"probability of this fault: {FAULTS[kind]}")
@@ -284,19 +284,21 @@ OPTIONS: Mapping[str, Option] = {
     "bill_failures": Option(
         read=_truth,
         metavar="true",
-        help="bill failures that may have been billed: 408, early resets, 5xx but 503 and 529",
+        help="bill the failures that a provider may bill: 408, early resets, 5xx except 503 and 529",
     ),
     "retry_after": Option(
-        read=_retry_after, metavar="SPAN", help="what injected 429s, 503s and 529s ask to wait, or none (default: 1s)"
+        read=_retry_after,
+        metavar="SPAN",
+        help="how long injected 429s, 503s and 529s ask to wait, or none (default: 1s)",
     ),
     "retry_after_form": Option(
-        read=_form, metavar="FORM", help="how headers say what to wait: seconds or date (default: seconds)"
+        read=_form, metavar="FORM", help="how headers state this wait: seconds or date (default: seconds)"
     ),
-    "drip": Option(read=_span, metavar="SPAN", help="how long a body that drips takes (default: 10s)"),
+    "drip": Option(read=_span, metavar="SPAN", help="how long the `drip` fault takes to send a body (default: 10s)"),
     "cache": Option(
         read=_span,
         metavar="SPAN",
-        help="cache prompts as the dialect's provider does, and forget them so long after their last use "
+        help="cache prompts as the dialect's provider does, until this long after their last use "
         "(default: nothing is cached)",
     ),
     "key": Option(read=_text, metavar="KEY", help="a key that requests must carry (default: none)"),
@@ -310,7 +312,7 @@ OPTIONS: Mapping[str, Option] = {
         f"(default: {DEFAULT_PRICE}, cached tokens as IN)",
     ),
     "prices": Option(read=_prices, metavar="MODEL=PRICE,...", help="prices of single models"),
-    "bill": Option(read=_text, metavar="FILE", help="append one JSON line a request to this file"),
+    "bill": Option(read=_text, metavar="FILE", help="append one JSON line per request to this file"),
     "host": Option(read=_text, metavar="HOST", help="address to listen on (default: 127.0.0.1)"),
     "port": Option(
         read=lambda value: _whole(value, 0, 65535), metavar="PORT", help="port to listen on (default: any free one)"

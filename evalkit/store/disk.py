@@ -145,7 +145,7 @@ def _rename_exclusively(source: Path, target: Path) -> None:
     elif hasattr(library, "renamex_np"):
         failed = library.renamex_np(before, after, _EXCL)
     else:
-        raise OSError(errno.ENOTSUP, f"the file system has no hard links, and {sys.platform} no exclusive renaming")
+        raise OSError(errno.ENOTSUP, f"the file system has no hard links, and {sys.platform} has no exclusive renaming")
     if failed:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(target))
@@ -218,7 +218,7 @@ def _remedy(number: int | None) -> str:
         return "The disk or quota is full: free some space, then start the same command again; the log is valid."
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "Make the directory writable for this user, then start the same command again; the log is valid."
-    return "Look after the disk, then start the same command again; what was durable before is valid."
+    return "Check the disk, then start the same command again; what was durable before is valid."
 
 
 def _ends_a_line(path: Path) -> bool:

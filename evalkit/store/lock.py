@@ -65,8 +65,8 @@ class Hold:
         if not self._locked:
             raise StorageError(
                 f"{path} was deleted or replaced while the run was being written, so another process may write it too. "
-                "Nothing more is written. See that no other process does, then start the same command again; what was "
-                "durable before is valid."
+                "Nothing more is written. Check that no other process does, then start the same command again; what "
+                "was durable before is valid."
             )
         with storage_errors(path):
             fresh = _open(path)

@@ -169,8 +169,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """What to do where an environment of the run is not installed, in a sentence."""
         for plugin in reversed(self.plugins):
             if (plugin.group, plugin.name) == ("environments", environment):
-                return f"It came with a package: {install_line(plugin.package, plugin.version)}."
-        return "Install the package that brings it, or use the evalkit that wrote the run."
+                return f"It came from a package: {install_line(plugin.package, plugin.version)}."
+        return "Install the package that contains it, or use the evalkit that wrote the run."
 
     def admitted(self, suite: ManifestSuite) -> Iterator[ManifestInstance]:
         """A suite's instances in the order of admission (`instances.admission`), lazily."""
@@ -213,16 +213,16 @@ def flaws_of(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest.replicates} replicates"
     for kind, parts in (("agent", manifest.agents), ("suite", manifest.suites)):
         yield from (
-            f"the {kind} {name!r} is there as {part.name!r}" for name, part in parts.items() if part.name != name
+            f"the {kind} {name!r} is stored as {part.name!r}" for name, part in parts.items() if part.name != name
         )
     for digest, pack in manifest.packs.items():
         if pack.digest != digest:
-            yield f"the pack {digest!r} is there as {pack.digest!r}"
+            yield f"the pack {digest!r} is stored as {pack.digest!r}"
     for agent in manifest.agents.values():
         yield from (f"agent {agent.name!r} {flaw}" for flaw in _agent_flaws(agent, manifest))
     for extent in manifest.order.before:
         gone = ({*extent.agents} - manifest.agents.keys()) | ({*extent.suites} - manifest.suites.keys())
-        yield from (f"its order names {name!r}, which is not there" for name in sorted(gone))
+        yield from (f"its order names {name!r}, which is missing" for name in sorted(gone))
         if not 1 <= extent.replicates <= MOST_REPLICATES:
             yield f"its order has {extent.replicates} replicates"
     for suite in manifest.suites.values():
@@ -237,22 +237,25 @@ def flaws_of(manifest: Manifest) -> Iterator[str]:
 def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
     for environment, digest in agent.packs.items():
         if digest not in manifest.packs:
-            yield f"reads the pack {digest!r}, which is not there"
+            yield f"reads the pack {digest!r}, which is missing"
         if environment not in agent.sampling:
-            yield f"plays {environment!r} without a sampling"
+            yield f"plays {environment!r} without sampling settings"
     for sampling in agent.sampling.values():
         try:
             msgspec.convert(sampling, Sampling)
         except msgspec.ValidationError as flaw:
-            yield f"samples oddly ({flaw})"
-        yield from (f"samples with {name!r}" for name in sampling.keys() - Sampling.__dataclass_fields__.keys())
+            yield f"has invalid sampling settings ({flaw})"
+        yield from (
+            f"has the unknown sampling setting {name!r}"
+            for name in sampling.keys() - Sampling.__dataclass_fields__.keys()
+        )
     if agent.price is not None:
         known = Price.__dataclass_fields__.keys()
         try:
             msgspec.convert(agent.price, Price)
         except msgspec.ValidationError as flaw:
-            yield f"has an odd price ({flaw})"
-        yield from (f"has the price {name!r}" for name in agent.price.keys() - known)
+            yield f"has an invalid price ({flaw})"
+        yield from (f"has the unknown price {name!r}" for name in agent.price.keys() - known)
         yield from (f"has a price of {amount}" for amount in agent.price.values() if not 0 <= amount <= _MOST_PRICE)
 
 
@@ -261,8 +264,8 @@ def load_target(environment: Environment[Any, Any], target: ManifestInstance) ->
     where it never could be."""
     if target.flaw:
         raise UnfitInstance(
-            f"{target.flaw} This instance is not played, the others are. Mend that line of the suite, and play it in a "
-            "run of its own."
+            f"{target.flaw} This instance is not played, the others are. Correct that line of the suite, and play it "
+            "in a run of its own."
         )
     try:
         return environment.load(target.line)

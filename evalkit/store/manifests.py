@@ -136,7 +136,9 @@ def write_manifest(run: Path, manifest: Manifest) -> Manifest:
     try:
         disk.create_durably(path, encode_manifest(manifest))
     except FileExistsError:
-        raise RunError(f"{path} is there already: another process has extended the run. Start again.") from None
+        raise RunError(
+            f"{path} exists already: another process has extended the run. Start the same command again."
+        ) from None
     return manifest
 
 
@@ -159,7 +161,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     plain = msgspec.to_builtins(_with_instances(manifest, dict.fromkeys(by_suite, ())))
     for name, instances in by_suite.items():
         if not isinstance(instances, Stored):
-            raise TypeError(f"the instances of {name!r} lie in no file")
+            raise TypeError(f"the instances of {name!r} are not in a file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
     if not manifest.plugins:
         del plain["plugins"]  # a run of evalkit alone says nothing of packages

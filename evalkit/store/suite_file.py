@@ -165,9 +165,9 @@ class _Index:
                 parts.append(np.frombuffer(raw, dtype, number, offset))
                 offset += parts[-1].nbytes
                 if len(parts) == 4 and hashlib.sha256(raw[:offset]).hexdigest() != digest:
-                    raise ValueError("its content is not what its name says")
+                    raise ValueError("its content does not match its name")
             if offset + _TRAILER.size != len(raw) or self.head.format != 2:
-                raise ValueError("it has an odd length")
+                raise ValueError("its length is wrong")
         except (ValueError, OverflowError, ZeroDivisionError, msgspec.MsgspecError) as flaw:
             raise CorruptLogError(f"{path} is damaged: its index: {flaw}. {REMEDY}") from flaw
         self.digests, self.sizes, self.codes, self.marks, self.ends = parts
@@ -187,7 +187,7 @@ class SuiteFile:
             raise CorruptLogError(f"{self.path} is damaged: it is too short. {REMEDY}")
         length, magic = _TRAILER.unpack(self._read(size - _TRAILER.size, _TRAILER.size))
         if magic != _MAGIC or not _TRAILER.size <= length <= size:
-            raise CorruptLogError(f"{self.path} is damaged: it does not end as it was written. {REMEDY}")
+            raise CorruptLogError(f"{self.path} is damaged: its end was changed after it was written. {REMEDY}")
         return _Index(self.path, self._read(size - length, length), self._digest)
 
     def block(self, number: int) -> list[bytes]:
@@ -197,14 +197,14 @@ class SuiteFile:
         index = self.index
         begin, end = int(index.ends[number - 1]) if number else 0, int(index.ends[number])
         if not begin <= end <= self._size():
-            raise CorruptLogError(f"{self.path} is damaged: block {number} lies outside of it. {REMEDY}")
+            raise CorruptLogError(f"{self.path} is damaged: block {number} is outside the file. {REMEDY}")
         raw = self._read(begin, end - begin)
         try:
             block = pa.Codec("zstd").decompress(raw, decompressed_size=int(index.sizes[number]), asbytes=True)
         except (pa.ArrowException, OSError, ValueError) as flaw:
             raise CorruptLogError(f"{self.path} is damaged: block {number}: {flaw}. {REMEDY}") from flaw
         if hashlib.sha256(block).digest()[:_DIGEST] != bytes(index.digests[number]):
-            raise CorruptLogError(f"{self.path} is damaged: block {number} is not as it was written. {REMEDY}")
+            raise CorruptLogError(f"{self.path} is damaged: block {number} was changed after it was written. {REMEDY}")
         lines: list[bytes] = block.split(b"\n")[:-1]
         return lines
 
@@ -225,7 +225,7 @@ class SuiteFile:
 
     def _missing(self, flaw: StorageError) -> Exception:
         if isinstance(flaw.__cause__, FileNotFoundError):
-            return CorruptLogError(f"{self.path} is missing: it holds the instances of a suite. {REMEDY}")
+            return CorruptLogError(f"{self.path} is missing: it contains the instances of a suite. {REMEDY}")
         return flaw
 
 
@@ -273,7 +273,7 @@ class Stored(Blocked):
         """The file's index, which must be that of this suite."""
         index = self._file.index
         if (index.head.count, index.head.strata) != (self._count, tuple(self.strata)):
-            raise CorruptLogError(f"{self.path} is of other instances than the manifest of the run says. {REMEDY}")
+            raise CorruptLogError(f"{self.path} contains other instances than the run's manifest says. {REMEDY}")
         return index
 
     @property
@@ -341,7 +341,7 @@ def reached(environment: str, line: Axes, axes: Axes, where: str, stratum: str) 
     try:
         instance = reach(ENVIRONMENTS[environment], line, axes, where)
         if instance.stratum != stratum:
-            raise UsageError(f"{where}: it is of stratum {instance.stratum!r}, and was taken for one of {stratum!r}.")
+            raise UsageError(f"{where}: its stratum is {instance.stratum!r}, but {stratum!r} was expected.")
     except UsageError as flaw:
         digest = instance_digest(environment, {**line, **axes})
         return ManifestInstance(id=name, digest=digest, stratum=stratum, line={**line, **axes}, flaw=str(flaw))

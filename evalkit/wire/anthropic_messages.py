@@ -188,10 +188,10 @@ def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]
         return []
     objections: list[str] = []
     if sampling.tool_choice == "required" and tools:
-        objections.append('extra: who thinks cannot be forced to call a tool: set `tool_choice = "auto"`.')
+        objections.append('extra: with thinking, a tool call cannot be forced: set `tool_choice = "auto"`.')
     if sampling.temperature not in (None, 1):
         objections.append(
-            f"extra: who thinks takes no temperature but 1, not {sampling.temperature}: set `temperature = 1`."
+            f"extra: with thinking, temperature must be 1, not {sampling.temperature}: set `temperature = 1`."
         )
     budget = thinking.get("budget_tokens")
     if isinstance(budget, int) and budget >= sampling.max_tokens:

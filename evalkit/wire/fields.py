@@ -69,7 +69,7 @@ def sampling_objections(
     for name in ("temperature", "top_p"):
         value = getattr(sampling, name)
         if value is not None and not (math.isfinite(value) and value >= 0):
-            objections.append(f"{name} must be a number from 0 on, not {value}.")
+            objections.append(f"{name} must be a number of at least 0, not {value}.")
     for name, most in (highest or {}).items():
         value = getattr(sampling, name)
         if value is not None and value > most:
@@ -83,7 +83,7 @@ def _extra_objections(extra: str, ours: Set[str]) -> list[str]:
     try:
         value = orjson.loads(extra)
     except orjson.JSONDecodeError as flaw:
-        return [f"extra is no JSON: {flaw}."]
+        return [f"extra is not JSON: {flaw}."]
     if not isinstance(value, dict):
         return [f"extra must be a JSON object, not {extra[:50]!r}."]
     return [

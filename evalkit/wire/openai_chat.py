@@ -194,7 +194,7 @@ def _error_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     if choice.get("finish_reason") != "error":
         return {}, False
     words = object_of(choice, "error") or object_of(value, "error")
-    return words or {"message": "The provider broke the reply off."}, True
+    return words or {"message": "The provider cut the reply off."}, True
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

@@ -129,7 +129,7 @@ def describe(body: bytes) -> str:
     try:
         loads_lenient(body)
     except MalformedReplyError:
-        return f"text that is no JSON ({_line(start)})"
+        return f"text that is not JSON ({_line(start)})"
     return f"other JSON ({_line(start)})"
 
 

@@ -149,7 +149,7 @@ def test_a_provider_that_does_not_count_is_told_with_its_worst_case(
         (answering(200, {"said": KEY}), "Check the url and the dialect"),
         (answering(200, {**REPLY, "model": KEY}), "ok in"),
         (answering(200, b"[", **{"Content-Length": "900"}), "Content"),
-        ((0, b"", {}), "no whole reply within 1 s"),
+        ((0, b"", {}), "no complete reply within 1 s"),
     ],
     ids=lambda value: "" if isinstance(value, str) else f"{value[0]}-{len(value[1])}",
 )

@@ -76,7 +76,7 @@ def test_a_complete_run_is_not_touched_by_another_call(call: Call, spec: Path) -
 def test_a_limit_leaves_the_run_incomplete_and_says_how_to_go_on(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--limit", "1", "--name", "small", "--only", "agent=knuth")
     assert said.code == 3
-    assert "1 episode is owed" in said.out
+    assert "1 episode remains" in said.out
     (command,) = recommended(said)
     assert command == ["run", "mine.toml", "--name", "small", "--only", "agent=knuth"]
     rest = call(*command, "--json")
@@ -134,7 +134,7 @@ def test_retrying_an_ending_that_nothing_has_is_said(call: Call, spec: Path) -> 
     assert call("run", "mine.toml").code == 0
     said = call("run", "mine.toml", "--retry", "complte")
     assert said.code == 0
-    assert "--retry complte: no episode of this run had ended so. Did you mean 'complete'?" in said.out
+    assert "--retry complte: no episode of this run has that ending. Did you mean 'complete'?" in said.out
     assert "0 steps" in said.out
     again = call("run", "mine.toml", "--retry", "complete", "--json")
     assert json.loads(again.out)["steps"] > 0

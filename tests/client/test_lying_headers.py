@@ -176,7 +176,7 @@ def test_no_wait_that_a_refusal_asks_for_is_longer_than_an_hour(status: int, nam
             longest, why = await asked(scene, 1)
             assert longest <= TOTAL_S + MOST_PAUSE_S, text
             waits = read_wait_s(headers)
-            asked_to_wait = "its provider asks to come back in" in why
+            asked_to_wait = "its provider asks to wait" in why
             assert asked_to_wait is (waits is not None and waits > MOST_PAUSE_S), text
             assert asked_to_wait or not why or "no answer for 15 minutes" in why
 

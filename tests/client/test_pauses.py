@@ -25,8 +25,8 @@ def test_a_pause_is_too_long_beyond_an_hour_or_the_deadline(wait_s: float, left_
 
 def test_the_words_say_who_how_long_why_and_when_to_run_again() -> None:
     assert why_ended("acme/m", 5 * 3600 + 720, 0.0, "slow down.") == (
-        "acme/m: its provider asks to come back in 5 h 12 min, longer than one provider is waited for (slow down). "
-        "Its episodes are owed: run again at about 1970-01-01 05:12 UTC."
+        "acme/m: its provider asks to wait 5 h 12 min, longer than evalkit waits for a provider (slow down). "
+        "Its episodes remain: run again at about 1970-01-01 05:12 UTC."
     )
     assert "in 10 min, later than the run's deadline" in why_ended("acme/m", 600.0, 0.0, "no")
 
@@ -38,12 +38,12 @@ def test_a_lane_that_is_told_to_wait_too_long_ends_at_once_for_all_who_wait(said
         scene.lane.deadline = deadline_s
         resting = asyncio.ensure_future(scene.lane.rest(10_000.0))
         await asyncio.sleep(0.0)
-        with pytest.raises(LaneClosed, match="asks to come back in") as flaw:
+        with pytest.raises(LaneClosed, match="asks to wait") as flaw:
             await scene.asker.ask(scene.question)
         assert re.search(r"run again at about \d{4}-\d\d-\d\d \d\d:\d\d UTC", str(flaw.value))
-        with pytest.raises(LaneClosed, match="asks to come back in"):
+        with pytest.raises(LaneClosed, match="asks to wait"):
             await resting
-        with pytest.raises(LaneClosed, match="asks to come back in"):
+        with pytest.raises(LaneClosed, match="asks to wait"):
             await scene.asker.ask(scene.question)
         assert asyncio.get_running_loop().time() < 10
         assert len(scene.script.sent) == 1

@@ -67,7 +67,7 @@ def test_every_environment_can_be_asked_in_every_dialect(tmp_path: Path, provide
         (
             "anthropic",
             f'tool_choice = "auto"\ntemperature = 0.5\n{THINKING}',
-            "no temperature but 1, not 0.5",
+            "temperature must be 1, not 0.5",
         ),
         (
             "anthropic",

@@ -203,7 +203,7 @@ def test_a_lane_that_never_acts_stays_narrow_and_says_so(tmp_path: Path) -> None
     assert len(fleet.ended) == 40, "their scores are data"
     assert max(playing(fleet, at) for at in fleet.sent) <= CANARY_EPISODES
     assert fleet.lane is not None
-    assert f"first {BARREN_EPISODES} episodes ended without one valid action" in fleet.lane.notice
+    assert f"first {BARREN_EPISODES} episodes ended without a valid action" in fleet.lane.notice
     events = [orjson.loads(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]
     told: list[dict[str, Any]] = [event for event in events if event["kind"] == "no_valid_action"]
     assert [(one["lane"], one["detail"]) for one in told] == [("a", fleet.lane.notice)]

@@ -59,7 +59,7 @@ def test_what_is_no_such_record_or_has_another_name_is_refused(site: Path) -> No
     put(site, "c-games", "1", {"environments": {"third": "b_games:RECORD"}}, {})
     with pytest.raises(UsageError, match=r"a-games 1 .*expected a value of Environment, got 'a text'"):
         ENVIRONMENTS["haggling"]
-    with pytest.raises(UsageError, match="its record has the name 'other'"):
+    with pytest.raises(UsageError, match="its record is named 'other'"):
         ENVIRONMENTS["third"]
 
 

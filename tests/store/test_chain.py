@@ -166,7 +166,7 @@ def test_what_a_crash_leaves_is_no_flaw(tmp_path: Path) -> None:
 def test_compacted_files_tell_of_lost_objects_behind_them(run: Path) -> None:
     shutil.rmtree(run / "log" / C)
     told = dict(check_chain(run))
-    assert told[f"steps/{C}-000000000-000000001.parquet"] == "is named by no object: objects behind it are missing"
+    assert told[f"steps/{C}-000000000-000000001.parquet"] == "is not named by any object: later objects are missing"
 
 
 def test_a_digest_that_a_repair_names_is_right(run: Path) -> None:

@@ -99,7 +99,7 @@ def rows_told(run: Path) -> list[Flaw]:
     found = check_log(run)
     rows = [flaw for flaw in found if flaw.episode]
     assert {flaw.segment for flaw in found} == {flaw.segment for flaw in rows}
-    assert all("tells another digest" in flaw.problem for flaw in found if not flaw.episode)
+    assert all("records another digest" in flaw.problem for flaw in found if not flaw.episode)
     return rows
 
 
@@ -130,7 +130,7 @@ def test_rows_that_metadata_counts_and_the_file_lacks_are_noticed(tmp_path: Path
     count = data.index(b"2", place)
     path.write_bytes(data[:count] + b"3" + data[count + 1 :])
     (flaw,) = check_log(run)
-    assert flaw.problem == "should hold 3 rows and holds 2"
+    assert flaw.problem == "should hold 3 rows but has 2"
 
 
 @pytest.mark.parametrize("write", TAILS)
@@ -178,7 +178,7 @@ def test_a_compacted_file_that_is_gone_is_told_by_its_name_once(tmp_path: Path) 
         (run / name).unlink()
         (flaw, *rest) = check_log(run)
         if name == newest:
-            assert {one.problem for one in (flaw, *rest)} == {"is named by no object: objects behind it are missing"}
+            assert {one.problem for one in (flaw, *rest)} == {"is not named by any object: later objects are missing"}
         else:
             assert flaw.segment == name
             assert flaw.problem.startswith("is missing: ")

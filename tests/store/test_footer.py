@@ -190,4 +190,6 @@ def test_a_file_of_no_rows_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["steps", "tail", "ledger", "ends", "log"])
 def test_a_file_in_place_of_a_folder_is_a_flaw(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x")
-    assert [(flaw.segment, flaw.problem) for flaw in check_log(tmp_path)] == [(name, "is no folder: move it elsewhere")]
+    assert [(flaw.segment, flaw.problem) for flaw in check_log(tmp_path)] == [
+        (name, "is not a folder: move it elsewhere")
+    ]

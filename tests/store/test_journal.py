@@ -148,7 +148,7 @@ def test_a_newest_object_that_is_damaged_stops_whoever_would_seal(tmp_path: Path
 
 
 def test_what_is_no_writers_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no writer's name"):
+    with pytest.raises(ValueError, match="not the name of a writer"):
         journal.open_journal(tmp_path, "host:1:2")
     assert not list(tmp_path.iterdir())
     shutil.rmtree(tmp_path)

@@ -129,7 +129,7 @@ def test_the_file_of_another_suite_is_not_taken_for_it(tmp_path: Path) -> None:
     with pytest.raises(CorruptLogError, match="not what its name says"):
         list(again(tmp_path, found.description))
     said = msgspec.structs.replace(other.description, count=300)
-    with pytest.raises(CorruptLogError, match="other instances than the manifest"):
+    with pytest.raises(CorruptLogError, match="other instances than the run's manifest"):
         list(again(tmp_path, said))
 
 

@@ -88,7 +88,7 @@ class Lane:
         if not self._ramp.ended_idle():
             return False
         self.notice = (
-            f"{self.name}: its first {BARREN_EPISODES} episodes ended without one valid action, so it goes on with "
+            f"{self.name}: its first {BARREN_EPISODES} episodes ended without a valid action, so it continues with "
             f"{CANARY_EPISODES} at a time; their scores count. Look at one with `evalkit show`: if the model meant to "
             "call tools, correct the server (chat template, tool parser) or the agent's `tool_choice`."
         )
@@ -356,7 +356,7 @@ class Lane:
     def _give_up(self) -> None:
         why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
         if not self._meter.requests:
-            why += " It has not answered once: check the url in the provider's file, and the network here."
+            why += " It has not answered once: check the url in the provider's file, and this machine's network."
         why += " Run again when the provider is back."
         self._end, self._shut = LaneClosed(why), True
         self._send_away(EpisodeUnavailable(why))

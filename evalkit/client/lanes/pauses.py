@@ -21,10 +21,10 @@ def too_long(wait_s: float, left_s: float) -> bool:
 def why_ended(lane: str, wait_s: float, now: float, message: str) -> str:
     """Why a lane ends instead of waiting, and when to run again. `now` in Unix seconds; `message`: the failure."""
     resumes_at = datetime.fromtimestamp(now + wait_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    why = "longer than one provider is waited for" if wait_s > MOST_PAUSE_S else "later than the run's deadline"
+    why = "longer than evalkit waits for a provider" if wait_s > MOST_PAUSE_S else "later than the run's deadline"
     return (
-        f"{lane}: its provider asks to come back in {_length(wait_s)}, {why} ({message.rstrip('.')}). "
-        f"Its episodes are owed: run again at about {resumes_at}."
+        f"{lane}: its provider asks to wait {_length(wait_s)}, {why} ({message.rstrip('.')}). "
+        f"Its episodes remain: run again at about {resumes_at}."
     )
 
 
@@ -39,7 +39,7 @@ def used_up(lane: str, wait_s: float, now: float, limit: str) -> str:
 def why_paced(lane: str, wait_s: float, limit: str) -> str:
     """What a user should know of a lane that its provider's headers slow down."""
     return (
-        f"{lane}: its provider's headers said that its limit on {limit} was nearly used up. Requests waited for it, "
+        f"{lane}: its provider's headers said that its limit on {limit} was nearly used up. Requests waited for it; "
         f"the first of them {_length(wait_s)}."
     )
 

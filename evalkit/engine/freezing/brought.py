@@ -47,8 +47,8 @@ def require(run: Manifest) -> None:
     for plugin in _latest(run):
         if plugin.group in GROUPS and find(plugin.group, plugin.name) is None:
             raise UsageError(
-                f"The run {run.name!r} uses {plugin.entry}, which {plugin.package} {plugin.version} brought to it and "
-                f"which is not installed. Nothing was changed. To go on: {install_line(plugin.package, plugin.version)}"
+                f"The run {run.name!r} uses {plugin.entry}, which came from {plugin.package} {plugin.version} and "
+                f"is not installed. Nothing was changed. To continue: {install_line(plugin.package, plugin.version)}"
             )
 
 
@@ -62,7 +62,7 @@ def changed(old: Manifest, new: Manifest) -> list[str]:
     was = {plugin.entry: plugin for plugin in _latest(old)}
     return [
         f"{plugin.entry} was {was[plugin.entry].package} {was[plugin.entry].version} when the run was last played, "
-        f"and is now {plugin.package} {plugin.version}: episodes go on where replay comes to the same states. "
+        f"and is now {plugin.package} {plugin.version}: episodes resume where replay reproduces the same states. "
         "`evalkit verify` says which do not."
         for plugin in new.plugins
         if plugin.entry in was and was[plugin.entry] != plugin

@@ -53,7 +53,7 @@ def _in_common(first: Instances, second: Instances) -> Iterator[str]:
 def _words(first: str, second: str, instances: str) -> str:
     return (
         f"the suites {first!r} and {second!r} have instances in common ({instances}): an instance belongs to one "
-        "suite of a run, so choose others by `instances`, or leave one of the suites out"
+        "suite of a run, so choose others with `instances`, or leave one of the suites out"
     )
 
 
@@ -74,6 +74,6 @@ def _shared_agents(manifest: Manifest) -> Iterator[str]:
         else:  # prompt packs may say something of one environment only, and policies sit others out
             where = " and ".join(shared_in)
             yield (
-                f"the agents {first!r} and {agent!r} are the same in {where}, where they read the same texts: play "
+                f"the agents {first!r} and {agent!r} are the same in {where}, where they read the same prompts: play "
                 f"{where} in a sweep of its own, with one of them"
             )

@@ -167,9 +167,9 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
     model = find_model(provider, spec.model)
     if model.price is None and not sweep.unpriced:
         raise UsageError(
-            f"{sweep.source}: agent {spec.name!r}: no price is known for {spec.lane}, so no budget could hold. Add its "
-            f"price to providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or set "
-            "`unpriced = true` to count it as free."
+            f"{sweep.source}: agent {spec.name!r}: no price is known for {spec.lane}, so no budget could be kept. Add "
+            f"its price to providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or "
+            "set `unpriced = true` to count it as free."
         )
     return Endpoint(provider=provider, model=model)
 

@@ -60,7 +60,7 @@ def _csv_lines(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]
     try:
         yield from enumerate(csv.DictReader(io.StringIO(text)), 2)
     except csv.Error as flaw:
-        raise UsageError(f"{path}: this is no CSV: {flaw}.") from flaw
+        raise UsageError(f"{path}: this is not CSV: {flaw}.") from flaw
 
 
 def _json_lines(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -73,7 +73,7 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]
         except orjson.JSONDecodeError as flaw:
             if number == len(lines) and not text.endswith("\n"):
                 return
-            raise UsageError(f"{path}:{number}: this line is no JSON: {flaw}.") from flaw
+            raise UsageError(f"{path}:{number}: this line is not JSON: {flaw}.") from flaw
         if not isinstance(row, dict):
             raise UsageError(f"{path}:{number}: a line must be an object with {IDS[0]!r}.")
         yield number, row
@@ -86,7 +86,7 @@ def _billed(row: Mapping[str, Any], parts: list[str], where: str) -> Billed:
     elif row.get("cost") not in (None, ""):
         cost = pico_at_least(_number(row, ("cost",), where))
     elif not any(name in row for name in (*INPUT, *OUTPUT)):
-        raise UsageError(f"{where}: neither `cost_usd` nor `cost` (in 1e-12 USD) nor tokens ({', '.join(INPUT)}).")
+        raise UsageError(f"{where}: expected `cost_usd`, `cost` (in 1e-12 USD) or tokens ({', '.join(INPUT)}).")
     usage = Usage(
         input=int(_number(row, INPUT, where)),
         output=int(_number(row, OUTPUT, where)),
@@ -110,7 +110,7 @@ def _number(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> Decim
     try:
         value = Decimal(text)
     except InvalidOperation as flaw:
-        raise UsageError(f"{where}: {names[0]}: {shown} is no number.") from flaw
+        raise UsageError(f"{where}: {names[0]}: {shown} is not a number.") from flaw
     if not value.is_finite() or not 0 <= value < 2**63:
-        raise UsageError(f"{where}: {names[0]}: {shown} is no amount.")
+        raise UsageError(f"{where}: {names[0]}: {shown} is not an amount.")
     return value

@@ -37,7 +37,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
         raise ValueError(f"{name}: extra inputs are not permitted")
     model = value.get("model")
     if not isinstance(model, str) or not model:
-        raise ValueError("model: must be a text")
+        raise ValueError("model: must be a string")
     if value.get("stream"):
         raise ValueError("stream: is not supported")
     turns, tools = _list(value, "messages"), _list(value, "tools")
@@ -69,7 +69,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
         raise ValueError(f"tool_choice.type: must be one of {', '.join(_CHOICES)}")
     if not isinstance(output, dict) or not isinstance(output.get("effort", ""), str):
-        raise ValueError("output_config.effort: must be a text")
+        raise ValueError("output_config.effort: must be a string")
     alone = choice.get("disable_parallel_tool_use")
     return Sampling(
         temperature=value.get("temperature"),
@@ -83,7 +83,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
 
 def _tool(tool: Any, index: int) -> Tool:
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
-        raise ValueError(f"tools.{index}.name: must be a text")
+        raise ValueError(f"tools.{index}.name: must be a string")
     schema = tool.get("input_schema")
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise ValueError(f"tools.{index}.input_schema.type: must be 'object'")
@@ -101,7 +101,7 @@ def _dialogue(turns: Sequence[Any]) -> list[Message]:
         content = turn.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not isinstance(blocks, list) or not blocks:
-            raise ValueError(f"{path}.content: must be a text or a list of blocks, and not empty")
+            raise ValueError(f"{path}.content: must be a string or a list of blocks, and not empty")
         if role == "user":
             messages += _answers(blocks, owed, path)
         else:
@@ -143,7 +143,7 @@ def _said(blocks: Sequence[Any], path: str) -> Message:
             _texts([block], block_path)
         elif kind == "tool_use":
             if not all(isinstance(block.get(name), str) and block[name] for name in ("id", "name")):
-                raise ValueError(f"{block_path}: id and name must be texts")
+                raise ValueError(f"{block_path}: id and name must be strings")
             if block["id"] in taken:
                 raise ValueError(f"{block_path}.id: `tool_use` ids must be unique")
             taken.add(block["id"])
@@ -158,7 +158,7 @@ def _said(blocks: Sequence[Any], path: str) -> Message:
 def _texts(content: Any, path: str) -> list[str]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list):
-        raise ValueError(f"{path}: must be a text or a list of blocks")
+        raise ValueError(f"{path}: must be a string or a list of blocks")
     for block in blocks:
         if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
             raise ValueError(f"{path}: must be a text block")

@@ -71,14 +71,14 @@ def _sampling(config: Mapping[str, Any], tool_config: Mapping[str, Any]) -> Samp
             raise ValueError(f"generation_config.{name}: must be a number from 0 to {highest}")
     mode = object_of(tool_config, "functionCallingConfig").get("mode", "AUTO")
     if mode not in _CHOICES:
-        raise ValueError(f"tool_config.function_calling_config.mode: {mode!r} is none of {', '.join(_CHOICES)}")
+        raise ValueError(f"tool_config.function_calling_config.mode: {mode!r} is not one of {', '.join(_CHOICES)}")
     thinking = _object(config, "thinkingConfig")
     level, budget = thinking.get("thinkingLevel"), thinking.get("thinkingBudget")
     if level is not None and budget is not None:
         raise ValueError("thinking_config: only one of thinking_level and thinking_budget may be set")
     effort = level if budget is None else str(budget)
     if not isinstance(effort, str | None):
-        raise ValueError("thinking_config.thinking_level: must be a text")
+        raise ValueError("thinking_config.thinking_level: must be a string")
     return Sampling(
         temperature=config.get("temperature"),
         max_tokens=most,
@@ -97,7 +97,7 @@ def _declarations(group: Any) -> list[Any]:
 def _tool(declaration: Any, index: int) -> Tool:
     path = f"tools[0].function_declarations[{index}]"
     if not isinstance(declaration, dict) or not isinstance(declaration.get("name"), str) or not declaration["name"]:
-        raise ValueError(f"{path}.name: must be a text")
+        raise ValueError(f"{path}.name: must be a string")
     if "parameters" in declaration and "parametersJsonSchema" in declaration:
         raise ValueError(f"{path}: only one of parameters and parameters_json_schema may be set")
     # Google's own SDK writes this one name with underscores; the API takes either.
@@ -194,9 +194,9 @@ def _text(part: Mapping[str, Any], path: str) -> str:
     """A part's text; blank only where a signature came with it."""
     text = part.get("text")
     if not isinstance(text, str):
-        raise ValueError(f"{path}: only texts, function calls and their responses are served")
+        raise ValueError(f"{path}: only text, function calls and their responses are served")
     if not text and "thoughtSignature" not in part:
-        raise ValueError(f"{path}: must have a text, which is not empty")
+        raise ValueError(f"{path}: must have a text that is not empty")
     return text
 
 

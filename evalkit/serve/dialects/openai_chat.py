@@ -32,7 +32,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
         raise ValueError("the body must be a JSON object")
     model = value.get("model")
     if not isinstance(model, str) or not model:
-        raise ValueError("model: must be a text")
+        raise ValueError("model: must be a string")
     messages = _list(value, "messages")
     if not messages:
         raise ValueError("messages: must not be empty")
@@ -64,7 +64,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     if isinstance(choice, dict):
         choice = "required"  # one named function: the policies know no finer wish
     if choice not in _CHOICES:
-        raise ValueError(f"tool_choice: {choice!r} is none of auto, required, none")
+        raise ValueError(f"tool_choice: {choice!r} must be auto, required or none")
     return Sampling(
         temperature=value.get("temperature"),
         max_tokens=most,
@@ -78,7 +78,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
 def _tool(tool: Any, index: int) -> Tool:
     function = tool.get("function") if isinstance(tool, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise ValueError(f"tools[{index}].function.name: must be a text")
+        raise ValueError(f"tools[{index}].function.name: must be a string")
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise ValueError(f"tools[{index}].function.parameters: must be an object")
@@ -93,7 +93,7 @@ def _message(message: Any, index: int) -> Message:
     text = _content(message.get("content"), path)
     if role == "tool":
         if not isinstance(message.get("tool_call_id"), str):
-            raise ValueError(f"{path}.tool_call_id: must be a text")
+            raise ValueError(f"{path}.tool_call_id: must be a string")
         return Message(role=role, text=text, call_id=message["tool_call_id"])
     calls = tuple(_call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(_list(message, "tool_calls")))
     return Message(role=role, text=text, calls=calls)
@@ -106,7 +106,7 @@ def _content(content: Any, path: str) -> str:
         return content
     if isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):
         return "".join(part["text"] for part in content)
-    raise ValueError(f"{path}.content: must be a text, or a list of text parts")
+    raise ValueError(f"{path}.content: must be a string, or a list of text parts")
 
 
 def _call(call: Any, path: str) -> ToolCall:
@@ -115,7 +115,7 @@ def _call(call: Any, path: str) -> ToolCall:
         raise ValueError(f"{path}: must have an id and a function")
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, str):
-        raise ValueError(f"{path}.function: name and arguments must be texts")
+        raise ValueError(f"{path}.function: name and arguments must be strings")
     return ToolCall(id=call["id"], name=name, arguments=arguments)
 
 

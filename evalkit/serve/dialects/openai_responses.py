@@ -59,7 +59,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
             raise ValueError(f"{name}: is not supported")
     model = value.get("model")
     if not isinstance(model, str) or not model:
-        raise ValueError("model: must be a text")
+        raise ValueError("model: must be a string")
     tools = tuple(_tool(tool, index) for index, tool in enumerate(_list(value, "tools")))
     if value.get("tool_choice", "auto") not in ("auto", "none") and not tools:
         raise ValueError("tool_choice: must be specified with tools")
@@ -78,7 +78,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     if isinstance(choice, dict):
         choice = "required"  # one named function: the policies know no finer wish
     if choice not in _CHOICES:
-        raise ValueError(f"tool_choice: {choice!r} is none of auto, required, none")
+        raise ValueError(f"tool_choice: {choice!r} must be auto, required or none")
     return Sampling(
         temperature=value.get("temperature"),
         max_tokens=most,
@@ -94,7 +94,7 @@ def _tool(tool: Any, index: int) -> Tool:
         raise ValueError(f"tools[{index}].type: only functions are served")
     name, parameters = tool.get("name"), tool.get("parameters")
     if not isinstance(name, str):
-        raise ValueError(f"tools[{index}].name: must be a text")
+        raise ValueError(f"tools[{index}].name: must be a string")
     if parameters is not None and not isinstance(parameters, dict):
         raise ValueError(f"tools[{index}].parameters: must be an object")
     return Tool(name=name, description=tool.get("description") or "", parameters=parameters or {})
@@ -146,7 +146,7 @@ def _part(item: Mapping[str, Any], path: str) -> Message | tuple[str, Any]:
     if kind == "function_call":
         name, arguments = item.get("name"), item.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, str):
-            raise ValueError(f"{path}: name and arguments must be texts")
+            raise ValueError(f"{path}: name and arguments must be strings")
         return "call", ToolCall(id=item["call_id"], name=name, arguments=arguments)
     if kind == "reasoning":
         _check_reasoning(item, path)
@@ -164,7 +164,7 @@ def _check_pairs(items: Sequence[Any]) -> None:
         if kind not in ("function_call", "function_call_output"):
             continue
         if not isinstance(call_id, str) or not call_id:
-            raise ValueError(f"input[{index}].call_id: must be a text")
+            raise ValueError(f"input[{index}].call_id: must be a string")
         if kind == "function_call":
             open_calls[call_id] = call_id
         elif open_calls.pop(call_id, None) is None:
@@ -194,7 +194,7 @@ def _content(content: Any, path: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError(f"{path}: must be a text, or a list of parts with texts")
+        raise ValueError(f"{path}: must be a string, or a list of parts with texts")
     texts = [part.get("text", part.get("refusal")) for part in content]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{path}: every part must have a text")

@@ -84,7 +84,7 @@ class DigestChain:
             self.accuse(name, problem_of(segment, flaw))
             return {}
         if changed:
-            self.accuse(name, f"is not as it was written: {by} tells another digest of it")
+            self.accuse(name, f"was changed after it was written: {by} records another digest of it")
             return {}
         self.claims[name] = says
         return says
@@ -191,7 +191,7 @@ def _follow_object(chain: DigestChain, run: Path, files: _Files, segment: Segmen
     if not says:
         return
     if says["kind"] in (CLOSE, SEAL) and not newest:
-        chain.accuse(segment.name, f"ends its journal ({says['kind']}), yet objects follow")
+        chain.accuse(segment.name, f"ends its journal ({says['kind']}), but objects follow")
     before = segment.first - 1
     if before >= 0 and (before in files.there or not files.is_compacted(before)):
         chain.name(journal_object(run, files.writer, before).name, says.get("before", ""), segment.name)
@@ -210,7 +210,7 @@ def _follow_compacted(chain: DigestChain, files: _Files, segment: Segment) -> No
         lost = [number for number in range(segment.first, segment.last + 1) if number not in files.there]
         if lost:
             chain.headless.add(files.writer)
-            chain.flaws.append((segment.name, "is named by no object: objects behind it are missing"))
+            chain.flaws.append((segment.name, "is not named by any object: later objects are missing"))
     says = chain.look_at(segment)
     if not says:
         return
@@ -247,7 +247,7 @@ def _check_joint(chain: DigestChain, files: _Files) -> None:
         elif segment.first == newest.last + 1 and says:
             digest = says.get("before", "")
         if says and digest != last and newest.last in (segment.first, segment.first - 1):
-            chain.accuse(newest.name, f"does not hold what {segment.name} stands on")
+            chain.accuse(newest.name, f"does not contain what {segment.name} builds on")
 
 
 def _first(files: _Files) -> Segment | None:
@@ -275,10 +275,10 @@ def _follow_heads(
     for files in older:
         ended = heads.get(files.writer)
         if ended is None:
-            chain.flaws.append((_some(files), f"is of a journal that {first.name} does not know"))
+            chain.flaws.append((_some(files), f"belongs to a journal that {first.name} does not list"))
         elif files.there and max(files.there) > ended[0]:
             beyond = journal_object(run, files.writer, min(number for number in files.there if number > ended[0]))
-            chain.flaws.append((beyond.name, f"follows the end of its journal that {first.name} tells"))
+            chain.flaws.append((beyond.name, f"follows the end of its journal, which {first.name} records"))
 
 
 def _some(files: _Files) -> str:

@@ -70,7 +70,7 @@ def _bits(flags: Sequence[bool]) -> bytes:
 def _digests(values: Values, kind: pa.DataType) -> pa.Array:
     data = b"".join(values)
     if len(data) != len(values) * kind.byte_width:
-        raise ValueError(f"a digest has not {kind.byte_width} bytes")
+        raise ValueError(f"a digest does not have {kind.byte_width} bytes")
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 
 

@@ -50,7 +50,7 @@ def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
     ends = size - file.metadata.serialized_size - _LENGTH - _MAGIC
     if not file.metadata.num_rows:
         if bare and ends != _MAGIC:
-            yield "there are pages, yet no rows"
+            yield "there are pages, but no rows"
         return  # what is there, if anything, are empty dictionaries
     upto, names, schema = _MAGIC, file.schema_arrow.names, file.schema
     for number in range(file.metadata.num_row_groups):
@@ -66,10 +66,10 @@ def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
             if column.physical_type != schema.column(index).physical_type:
                 yield f"column {name} is of another type in its footer"
             if begin != upto or column.num_values != group.num_rows:
-                yield f"column {name} lies elsewhere than its footer says"
+                yield f"column {name} is at another place than its footer says"
             upto += column.total_compressed_size
     if upto != ends:
-        yield "pages and footer do not meet"
+        yield "the pages do not end where the footer begins"
 
 
 def _misjudged(file: pq.ParquetFile, table: pa.Table) -> Iterator[str]:

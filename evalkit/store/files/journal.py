@@ -152,7 +152,7 @@ def open_journal(run: Path, writer: str) -> Appender:
     Its folder comes before that: of two who begin at once, although a lock should forbid it, the one that looks later
     finds the other's, and ends it before it has begun. Raises FencedError, CorruptLogError, StorageError."""
     if not WRITER.fullmatch(writer):
-        raise ValueError(f"{writer!r} is no writer's name")
+        raise ValueError(f"{writer!r} is not the name of a writer")
     own = Appender(run=run, writer=writer, heads={})
     disk.make_directories(run / LOG / writer)
     others = [journal.writer for journal in journals(run) if journal.writer != writer]
@@ -160,7 +160,7 @@ def open_journal(run: Path, writer: str) -> Appender:
     if newer:
         own.withdraw()
         raise FencedError(
-            f"Another process ({newer[-1]}) has begun to write {run} at this moment. Nothing was written here. See "
+            f"Another process ({newer[-1]}) has begun to write {run} at this moment. Nothing was written here. Check "
             "that no other process writes it, then start the same command again."
         )
     heads = {}

@@ -105,7 +105,7 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     by_writer, flaws, stray = _journal_objects(run, kind)
     for folder in FOLDERS[kind]:
         if (run / folder).exists() and not (run / folder).is_dir():
-            flaws.append((folder, "is no folder: move it elsewhere"))
+            flaws.append((folder, "is not a folder: move it elsewhere"))
         for path in _parquet_files(run / folder):
             segment = _segment(kind, path)
             if segment is not None:
@@ -133,11 +133,11 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
     flaws, stray = list[tuple[str, str]](), list[Path]()
     folder = run / LOG
     if folder.exists() and not folder.is_dir():
-        return by_writer, [(LOG, "is no folder: move it elsewhere")], stray
+        return by_writer, [(LOG, "is not a folder: move it elsewhere")], stray
     writers = [path for path in folder.glob("*") if not path.name.startswith(".")]
     for path in writers:
         if not WRITER.fullmatch(path.name) or not path.is_dir():
-            flaws.append((f"{LOG}/{path.name}", "is no journal of this run: move it elsewhere"))
+            flaws.append((f"{LOG}/{path.name}", "is not a journal of this run: move it elsewhere"))
             stray.append(path)
     for path in sorted((path for path in writers if path not in stray), key=lambda path: began(path.name)):
         objects = by_writer.setdefault(path.name, [])
@@ -147,9 +147,9 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
                 number = int(match[1])
                 objects.append(Segment(kind=kind, path=file, first=number, last=number, writer=path.name))
                 if file.is_symlink() and not file.exists():
-                    flaws.append((f"{LOG}/{path.name}/{file.name}", "is a link to nothing"))
+                    flaws.append((f"{LOG}/{path.name}/{file.name}", "is a link to a missing file"))
             elif not file.name.startswith("."):
-                flaws.append((f"{LOG}/{path.name}/{file.name}", "is no object of this journal: move it elsewhere"))
+                flaws.append((f"{LOG}/{path.name}/{file.name}", "is not an object of this journal: move it elsewhere"))
                 stray.append(file)
     return by_writer, flaws, stray
 
@@ -188,7 +188,7 @@ def _put_in_order(
             covered.append(segment)
             continue
         if segment.first < upto:
-            flaws.append((segment.name, "holds numbers that another file holds as well"))
+            flaws.append((segment.name, "contains segment numbers that another file contains too"))
             stray.append(segment.path)
             continue
         if segment.first > upto:

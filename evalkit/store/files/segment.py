@@ -213,7 +213,7 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
                 raise ValueError(f"{table.num_rows} rows could be read of {file.metadata.num_rows}")
             odd = unlike(table, segment.kind)
             if odd:
-                raise ValueError(f"column {', '.join(odd)} is not of its kind")
+                raise ValueError(f"column {', '.join(odd)} does not have its type")
     return with_reserved(table, wanted).select(wanted)
 
 
@@ -233,7 +233,7 @@ def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool 
     """The file behind a segment, whatever it says of itself. Raises as `read_segment` does."""
     if not segment.path.exists():
         if segment.path.is_symlink():
-            raise CorruptLogError(f"{segment.name} is a link to nothing. {REMEDY}")
+            raise CorruptLogError(f"{segment.name} is a link to a missing file. {REMEDY}")
         raise FileNotFoundError(segment.path)
     with storage_errors(segment.path):
         source = pa.OSFile(str(segment.path))
@@ -278,9 +278,9 @@ def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
     if problem:
         return problem
     if segment.writer and says.get("check") != check_of(says):
-        return "was changed: its footer says something else than was written"
+        return "was changed: its footer is not the one that was written"
     if says.get("rows") != str(rows) or sum(groups) != rows:
-        return f"should hold {says.get('rows')} rows and holds {rows}"
+        return f"should hold {says.get('rows')} rows but has {rows}"
     wanted = STEPS if segment.is_object else SCHEMAS[segment.kind]
     return _other_columns(columns, _FIRST_STEPS if not segment.writer and segment.kind == "steps" else wanted)
 
@@ -289,7 +289,7 @@ def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
     """How a file's word of where it belongs differs from its name."""
     if segment.is_object:
         if says.get("kind") not in (COMMIT, CLOSE, SEAL):
-            return "is no object of a journal"
+            return "is not an object of a journal"
         if (says.get("writer"), says.get("number")) != (segment.writer, str(segment.first)):
             return f"is object {says.get('number')} of {says.get('writer')}: it was renamed or swapped"
         return ""
@@ -317,7 +317,7 @@ def _other_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
     for column in schema:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if kind != wanted.field(column.name).type or column.nullable != wanted.field(column.name).nullable:
-            return f"has another column {column.name} than it should ({column.type})"
+            return f"has a column {column.name} of the wrong type ({column.type})"
     return ""
 
 

@@ -73,7 +73,7 @@ def _stream(
                     return
         except FileNotFoundError:
             continue
-    raise CorruptLogError(f"{run}: rows that the log held are gone while it is read: {wanted.rows:,}. {REMEDY}")
+    raise CorruptLogError(f"{run}: {wanted.rows:,} rows of the log disappeared while it was read. {REMEDY}")
 
 
 class _Wanted:

@@ -104,7 +104,7 @@ class _RowGroup:
         self._segment, self._lax, self._number = segment, lax, number
         self.rows: int = strict.metadata.row_group(number).num_rows
         if not 0 <= self.rows <= segment.path.stat().st_size:  # a row has a digest, so it takes more than a byte
-            raise CorruptLogError(f"{segment.name} is damaged (a group of {self.rows} rows). {REMEDY}")
+            raise CorruptLogError(f"{segment.name} is damaged (in a group of {self.rows} rows). {REMEDY}")
         self.bad: list[str] = []
         """Columns that fail their checksum."""
         names = columns_of(segment)
@@ -175,7 +175,7 @@ def _group_flaws(examined: Examined, group: _RowGroup, sound: Flags, lost_identi
         return
     if not len(lost):
         if what:
-            yield Flaw(segment=name, problem=f"{what}, yet every row agrees with its digest")
+            yield Flaw(segment=name, problem=f"{what}, but every row agrees with its digest")
         return
     begin = len(examined.episodes) - group.rows
     lost_steps: dict[str, list[int]] = {}

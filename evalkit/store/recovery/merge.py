@@ -80,7 +80,7 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
         write_manifest(folder, manifest)
         for run, files in zip(runs, before, strict=True):
             if _files(run) != files:
-                raise RunError(f"{run} was written while it was read. Merge it once that has ended.")
+                raise RunError(f"{run} was written while it was read. Merge it when that has ended.")
     return Merged(
         episodes=len({name for index in indexes for name in index.episodes}),
         rows=rows,
@@ -96,11 +96,11 @@ def _refuse(runs: Sequence[Path], out: Path) -> None:
         if path in paths[:number]:
             raise UsageError(f"{runs[number]} is named twice.")
         if path == out.resolve() or path in out.resolve().parents:
-            raise UsageError(f"{out} lies in {runs[number]}, which is to stay as it is. Choose another place.")
+            raise UsageError(f"{out} is inside {runs[number]}, which must not change. Choose another place.")
         other = holder(runs[number])
         if other is not None:
             raise RunError(
-                f"{runs[number]} is being written by process {other.pid} on {other.host}. Merge it once that has ended."
+                f"{runs[number]} is being written by process {other.pid} on {other.host}. Merge it when that has ended."
             )
 
 
@@ -135,8 +135,8 @@ def _owners(
         )
         more = f"\n  and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
         raise RunError(
-            f"{len(differing):,} episodes were played in several of the runs, and differ:{examples}{more}\n"
-            "Nothing was written. `--prefer first` takes those of the run that is named first."
+            f"{len(differing):,} episodes were played in more than one of the runs, and differ:{examples}{more}\n"
+            "Nothing was written. `--prefer first` takes those of the first run that has them."
         )
     return owner, len(differing)
 

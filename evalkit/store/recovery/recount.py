@@ -106,7 +106,10 @@ def ends_flaws(run: Path) -> Iterator[Flaw]:
     for segment, wanted in ends_anew(parts_of(run), files):
         for episode, last in odd_ends(read_segment(segment), wanted):
             yield Flaw(
-                segment=segment.name, problem="its end is not what its steps say", episode=episode, step=max(0, last)
+                segment=segment.name,
+                problem="its end does not agree with its steps",
+                episode=episode,
+                step=max(0, last),
             )
 
 
@@ -137,13 +140,15 @@ def totals_flaws(run: Path) -> Iterator[Flaw]:
     for key in {**recorded.cells, **wanted.cells}:
         none = CellTotals(agent=key[0], suite=key[1])
         if _sums(recorded.cells.get(key, none)) != _sums(wanted.cells.get(key, none)):
-            yield Flaw(segment=where, problem=f"running totals of {':'.join(key)} are not those of its rows")
+            yield Flaw(segment=where, problem=f"the running totals of {':'.join(key)} do not agree with its rows")
     for name in {**recorded.workers, **wanted.workers}:
         if recorded.workers.get(name, 0) != wanted.workers.get(name, 0):
-            yield Flaw(segment=where, problem=f"running totals of what {name} spent are not those of its rows")
+            yield Flaw(
+                segment=where, problem=f"the running totals of the spending of {name} do not agree with its rows"
+            )
     for name in {**recorded.accounts, **wanted.accounts}:
         if recorded.accounts.get(name) != wanted.accounts.get(name):
-            yield Flaw(segment=where, problem=f"running totals of the money of {name} are not those of its rows")
+            yield Flaw(segment=where, problem=f"the running totals of the money of {name} do not agree with its rows")
 
 
 def _sums(cell: CellTotals) -> tuple[object, ...]:

@@ -68,7 +68,7 @@ class Repair:
         for name in self.unreadable:
             sentences.append(f"{name}: its rows are lost, and nobody knows whose they were.")
         for name in self.ledger_lost:
-            sentences.append(f"{name}: its money rows are lost; what they said counts as far as other rows show it.")
+            sentences.append(f"{name}: its money rows are lost; other rows replace them as far as they show the same.")
         if self.recovered:
             sentences.append(
                 f"{show_usd(self.recovered)} more stay charged: what the sessions of lost rows had spent, or may have "
@@ -76,7 +76,7 @@ class Repair:
             )
         for name in self.uncounted:
             sentences.append(
-                f"Session {name} had no budget and did not end by itself: what its lost rows cost nobody knows."
+                f"Session {name} had no budget and did not end by itself: the cost of its lost rows is unknown."
             )
         return sentences
 

@@ -270,7 +270,7 @@ class Store:
             sound = True
         finally:
             if not sound:
-                self._fail(RuntimeError("rows could not be turned into columns"))
+                self._fail(RuntimeError("rows could not be converted to columns"))
 
     def _load(self, group: _CommitGroup) -> Load:
         group.pack()

@@ -55,7 +55,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (turns([]), "must not be empty"),
     (turns([{}]), "one initialized field"),
     (turns([{"text": ""}]), "not empty"),
-    (turns([{"inlineData": {}}]), "only texts"),
+    (turns([{"inlineData": {}}]), "only text"),
     (turns([TEXT], [CALL], [TEXT]), "number of function response parts"),
     (turns([TEXT], [CALL, CALL], [RESULT]), "number of function response parts"),
     (turns([TEXT], [CALL], [RESULT, RESULT]), "no function call is open"),
