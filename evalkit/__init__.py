@@ -1,8 +1,8 @@
 """evalkit: asynchronous batch evaluation of language-model agents on economic environments with known optima.
 
 An agent plays episodes of an environment whose best score is known exactly. A *sweep* says which agents play which
-suites; a *run* is a sweep made complete: `run` asks for what is missing of it, within its budget, and every reply is on
-disk before the next request leaves.
+suites; a *run* completes a sweep: `run` requests what is missing, within its budget, and every reply is on disk before
+the next request is sent.
 
 Play a sweep and read it:
 
@@ -29,7 +29,7 @@ What there is:
 
     run, run_async      start, resume or extend a run
     plan                what a sweep will cost, without a request
-    load                a run that is there already
+    load                an existing run
     play, play_async    one episode, in a temporary directory
     suite, env          instances and environments by name
     game                an episode by hand: no model, no loop, no log
@@ -39,7 +39,7 @@ What there is:
     EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
 
 docs/python.md is the guide. `evalkit.__all__` is the interface; for packages that extend evalkit, so are
-`evalkit.extend` and `evalkit.testing`. What is in none of them is private, and changes without notice. Importing
+`evalkit.extend` and `evalkit.testing`. Every other name is private and can change without notice. Importing
 evalkit loads none of it: a name is loaded when it is first used.
 """
 

@@ -1,6 +1,7 @@
-"""The words that environments, dialects, policies and the engine share: what is asked, and what is answered.
+"""The types that environments, dialects, policies and the engine share: questions and answers.
 
-Everything here is a frozen value without behaviour beyond its own bytes. Nothing knows a provider or an environment.
+Everything here is a frozen value without behaviour beyond its own bytes. Nothing here knows a provider or an
+environment.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ class ToolCall:
 
     id          by which its result names it
     name        of the tool
-    arguments   a text: JSON of an object if the model behaved
+    arguments   a string: JSON of an object, if the model followed the format
 
     >>> import json
     >>> from evalkit import ToolCall
@@ -48,7 +49,7 @@ class ToolCall:
     id: str
     name: str
     arguments: str
-    """The arguments' text; a JSON object if the model behaved."""
+    """The arguments as a string; a JSON object, if the model followed the format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ class Reply:
     finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word
     usage         `Usage`; replies that are read from a log have none, its columns have the tokens
     model, fingerprint, response_id
-                  what the provider says of itself; empty where it says nothing
+                  what the provider reports about itself; empty where it reports nothing
     opaque        bytes of JSON that only the provider's format understands; sent back as they are
 
     >>> from evalkit import Reply, ToolCall
@@ -136,7 +137,7 @@ class Reply:
     model: str = ""
     """The model that was served, in the provider's words."""
     fingerprint: str = ""
-    """The provider's fingerprint of the deployment, where it gives one."""
+    """The provider's fingerprint of the deployment, if it gives one."""
     response_id: str = ""
     opaque: bytes = b""
     """JSON that only the dialect understands (reasoning items, signatures); stored and sent back verbatim."""
@@ -159,10 +160,10 @@ class Sampling:
     effort: str = ""
     """Reasoning effort, in the provider's words; empty: not sent."""
     extra: str = ""
-    """Further body fields, a JSON object's text; empty: none."""
+    """Further body fields: a JSON object as a string; empty: none."""
     seed: int | bool | None = None
-    """None: each request has one of its own, made from episode and step. False: none is sent. An integer: every request
-    has this one. Never True."""
+    """None: each request has its own, made from episode and step. False: no seed is sent. An integer: every request has
+    this one. Never True."""
 
     def with_overrides(self, overrides: Mapping[str, object]) -> "Sampling":
         """A copy with the given fields replaced; the caller has checked names and types."""

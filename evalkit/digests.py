@@ -1,8 +1,9 @@
 """What makes two conversations the same: digests of what was sent, answered and observed, 16 bytes of SHA-256 each.
 
-A request's digest is chained: that of a chat's first request covers tools and opening, that of each later one covers
-the one before and what joined since. So a turn costs the bytes that are new, however long the chat is. Every part is
-framed by its length, so that no two different sequences of parts have the same bytes.
+A request's digest is chained: the digest of a chat's first request covers its tools and opening messages; each later
+digest covers the previous one and what was added since. So the cost of a turn depends on its new bytes only, not on the
+length of the chat. Every part is preceded by its length, so that two different sequences of parts never have the same
+bytes.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ SIZE = 16
 """Bytes of a digest."""
 
 NOTHING = bytes(SIZE)
-"""Stands where there is nothing to digest: the observation of a request that the provider refused."""
+"""Used where there is nothing to digest: the observation of a request that the provider refused."""
 
 
 def texts_digest(messages: Iterable[Message]) -> bytes:
@@ -33,7 +34,7 @@ def chain_open(messages: Iterable[Message], tools: Sequence[Tool]) -> bytes:
 def chain_turn(previous: bytes, reply: bytes, observation: Iterable[Message], tools: Sequence[Tool] | None) -> bytes:
     """Digest of the request that follows `previous` in the same chat.
 
-    `reply` is the logged JSON of the answer to `previous`; `tools` is None as long as the same tools are offered.
+    `reply` is the logged JSON of the answer to `previous`; `tools` is None if the same tools are offered as before.
     """
     offered = b"" if tools is None else _tools(tools)
     return _digest(b"turn", previous, reply, offered, _messages(observation))
@@ -61,7 +62,7 @@ def _messages(messages: Iterable[Message]) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        # Half a surrogate pair: refused elsewhere, and a digest must not be the first to stumble over it.
+        # Half a surrogate pair: another place refuses it, so a digest must not fail on it first.
         return json.dumps(value).encode()
 
 

@@ -1,14 +1,15 @@
-"""Every failure of the world that evalkit names, each with its remedy. One flat family.
+"""All errors that evalkit raises on purpose, each with its remedy. One flat family.
 
-Four mechanisms, kept apart: an agent's mistake is an *observation* and never comes here; a failure of the world is an
-`EvalkitError`; a bug of ours is any other exception; bad input is a `UsageError` that was found before anything began.
+Four mechanisms are kept apart. An agent's mistake is an *observation* and never an exception. A failure of the outside
+world is an `EvalkitError`. Bad input is a `UsageError`, found before anything starts. Any other exception is a bug in
+evalkit.
 """
 
 from collections.abc import Iterable
 
 
 class EvalkitError(Exception):
-    """Something in the world is not as it must be. The message says what, where, and what to do.
+    """Something outside evalkit prevents the work. The message says what, where, and what to do.
 
     All errors that evalkit raises on purpose are of this family; any other exception is a bug.
 
@@ -34,7 +35,8 @@ class UsageError(EvalkitError):
 
 
 class UnfitInstance(UsageError):
-    """A line of a large suite turned out, when it was reached, to be no instance: it alone is not played."""
+    """A line of a large suite is not a valid instance, which was noticed when it was reached. Only this line is not
+    played."""
 
 
 class RunError(EvalkitError):
@@ -50,7 +52,7 @@ class RunError(EvalkitError):
 
 
 class CorruptLogError(EvalkitError):
-    """A run's log has lost or changed rows. Names segment, episode and step as far as they are known."""
+    """A run's log has lost or changed rows. The message names segment, episode and step as far as they are known."""
 
 
 class StorageError(EvalkitError):
@@ -58,19 +60,19 @@ class StorageError(EvalkitError):
 
 
 class FencedError(StorageError):
-    """Another process has ended this one's journal: nothing more of it enters the log."""
+    """Another process has ended this process's journal: nothing more from it enters the log."""
 
 
 class BudgetReached(EvalkitError):
-    """The next request's worst case does not fit the budget any more."""
+    """The next request's worst case does not fit the remaining budget."""
 
 
 class EpisodeUnavailable(EvalkitError):
-    """A request failed for longer than retries allow; the episode is parked and owed."""
+    """A request failed for longer than retries allow; the episode is parked and remains."""
 
 
 class EpisodeRefused(EvalkitError):
-    """The provider refused this episode's request because of its content; the model's doing, final."""
+    """The provider refused this episode's request because of its content. The model caused it, so it is final."""
 
     def __init__(self, ending: str, message: str) -> None:
         super().__init__(message)
@@ -79,7 +81,7 @@ class EpisodeRefused(EvalkitError):
 
 
 class LaneClosed(EvalkitError):
-    """The lane cannot go on (bad key, unknown model, bound exceeded); its episodes are owed."""
+    """The lane cannot continue (bad key, unknown model, bound exceeded); its episodes remain."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

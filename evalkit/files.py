@@ -1,4 +1,4 @@
-"""Files that are made for the user: never over one that is there."""
+"""Files that are made for the user: an existing file is never overwritten."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from evalkit.errors import UsageError
 
 
 def new_file(name: str, ending: str, what: str) -> Path:
-    """Where `what` is to be written. Raises UsageError for another ending, and where something is there already."""
+    """Where `what` is to be written. Raises UsageError for another ending, and where the file exists already."""
     path = Path(name)
     if path.suffix != ending:
         raise UsageError(f"{path}: the name of {what} must end in {ending}.")
@@ -16,7 +16,7 @@ def new_file(name: str, ending: str, what: str) -> Path:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a text to a file that is not there yet, with the folders above it. Raises UsageError."""
+    """Write text to a new file; its parent folders are created. Raises UsageError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:

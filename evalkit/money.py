@@ -1,6 +1,6 @@
 """Money as an integer count of pico-dollars (1e-12 USD).
 
-One USD per million tokens is exactly 1,000,000 pico-dollars a token, so list prices are whole numbers, sums are exact
+One USD per million tokens is exactly 1,000,000 pico-dollars per token, so list prices are whole numbers. Sums are exact
 and do not depend on the order in which episodes finish.
 """
 
@@ -18,12 +18,12 @@ _PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK = 10**6
 MOST_USD = 9_000_000
 """The log holds amounts as 64-bit integers, which end at 9,223,372 USD."""
 MOST_USD_PER_MTOK = 2_000
-"""At this price a reply that claims the most tokens that are believed, 2^31 in and out, is such an integer still."""
+"""At this price, a reply of the most tokens that evalkit accepts (2^31 in and out) still costs less than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What one token costs, in pico-dollars a token."""
+    """What one token costs, in pico-dollars per token."""
 
     input: int
     output: int
@@ -32,10 +32,10 @@ class Price:
     cached_write: int
     """An input token written to the prompt cache."""
     request: int = 0
-    """A fixed charge a request, in pico-dollars."""
+    """A fixed charge per request, in pico-dollars."""
     over: int = 0
-    """A prompt of more input tokens than this costs the rates below, every token of it and of its reply; 0: all prompts
-    cost the same rates."""
+    """If a prompt has more input tokens than this, the rates below apply to all its tokens and to its reply; 0: the
+    same rates apply to all prompts."""
     over_input: int = 0
     over_output: int = 0
     over_cached_read: int = 0
@@ -67,8 +67,8 @@ class Price:
         return dearest > self.input or max(self.over_cached_read, self.over_cached_write) > self.over_input
 
     def most(self, usage: Usage, *, input_tokens: int, output_tokens: int) -> PicoUsd:
-        """An upper bound of one reply some of whose figures are unknown, each by itself: input and output stand at
-        these bounds, cached tokens at the dearest rate that they may have."""
+        """An upper bound of the cost of one reply with some unknown figures. Unknown input and output are taken at
+        these bounds, and unknown cached tokens at the highest rate that can apply to them."""
         if "input" in usage.unknown:
             written = output_tokens if "output" in usage.unknown else usage.output
             return self.worst(input_tokens=input_tokens, output_tokens=written)
@@ -78,7 +78,7 @@ class Price:
             "cached_read": self.over_cached_read if long else self.cached_read,
             "cached_write": self.over_cached_write if long else self.cached_write,
         }
-        # What no known figure says to be cached may have been, where a figure is unknown.
+        # Where a figure is unknown, any token that no known figure counts as cached may have been cached.
         dearest = max(rate for name, rate in rates.items() if not name or name in usage.unknown)
         plain = usage.input - usage.cached_read - usage.cached_write
         extra = output_tokens if "output" in usage.unknown else 0
@@ -87,7 +87,7 @@ class Price:
         )
 
     def worst(self, *, input_tokens: int, output_tokens: int) -> PicoUsd:
-        """An upper bound of a request whose tokens are bounded so, however the provider caches."""
+        """An upper bound of the cost of a request within these token bounds, whatever the provider caches."""
         rate, reply_rate = max(self.input, self.cached_read, self.cached_write), self.output
         if self.over and input_tokens > self.over:
             rate = max(rate, self.over_input, self.over_cached_read, self.over_cached_write)
@@ -101,8 +101,8 @@ FREE = Price(input=0, output=0, cached_read=0, cached_write=0)
 def pico_per_token(usd_per_mtok: str | int) -> int:
     """A list price in USD per million tokens, as text, as whole pico-dollars a token.
 
-    Raises ValueError where the text is no number, is negative, is above `MOST_USD_PER_MTOK`, or is finer than a
-    pico-dollar a token.
+    Raises ValueError where the text is not a number, is negative, is above `MOST_USD_PER_MTOK`, or is finer than one
+    pico-dollar per token.
     """
     what = "a price in USD per million tokens"
     return _whole(usd_per_mtok, _PICO_PER_TOKEN_AT_ONE_USD_PER_MTOK, what, MOST_USD_PER_MTOK)

@@ -1,8 +1,9 @@
-"""What other packages bring, found by name through their entry points. The contract of each group: `docs/plugins.md`.
+"""Extensions from other packages, found by name through their entry points. The contract of each group:
+`docs/plugins.md`.
 
-Each table of evalkit's own (environments, policies, ...) is a literal, and is read first; entry points are read only
-for a name that is not in it, for reading them takes a tenth of a second. Only the entry that was named is imported. A
-name of evalkit's own cannot be taken, and one that two packages claim stands for neither: it is written `PACKAGE:NAME`.
+Each table of evalkit's own (environments, policies, ...) is a literal and is read first. Entry points are read only for
+a name that is not in it, because reading them takes a tenth of a second. Only the entry that was named is imported. A
+package cannot take a name of evalkit's own. A name that two packages claim must be written as `PACKAGE:NAME`.
 """
 
 import re
@@ -59,7 +60,7 @@ class Plugin:
 
         try:
             return EntryPoint(name=self.name, value=self.value, group=PREFIX + self.group).load()
-        except Exception as flaw:  # another's code: whatever it raises is what is wrong with that package
+        except Exception as flaw:  # code of another package: whatever it raises is reported as its fault
             raise UsageError(f"{self.source} cannot be imported: {type(flaw).__name__}: {flaw}") from flaw
 
 
@@ -75,13 +76,13 @@ def strangers() -> tuple[Plugin, ...]:
 
 @lru_cache(maxsize=8)
 def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
-    """Entries of all packages on this path: what is put on it later is found too."""
+    """Entries of all packages on this path: what is added to it later is found too."""
     del path
-    from importlib.metadata import distributions  # heavier than all of this module, and most calls need none of it
+    from importlib.metadata import distributions  # slow to import, and most calls do not need it
 
     by_package: dict[str, list[Plugin]] = {}
     for package in distributions():
-        # Looked at as text first: what others' packages declare, and whether it is well formed, is no matter of ours.
+        # Looked at as text first: what other packages declare, and whether it is well formed, is not evalkit's concern.
         if f"[{PREFIX}" not in (package.read_text("entry_points.txt") or ""):
             continue
         plugins = [
@@ -131,12 +132,12 @@ def plain_name(package: str) -> str:
 
 
 def install_line(package: str, version: str = "") -> str:
-    """What brings a package."""
+    """The command that installs a package."""
     return f"pip install {package}{version and f'=={version}'}"
 
 
 class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
-    """A table of evalkit's own, and behind it what packages bring. Reading a name imports that entry alone."""
+    """A table of evalkit's own, followed by the entries of packages. Reading a name imports that entry alone."""
 
     def __init__(self, group: str, built_in: Mapping[str, ValueT], kind: type[ValueT]) -> None:
         """`kind`: what a value must be; where that is a record with a name, the name must be the entry's."""
@@ -173,7 +174,8 @@ class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
         return find(self.group, name)
 
     def read(self, plugin: Plugin, name: str = "") -> ValueT:
-        """What an entry brings, under the name it was asked for by. Raises UsageError where it is no such thing."""
+        """The value of an entry, under the name that was requested. Raises UsageError if it is not of the right
+        kind."""
         value = plugin.load()
         if not isinstance(value, self._kind):
             raise UsageError(f"{plugin.source}: expected a value of {self._kind.__name__}, got {value!r:.80}.")

@@ -1,8 +1,8 @@
-"""A reply as the log holds it: canonical JSON with what the agent said, and nothing of what it cost.
+"""A reply as the log holds it: canonical JSON with what the agent answered, without its cost.
 
 `{"calls":[[id,name,arguments],...],"finish":"tool_calls","opaque":"...","text":"..."}`, keys sorted, `opaque` left out
-where it is empty. Tokens, served model and response id have columns of their own and are no part of it: an environment
-must not depend on them, or replay would differ from play.
+where it is empty. Tokens, served model and response id have their own columns. They are left out because an environment
+must not depend on them: otherwise replay would differ from play.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ from evalkit.errors import CorruptLogError
 def encode_reply(reply: Reply) -> bytes:
     """The reply's JSON; equal replies give equal bytes.
 
-    The dialect has made valid text of it already. Raises TypeError for a text that is no Unicode (half a surrogate
-    pair), UnicodeDecodeError for an opaque part that is no UTF-8: both would be bugs of the dialect.
+    The dialect has made sure that its text is valid. Raises TypeError for text that is not Unicode (half a surrogate
+    pair), UnicodeDecodeError for an opaque part that is not UTF-8: both would be bugs of the dialect.
     """
     value: dict[str, Any] = {
         "calls": [(call.id, call.name, call.arguments) for call in reply.calls],
@@ -30,7 +30,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """The reply of which `encode_reply` made `data`; tokens and served model are at their defaults.
+    """The reply from which `encode_reply` made `data`; tokens and served model are at their defaults.
 
     Raises CorruptLogError if it is not of that form.
     """

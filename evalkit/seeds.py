@@ -1,7 +1,7 @@
 """Random draws keyed by place: step 40 is drawn without drawing steps 0 to 39, so a resume restores no generator.
 
-Only the raw 64-bit words of Philox are used, never numpy's distributions: those may change between numpy versions,
-the words may not (NEP 19), and a frozen instance must stay what it was.
+Only the raw 64-bit words of Philox are used, never numpy's distributions: the distributions can change between numpy
+versions, the words cannot (NEP 19), and a frozen instance must never change.
 """
 
 import hashlib
@@ -69,7 +69,8 @@ def derive(*place: str | int) -> int:
 
 
 def fractions(seed: int, *place: str | int) -> tuple[float, float]:
-    """Two doubles in [0, 1) of one place, from its digest: where no more are needed, a tenth of a stream's price."""
+    """Two doubles in [0, 1) of one place, from its digest. This costs a tenth of a stream, for callers that need no
+    more."""
     name = "/".join(map(str, (seed, *place))).encode()
     digest = hashlib.sha256(name).digest()
     return _double(digest[:8]), _double(digest[8:16])
@@ -80,11 +81,12 @@ def _double(word: bytes) -> float:
 
 
 class Permutation:
-    """A random order of 0..n-1 that is computed place by place: no list of it is made, however large `n` is.
+    """A random order of 0..n-1 that is computed place by place. No list of it is made, whatever the size of `n`.
 
     A Feistel network over a rectangle that just holds `n`, walked until a value below `n` is met (Black and Rogaway
-    2002, "Ciphers with arbitrary finite domains"). Own integer arithmetic, so an order that was frozen stays what it
-    was. Chosen: 12 rounds, and 24 for few values, where 12 can be told from random; the tests say how that is measured.
+    2002, "Ciphers with arbitrary finite domains"). The integer arithmetic is our own, so a frozen order never changes.
+    Chosen: 12 rounds, and 24 for few values, where 12 rounds can be distinguished from random; the tests show how this
+    is measured.
     """
 
     __slots__ = ("_columns", "_n", "_rounds", "_rows")
@@ -93,7 +95,7 @@ class Permutation:
         if n < 1:
             raise ValueError("a permutation needs at least one element")
         self._n = n
-        # Even, for with two odd sides all orders would have the same parity.
+        # Even: if both sides were odd, all orders would have the same parity.
         self._rows = (math.isqrt(n - 1) + 2) // 2 * 2 if n > 1 else 1
         self._columns = -(-n // self._rows)
         name = "/".join(map(str, (seed, *place, n))).encode()
@@ -121,7 +123,7 @@ _FEW, _ROUNDS, _MANY_ROUNDS = 256, 12, 24
 
 
 def _mixed(word: int) -> int:
-    """64 bits, each of which depends on all of the word (multiply and fold, twice)."""
+    """64 bits that each depend on the whole word (multiply and fold, twice)."""
     word = word * 0x9E37_79B9_7F4A_7C15 & 0xFFFF_FFFF_FFFF_FFFF
     word = (word ^ (word >> 32)) * 0xD6E8_FEB8_6659_FD93 & 0xFFFF_FFFF_FFFF_FFFF
     return word ^ (word >> 32)

@@ -1,4 +1,4 @@
-"""Where `providers/`, `instances/` and `runs/` are looked for: the user's own folder first, then what evalkit brings.
+"""Where `providers/`, `instances/` and `runs/` are searched: the user's own folder first, then the files of evalkit.
 
 An installed wheel carries them under `evalkit/_shipped/`; a checkout has them beside the package.
 """
@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def folders(kind: str) -> list[Path]:
-    """The folders of a kind (`providers`, `instances`, `runs`) that exist, the first to be looked into first.
+    """The folders of a kind (`providers`, `instances`, `runs`) that exist, in the order in which they are searched.
 
     The current directory's own folder wins, so that a user's file replaces the one of the same name that we ship.
     """
@@ -21,7 +21,7 @@ def folders(kind: str) -> list[Path]:
 def find(kind: str, name: str) -> Path:
     """The first file of that name, relative to the folders of a kind: `find("runs", "quickstart.toml")`.
 
-    Raises UsageError that says where it was looked for, with the nearest name there is.
+    Raises UsageError that says where it was searched for, with the nearest name.
     """
     places = folders(kind)
     for folder in places:
@@ -36,7 +36,7 @@ def find(kind: str, name: str) -> Path:
 
 def _existing(kind: str, package: Path) -> list[Path]:
     candidates = [Path.cwd() / kind, package / "_shipped" / kind]
-    # Beside an installed package lies everybody's site-packages: only a checkout's folders are ours.
+    # Next to an installed package is the shared site-packages: only the folders of a checkout belong to evalkit.
     if (package.parent / "pyproject.toml").is_file():
         candidates.append(package.parent / kind)
     folders: dict[Path, Path] = {}

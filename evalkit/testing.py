@@ -1,10 +1,10 @@
-"""What a package that brings an environment can test it with.
+"""Tests for a package that contains an environment.
 
     >>> from evalkit.envs.table import ENVIRONMENTS
     >>> from evalkit.testing import check_environment
     >>> check_environment(ENVIRONMENTS["scheduling"], instances=1, episodes=2)
 
-In a package's own tests the record is its own: `check_environment(OFFERS)`. It need not be installed.
+A package's own tests pass its own record: `check_environment(OFFERS)`. It need not be installed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,8 @@ def check_environment(
     most_steps: int = 120,
     seed: int = 0,
 ) -> None:
-    """Look for what an engine, a log or a report could trip over. Raises AssertionError that says what and where.
+    """Check all that the engine, the log and the report rely on. Raises AssertionError that says what is wrong and
+    where.
 
     lines       suite lines to play beside those that the environment generates
     instances   how many it generates (with its parameters at their defaults)

@@ -1,4 +1,5 @@
-"""Text for people. What a model wrote is made safe to look at: nothing in it moves a cursor, hides or reorders text."""
+"""Text for people. What a model wrote is made safe to look at: nothing in it can move a cursor, or hide or reorder
+text."""
 
 import unicodedata
 
@@ -7,7 +8,7 @@ BOUND = 2_000
 
 
 def visible(text: str) -> str:
-    """The text with line breaks kept and every other character that has no shape of its own written as an escape.
+    """The text with line breaks kept. Every other character without a visible shape is written as an escape.
 
     That is: control characters (terminal escapes among them), direction marks and other format characters, half
     surrogate pairs, private and unassigned code points.

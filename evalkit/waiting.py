@@ -1,15 +1,15 @@
-"""One queue for all who wait: park, wake one, wake all, leave on cancel. Whoever grants decides; here is only waiting.
+"""One queue for everything that waits: park, wake one, wake all, leave on cancel. The caller decides what is granted.
 
 A waiter holds a place from the moment it joins until it leaves, and leaves in one of four ways:
 
-- it was granted something, and goes on with it;
+- it was granted something, and continues with it;
 - it was granted something and cancelled before it could run: `returned` takes back what it was granted;
-- it goes, or is cancelled, before anything was granted to it: `left` hears of it, so that the next may have its turn;
-- it was dismissed: it raises the error, and nobody need hear of it.
+- it goes, or is cancelled, before anything was granted to it: `left` is called, so that the next one can have its turn;
+- it was dismissed: it raises the error, and neither function is called.
 
-So no grant is lost and nobody waits behind one who has gone, whenever a cancellation comes. All calls but `turn`,
-`woken` and `wait` are synchronous: between a decision and what it grants nothing else runs. Joining, granting and
-leaving cost the same however many wait.
+So no grant is lost, and nobody waits for a waiter that has left, whenever a cancellation comes. All calls but `turn`,
+`woken` and `wait` are synchronous: nothing else runs between a decision and its grant. The cost of joining, granting
+and leaving does not depend on the number of waiters.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ GrantT = TypeVar("GrantT")
 
 
 def _ignore(*_: Any) -> None:
-    """For queues whose owner hears otherwise of those who leave."""
+    """For queues that need no notice of waiters that leave."""
 
 
 class Waiter(Generic[ItemT, GrantT]):
@@ -46,12 +46,12 @@ class Waiter(Generic[ItemT, GrantT]):
         return self._look.cancelled()
 
     def nudge(self) -> None:
-        """Have it look for itself; it keeps its place."""
+        """Let it check for itself; it keeps its place."""
         if not self._look.done():
             self._look.set_result(None)
 
     async def woken(self) -> None:
-        """Wait for a nudge or a grant; what came before counts. Raises what it was dismissed with."""
+        """Wait for a nudge or a grant; one that came earlier counts. Raises the error of its dismissal."""
         await self._look
         if self._error is not None:
             raise self._error
@@ -59,7 +59,7 @@ class Waiter(Generic[ItemT, GrantT]):
             self._look = asyncio.get_running_loop().create_future()
 
     async def turn(self) -> GrantT:
-        """Wait until something is granted, and return it. Raises what it was dismissed with."""
+        """Wait until something is granted, and return it. Raises the error of its dismissal."""
         while not self.granted:
             await self.woken()
         return self._value  # type: ignore[return-value]  # `None` only where that was granted
@@ -84,8 +84,8 @@ class WaitQueue(Generic[ItemT, GrantT]):
         returned: Callable[[ItemT, GrantT], None] = _ignore,
         left: Callable[[ItemT], None] = _ignore,
     ) -> None:
-        """`returned`: takes back what was granted to one that was cancelled before it could use it. `left`: is told of
-        one that has gone without a grant, once it is out of the queue."""
+        """`returned`: takes back what was granted to one that was cancelled before it could use it. `left`: called with
+        each one that left without a grant, after it is out of the queue."""
         self._returned = returned
         self._left = left
         self._waiters: OrderedDict[Waiter[ItemT, GrantT], None] = OrderedDict()
@@ -107,7 +107,7 @@ class WaitQueue(Generic[ItemT, GrantT]):
         return None
 
     def grant(self, waiter: Waiter[ItemT, GrantT], value: GrantT) -> None:
-        """Wake one with what it waits for. Raises KeyError if it does not wait any more."""
+        """Wake one with what it waits for. Raises KeyError if it no longer waits."""
         del self._waiters[waiter]
         waiter._grant(value)
 
@@ -118,12 +118,12 @@ class WaitQueue(Generic[ItemT, GrantT]):
             waiter._grant(value)
 
     def nudge_all(self) -> None:
-        """Have everybody look for themselves, in order."""
+        """Let each one check for itself, in order."""
         for waiter in self._waiters:
             waiter.nudge()
 
     def dismiss_all(self, error: Exception) -> None:
-        """Send everybody away: each raises a copy, since a shared one would gather everybody's traceback."""
+        """Dismiss everybody. Each raises a copy of the error: a shared one would collect the tracebacks of all."""
         waiters, self._waiters = self._waiters, OrderedDict()
         for waiter in waiters:
             fresh = copy.copy(error)
@@ -147,6 +147,6 @@ class WaitQueue(Generic[ItemT, GrantT]):
                 self._left(item)
 
     async def wait(self, item: ItemT) -> GrantT:
-        """Wait at the end of the queue until something is granted. Raises what it was dismissed with."""
+        """Wait at the end of the queue until something is granted. Raises the error of its dismissal."""
         with self.hold(item) as waiter:
             return await waiter.turn()
