@@ -1,4 +1,5 @@
-"""Work that grows with what came over the network, kept off the event loop where it would hold up everybody else."""
+"""Work whose cost grows with the size of a response: above a limit it runs off the event loop, so that it does not
+block others."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,9 +11,9 @@ Result = TypeVar("Result")
 
 
 async def aside(work: Callable[[], Result], size: int) -> Result:
-    """What `work` returns: at once for up to `ON_LOOP_BYTES` bytes, which costs no await, else from a thread.
+    """The result of `work`: computed directly for up to `ON_LOOP_BYTES` bytes, which costs no await, else in a thread.
 
-    A thread that is not waited for any more runs to its end unheard.
+    A thread that nobody waits for any longer runs to its end, and its result is ignored.
     """
     if size <= ON_LOOP_BYTES:
         return work()

@@ -1,10 +1,9 @@
-"""One question in, one answer out: what the engine knows of whoever answers, a model behind HTTP or a policy.
+"""One question in, one answer out: the engine's view of an agent, which is a model behind HTTP or a policy.
 
-The engine hands messages over once, when they join the chat, and keeps what `encode` made of them; so the cost of a
-turn does not grow with the chat.
+The engine passes each message once, when it joins the chat, and keeps its encoded form; so the cost of a turn does not
+grow with the chat.
 
-Both are made for every request: as msgspec's records, which are frozen from the outset, they cost a fifth of what
-frozen dataclasses do.
+Both are made for every request. As msgspec structs they cost a fifth of frozen dataclasses.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     tools: Any
     messages: Sequence[Any]
     choice: ToolChoice | None = None
-    """Whether the reply must hold a call, or none; None: as the agent is asked anyway."""
+    """Whether the reply must contain a call, or must not; None: the agent's own setting."""
 
     def asked(self, sampling: Sampling) -> Sampling:
         """An agent's sampling as this question is asked with it."""
@@ -34,7 +33,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply with what it took to get it."""
+    """A reply with the attempts and the cost that it took."""
 
     reply: Reply
     cost: PicoUsd
@@ -44,25 +43,25 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Outcomes of all attempts in order, joined by commas; `ok` alone in the good case."""
     started_at: float
     raw: bytes | None = None
-    """The body as it came, only where strict JSON refused it."""
+    """The body as received, only if a strict JSON parser refused it."""
 
 
 class Encoder(Protocol):
-    """Whoever puts messages and tools in the form that questions carry."""
+    """Encodes messages and tools into the form that questions carry."""
 
     def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
-        """Have messages join those that questions of their chat carry, in place; `parts` is empty before the first."""
+        """Append messages, in place, to those that questions of their chat carry; `parts` is empty before the first."""
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> Any:
         """A tool list in the form questions carry; called once for each list."""
 
 
 class Asker(Encoder, Protocol):
-    """Whoever answers for one agent."""
+    """Answers for one agent."""
 
     @property
     def free(self) -> bool:
-        """Whether asking again gives the same reply and costs nothing: then nobody waits for the log."""
+        """Whether asking again gives the same reply and costs nothing: then the log is not waited for."""
 
     async def ask(self, question: Question) -> Answer:
         """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused or LaneClosed."""

@@ -1,11 +1,11 @@
-"""The run's hard ceiling, shared by all lanes: `budget_state.py` decides, this waits and writes.
+"""The run's hard ceiling, shared by all lanes: `budget_state.py` decides, this module waits and writes.
 
-A provider that bills more than it reports cannot be noticed: where a reply states its usage, that is believed.
+A provider that bills more than it reports cannot be noticed: the usage that a reply states is taken as true.
 
 A lease is on disk before any of it may be spent, so a crash at any moment leaves the ceiling in force. While one refill
-is under way everybody else waits for it. Within a lane it is first come, first served, and nobody overtakes a large
-reservation; of several lanes that one is served which has the least money in flight, so that near the budget's end a
-wide lane leaves a narrow one its turn.
+is in progress, all others wait for it. Within a lane, requests are served in order of arrival, and none overtakes a
+large reservation. Among lanes, the one with the least money in flight is served first, so that a wide lane does not
+starve a narrow one near the budget's end.
 """
 
 import copy
@@ -25,30 +25,30 @@ from evalkit.waiting import Waiter, WaitQueue
 
 
 class Ledger(Protocol):
-    """Where movements of money are written; a run's store is one."""
+    """Where movements of money are written, such as a run's store."""
 
     def enter(self, record: LedgerRecord) -> None:
         """Take a row, in memory."""
 
     async def durable(self) -> None:
-        """Return when all that was entered before is on disk. Raises StorageError."""
+        """Return when everything entered before is on disk. Raises StorageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStats:
-    """Where the money stands, in pico-dollars."""
+    """The state of the money, in pico-dollars."""
 
     budget: int | None
     spent: int
     """By all sessions: settled steps and charges."""
     session: int
-    """The part of it that is this session's."""
+    """This session's part of it."""
     charged: int
-    """Part of this session's spending that is charges for attempts whose usage nobody knows."""
+    """The part of this session's spending that is charges for attempts of unknown usage."""
     reserved: int
     left: int | None
     waiting: int
-    """Requests that wait for others to come back cheaper than their bound."""
+    """Requests that wait until others are settled below their bound."""
     unmetered: Unmetered
     """This session's replies without usage."""
 
@@ -68,7 +68,7 @@ class _Reservation:
 
     @property
     def hopeless(self) -> str:
-        """The ceiling that will not have room any more: `lane` or `agent`; empty if none."""
+        """The ceiling that will never have room again: `lane` or `agent`; empty if none."""
         return next((scope for scope, ceiling in self.ceilings.items() if ceiling.hopeless(self.amount)), "")
 
 
@@ -84,10 +84,11 @@ class _LaneQueue:
         self.queue = WaitQueue[_Reservation, None](returned=partial(shared.take_back, self), left=shared.left)
         self.reserved = 0
         self.largest = 0
-        """The most that a single request was bounded by."""
+        """The highest bound of a single request."""
 
     def head(self) -> _Waiter | None:
-        """Who is next: the first that its own ceilings do not hold back. Others hear of a ceiling that is used up."""
+        """The next waiter: the first that its own ceilings do not hold back. Waiters whose ceiling is used up are told
+        to check."""
         for waiter in self.queue:
             if waiter.item.fits:
                 return waiter
@@ -110,7 +111,7 @@ class _SharedBudget:
         self.came = 0
         """Waiters so far: their numbers."""
         self.entered = 0
-        """Leases that were handed to the ledger and are not known to be durable."""
+        """Leases that were passed to the ledger and are not yet known to be durable."""
         self.refilling = False
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
@@ -127,7 +128,8 @@ class _SharedBudget:
             yield from lane_queue.queue
 
     def next(self) -> tuple[_LaneQueue, _Waiter] | None:
-        """Whose turn it is: of the lane with the least in flight; of several such, who came first."""
+        """The next waiter: from the lane with the least money in flight; if several lanes are equal, the first to
+        arrive."""
         first: tuple[_LaneQueue, _Waiter] | None = None
         for lane_queue in self.lane_queues.values():
             head = lane_queue.head() if lane_queue.queue else None
@@ -138,7 +140,7 @@ class _SharedBudget:
         return first
 
     def serve(self) -> None:
-        """Grant what fits, in turn, and have the first that does not fit look for itself."""
+        """Grant what fits, in order, and let the first that does not fit check for itself."""
         while self.waiting and not self.refilling:
             turn = self.next()
             if turn is None:
@@ -152,12 +154,12 @@ class _SharedBudget:
             self.waiting -= 1
 
     def left(self, _: _Reservation) -> None:
-        """A request has gone without its money: another may be the first now."""
+        """A request left without its money: another may be the first now."""
         self.waiting -= 1
         self.serve()
 
     def take_back(self, lane_queue: _LaneQueue, reservation: _Reservation, _: None) -> None:
-        """A request was served and cancelled in the same breath."""
+        """A request was granted its money and cancelled before it could run."""
         self.give_back(lane_queue, reservation.ceilings, reservation.amount, 0)
         self.serve()
 
@@ -176,7 +178,7 @@ class _SharedBudget:
 
 
 def book(lane_queue: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -> None:
-    """What was taken from the budget is in flight."""
+    """The amount taken from the budget is in flight."""
     lane_queue.reserved += amount
     lane_queue.largest = max(lane_queue.largest, amount)
     for ceiling in ceilings.values():
@@ -197,7 +199,7 @@ class Budget:
     ) -> None:
         """`spent`: the steps and charges (crash charges included) of all earlier sessions, from the log.
 
-        `ceilings`: by (`lane` or `agent`, its name): what one of them may spend of the whole.
+        `ceilings`: by (`lane` or `agent`, its name): what each of them may spend of the whole budget.
         """
         self._shared = _SharedBudget(BudgetState(budget=budget, before=spent), ledger, session)
         self._shared.ceilings = dict(ceilings or {})
@@ -206,7 +208,7 @@ class Budget:
         self._ceilings: dict[str, Ceiling] = {}
 
     def of(self, lane: str, agent: str) -> "Budget":
-        """The same money, as one agent in one lane draws upon it."""
+        """The same budget, from the view of one agent in one lane."""
         mine = copy.copy(self)
         mine._lane, mine._agent = lane, agent
         mine._lane_queue = self._shared.lane_queue(lane)
@@ -227,10 +229,11 @@ class Budget:
         return True
 
     async def reserve(self, amount: int) -> None:
-        """Reserve, after a new lease or after others have come back, if need be.
+        """Reserve; if necessary after a new lease, or after others are settled.
 
-        Raises BudgetReached when not even that could make room, EpisodeUnavailable or LaneClosed when it is the agent's
-        or the lane's own ceiling, StorageError when a lease cannot be written, and what `end` was given.
+        Raises BudgetReached when not even that can make room, EpisodeUnavailable or LaneClosed when the agent's or the
+        lane's own ceiling is reached, StorageError when a lease cannot be written, and the error that was passed to
+        `end`.
         """
         if self.take(amount):
             return
@@ -240,7 +243,7 @@ class Budget:
         with self._lane_queue.queue.hold(_Reservation(amount, self._ceilings, shared.came)) as waiter:
             while not waiter.granted:
                 if shared.end is not None:
-                    raise copy.copy(shared.end)  # one for each: a shared one would gather everybody's traceback
+                    raise copy.copy(shared.end)  # one for each: a shared one would collect the tracebacks of all
                 if waiter.item.hopeless:
                     raise self._ceiling_reached(waiter.item)
                 turn = shared.next()
@@ -250,11 +253,11 @@ class Budget:
                     await waiter.woken()
 
     async def _advance(self, head: _Waiter) -> None:
-        """The next step of whose turn it is: leases for itself and for those who wait too, a wait, or the end."""
+        """The next step of the waiter whose turn it is: leases for itself and for the others, a wait, or the end."""
         shared = self._shared
         step = shared.state.next(head.item.amount)
         if shared.entered or step.action == "lease":
-            # A lease whose writer was cancelled is made sure of first: it may be on disk already.
+            # First make sure of a lease whose writer was cancelled: it may be on disk already.
             await self._refill(head)
         elif step.action == "go":
             shared.serve()
@@ -280,14 +283,14 @@ class Budget:
         shared.serve()
 
     def settle(self, reserved: int, cost: int) -> bool:
-        """A request came back. Returns whether its cost kept within what was reserved for it."""
+        """A request was answered. Returns whether its cost stayed within its reservation."""
         self._shared.give_back(self._lane_queue, self._ceilings, reserved, cost)
         if self._shared.waiting:
             self._shared.serve()
         return cost <= reserved
 
     def note_unmetered(self, cost: int, guess: int | None) -> None:
-        """Count a reply without usage that costs so much at worst; `guess`: by an estimate of its tokens."""
+        """Count a reply without usage; `guess`: its cost by an estimate of its tokens."""
         self._shared.unmetered += Unmetered(
             replies=1, cost=cost, estimated=int(guess is not None), guess=0 if guess is None else guess
         )
@@ -295,7 +298,7 @@ class Budget:
     def book_charge(
         self, amount: int, *, lane: str, agent: str, episode: str, step: int, attempt: int, reason: str
     ) -> None:
-        """An attempt whose usage nobody knows: its whole reservation is spent. Written, not waited for."""
+        """An attempt of unknown usage: its whole reservation counts as spent. Written, but not waited for."""
         if amount:
             self._shared.write(
                 "charge", amount, lane=lane, agent=agent, episode=episode, step=step, attempt=attempt, reason=reason
@@ -304,19 +307,19 @@ class Budget:
         self.settle(amount, amount)
 
     async def durable(self) -> None:
-        """Return when every charge booked so far is on disk: before the retry that follows it is sent."""
+        """Return when every charge booked so far is on disk: so that it is durable before the retry is sent."""
         await self._shared.ledger.durable()
 
     def end(self, error: EvalkitError) -> None:
-        """No reservation is made any more; all that wait raise `error`. What is in flight still settles."""
+        """No more reservations: all waiters raise `error`. Requests in flight are still settled."""
         self._shared.end = error
         for lane_queue in self._shared.lane_queues.values():
             lane_queue.queue.nudge_all()
 
     def close(self) -> None:
-        """Give back what was leased and not spent, at a clean end: nothing may be in flight any more.
+        """Return the unspent part of the leases at a clean end. Nothing may be in flight.
 
-        Written also where there is nothing to give back: a session without a `close` has crashed.
+        Written even if there is nothing to return: a session without a `close` has crashed.
         """
         shared, state = self._shared, self._shared.state
         unused = 0 if state.budget is None else max(0, state.room) + shared.entered
@@ -325,7 +328,7 @@ class Budget:
             state.leased, state.room, shared.entered = state.leased - unused, 0, 0
 
     def stats(self) -> BudgetStats:
-        """Where the money of all lanes stands."""
+        """The state of the money of all lanes."""
         shared, state = self._shared, self._shared.state
         return BudgetStats(
             budget=state.budget,
@@ -343,7 +346,7 @@ class Budget:
         return self._shared.ceilings
 
     def largest(self, lane: str) -> int:
-        """The most that a single request of a lane was bounded by so far."""
+        """The highest bound of a single request of a lane so far."""
         lane_queue = self._shared.lane_queues.get(lane)
         return 0 if lane_queue is None else lane_queue.largest
 

@@ -17,7 +17,7 @@ LEASE_PARTS = 100
 """A lease is at most this part of the budget, unless a single request needs more."""
 
 _BOUNDLESS = 1 << 100
-"""Stands for the room of an unlimited budget: 10^18 dollars."""
+"""The room of an unlimited budget: 10^18 dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class BudgetState:
     __slots__ = ("before", "budget", "charged", "leased", "reserved", "room", "spent")
 
     def __init__(self, *, budget: int | None, before: int) -> None:
-        """`before`: what the log says was spent when the session began; `budget` None: unlimited."""
+        """`before`: what was spent when the session began, according to the log; `budget` None: unlimited."""
         self.budget = budget
         self.before = before
         self.leased = 0
@@ -63,8 +63,8 @@ class BudgetState:
         self.room += reserved - cost
         self.spent += cost
         if self.room < 0:
-            # The reply cost more than was reserved. The excess is taken from what could still be leased, since it is
-            # spent; otherwise a later reservation would wait for money that nothing in flight can bring back.
+            # The reply cost more than was reserved. The excess is spent, so it is taken from what could still be
+            # leased. Otherwise a later reservation would wait for money that no request in flight can release.
             self.leased -= self.room
             self.room = 0
 
@@ -81,13 +81,13 @@ class BudgetState:
         leasable = self.leasable
         if short <= leasable:
             return Step(action="lease", lease=min(leasable, max(short, self.budget // LEASE_PARTS)))
-        # All that is in flight may come back at no cost at all; if even that would not do, waiting is in vain.
+        # All requests in flight may turn out to cost nothing; if even that were not enough, waiting is useless.
         return WAIT if amount <= self.budget - self.before - self.spent else NEVER
 
     def leases(self, amounts: Iterable[int]) -> Iterator[int]:
-        """The leases that let these reservations go, as far as the budget reaches: each is the one that `next` names.
+        """The leases that these reservations need, as far as the budget allows: each is the one that `next` returns.
 
-        They become durable together, so that many who wait share one commit.
+        They become durable together, so that many waiters share one commit.
         """
         ahead = BudgetState(budget=self.budget, before=self.before)
         ahead.leased, ahead.room = self.leased, self.room
@@ -101,7 +101,7 @@ class BudgetState:
 
     @property
     def leasable(self) -> int:
-        """What of the budget is in no lease yet. A reply above its bound eats into it."""
+        """The part of the budget that is not in any lease yet. A reply above its bound reduces it."""
         if self.budget is None:
             return _BOUNDLESS
         return max(0, self.budget - self.before - self.leased)
@@ -132,7 +132,7 @@ class Ceiling:
         return self.before + self.spent + self.reserved + amount <= self.budget
 
     def hopeless(self, amount: int) -> bool:
-        """Whether so much will not fit though all that is in flight came back at no cost."""
+        """Whether the amount would not fit even if all requests in flight cost nothing."""
         return self.before + self.spent + amount > self.budget
 
     def settle(self, reserved: int, cost: int) -> None:
@@ -142,7 +142,7 @@ class Ceiling:
 
 
 def in_flight_bound(left: int, worst_case: int) -> int:
-    """Requests that may be in flight at once: each needs room for its worst case in what is left of a budget.
+    """Requests that may be in flight at once: each needs room for its worst case in the remaining budget.
 
     Both in pico-dollars, `worst_case` above 0.
     """
@@ -150,9 +150,9 @@ def in_flight_bound(left: int, worst_case: int) -> int:
 
 
 def crash_charge(*, leased: int | None, settled: int, charged: int, worst_cases: Iterable[int]) -> PicoUsd:
-    """What to charge for requests that a crashed session may have had in flight and that left no trace.
+    """What to charge for requests that may have been in flight when a session crashed.
 
-    The smaller of what was left of its leases (`leased - settled - charged`) and the sum of the worst cases of the next
+    The smaller of what remained of its leases (`leased - settled - charged`) and the sum of the worst cases of the next
     request of each episode it had begun and not finished: one episode has one request in flight. `leased` None: the
     session had no budget, so only the second bound exists.
     """

@@ -1,6 +1,6 @@
 """One small request to a provider, outside any run: does it answer, in its dialect, with tools, under this key?
 
-The request takes the way that a run's requests take: same transport, dialect, quirks and verdicts. It is not retried.
+The request is sent in the same way as those of a run: same transport, dialect, quirks and verdicts. It is not retried.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ WITHIN_S = 20.0
 """For the whole exchange."""
 
 _SAMPLING = Sampling(max_tokens=512)
-"""Some models that reason answer with an error where they may say less."""
+"""Some reasoning models answer with an error if the limit is lower."""
 _TOOL = Tool(
     name="report_ready",
     description="Reports that you can call tools.",
@@ -29,18 +29,18 @@ _MESSAGE = Message(role="user", text="Call the tool, and say nothing else.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What came of a check."""
+    """The result of a check."""
 
     kind: str
     """`ok`, or the verdict's."""
     message: str = ""
-    """Where it is not ok: what went wrong and what to do, partly in the provider's words."""
+    """If it is not ok: what went wrong and what to do, partly in the provider's words."""
     latency_s: float = 0.0
     served: str = ""
     """The model that answered, in the provider's words."""
     usage: Usage = field(default_factory=Usage)
     cost: PicoUsd | None = None
-    """What the usage does not say at its bound; None: the price is unknown."""
+    """Figures missing from the usage are taken at their bound; None: the price is unknown."""
 
 
 def most(provider: Provider, model: Model) -> PicoUsd | None:
@@ -52,7 +52,8 @@ def most(provider: Provider, model: Model) -> PicoUsd | None:
 
 
 async def check(provider: Provider, model: Model, *, url: str = "", within_s: float = WITHIN_S) -> CheckResult:
-    """Ask once. `url` stands in for the file's. Raises UsageError where a key or a variable is missing."""
+    """Ask once. `url` replaces the one in the provider's file. Raises UsageError where a key or a variable is
+    missing."""
     dialect = DIALECTS[provider.dialect]
     clock = asyncio.get_running_loop().time
     hasty = replace(provider, timeout_s=min(within_s, provider.timeout_s))

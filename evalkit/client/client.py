@@ -1,8 +1,8 @@
-"""A model behind HTTP as something that answers: lane, budget, transport, verdict, reply, settlement, in that order.
+"""Asks a model over HTTP: lane, budget, transport, verdict, reply, settlement, in that order.
 
-Every request is bounded before it is sent and settled when it comes back. An attempt whose usage nobody knows is
-charged at its bound, and the charge is on disk before the next attempt leaves. Between a paid reply and its return to
-the caller, who records it, nothing is awaited.
+Every request is bounded before it is sent and settled when it comes back. An attempt of unknown usage is charged at its
+bound, and the charge is on disk before the next attempt is sent. Nothing is awaited between a paid reply and its return
+to the caller, which records it.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
 from evalkit.wire.verdicts import UNREADABLE
 
 MOST_UNREAD = 8
-"""Answers of a lane in a row that are no reply, before it ends: each is charged at its bound."""
+"""A lane ends after this many consecutive answers that are not replies: each is charged at its bound."""
 MOST_UNREAD_OF_ONE = 4
-"""The same of one request, before its episode is left."""
+"""The same for one request: then its episode is parked."""
 
 
 class _Asking:
-    """One question on its way through its attempts."""
+    """One question during its attempts."""
 
     __slots__ = ("attempt", "body", "bound", "outcomes", "question", "queue_s", "started_at", "tries", "unread")
 
@@ -47,7 +47,7 @@ class _Asking:
         self.bound = bound
         self.attempt = 0
         self.unread = 0
-        """Attempts that were answered by something that is no reply."""
+        """Attempts whose answer was not a reply."""
         self.outcomes = ""
         self.queue_s = 0.0
         self.started_at = 0.0
@@ -70,7 +70,7 @@ class ModelAsker:
         self._clock = asyncio.get_running_loop().time
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
-        """Have messages join the encoded parts of their chat."""
+        """Append messages to the encoded parts of their chat."""
         self._template.join(parts, messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
@@ -78,8 +78,8 @@ class ModelAsker:
         return self._template.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
-        """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused, LaneClosed, StorageError, or what the
-        lane or the budget was ended with."""
+        """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused, LaneClosed, StorageError, or the error
+        with which the lane or the budget was ended."""
         body = self._template.body(question)
         asking = _Asking(question, body, self._template.bound(len(body)))
         outcome = await self._attempt(asking)
@@ -89,7 +89,8 @@ class ModelAsker:
         return await self._again(asking, outcome)
 
     async def _again(self, asking: _Asking, failed: Verdict) -> Answer:
-        """Further attempts. Tenacity's first is the one that failed already, so that its schedule counts from there."""
+        """Further attempts. Tenacity's first attempt is the one that has failed, so that its schedule counts from
+        there."""
         tries = asking.tries
         assert tries is not None
         place = f"{asking.question.episode}/{asking.question.step}"
@@ -111,7 +112,7 @@ class ModelAsker:
         raise AssertionError("the policy neither returned nor raised")
 
     async def _attempt(self, asking: _Asking) -> Answer | Verdict:
-        """One attempt: an answer, or the verdict that another one may be made. Raises where none may."""
+        """One attempt: an answer, or a verdict after which another attempt may follow. Raises if none may."""
         lane, body, bound = self._lane, asking.body, asking.bound
         ticket = lane.try_enter(len(body), self._max_tokens)
         if ticket is None:
@@ -126,7 +127,7 @@ class ModelAsker:
         understood = None
         try:
             response = await self._transport.send(body, f"{question.episode}/{question.step}/{attempt}")
-            # Nothing of the reply is known before it is understood, so this belongs to the sending.
+            # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await aside(lambda: self._understand(response), len(response.body))
         finally:
             if understood is None:
@@ -144,8 +145,8 @@ class ModelAsker:
         return ticket
 
     async def _wait_for_money(self, asking: _Asking, ticket: Ticket) -> Ticket:
-        """Reserve, holding a place in the lane. The other way round a lane that is paused or down would hold the money
-        of all who stand in its line, and other lanes would starve beside it."""
+        """Reserve while holding a place in the lane. In the opposite order, a lane that is paused or down would hold
+        the money of its whole queue, and other lanes would starve."""
         while True:
             reserved = False
             try:
@@ -169,7 +170,7 @@ class ModelAsker:
         if usage.unknown:
             reply, cost, outcome = self._without_usage(asking, reply)
             usage = reply.usage
-        # What the provider did not count is taken by the reply's length: its limits hold all the same.
+        # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
         known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
         latency_s = self._lane.succeeded(ticket, known_usage)
         requests, tokens = self._allowances(response.headers)
@@ -188,12 +189,12 @@ class ModelAsker:
         )
 
     def _without_usage(self, asking: _Asking, reply: Reply) -> tuple[Reply, PicoUsd, str]:
-        """A reply some of whose figures its provider did not state: (the reply, with estimates in their place where the
-        provider's file asks for them; what to charge; the last word of its attempts)."""
+        """For a reply with figures that the provider did not state: (the reply, with estimates if the provider's file
+        asks for them; what to charge; the last entry of its `attempts`)."""
         template, usage, bound = self._template, reply.usage, self._max_tokens
         counted = "input" not in usage.unknown and "output" not in usage.unknown
         if counted and not template.price.caching_may_cost:
-            return reply, template.price.of(usage), OK  # what is missing has no price of its own
+            return reply, template.price.of(usage), OK  # missing figures have no price of their own
         if not template.quirks.unseen_tokens and (template.dialect.verbatim_calls or not reply.calls):
             shown = most_output_tokens(reply)
             bound = bound if shown is None else min(bound, shown)
@@ -230,7 +231,7 @@ class ModelAsker:
         return verdict
 
     def _weigh(self, asking: _Asking, verdict: Verdict) -> None:
-        """An answer that is no reply, and may have been billed: raises where another attempt would be money burnt."""
+        """An answer that is not a reply and may have been billed: raises if another attempt would waste money."""
         if self._lane.unread >= MOST_UNREAD:
             self._close(
                 f"{self._lane.name}: {MOST_UNREAD} answers in a row could not be read; the last one: "
@@ -252,7 +253,7 @@ class ModelAsker:
         raise error
 
     def _book_failure(self, asking: _Asking, attempt: int, outcome: str, reason: str) -> bool:
-        """Charge an attempt whose outcome counts as billed, and return True; for any other give the money back."""
+        """Charge an attempt with a billed outcome, and return True; otherwise release its reservation."""
         if not counts_as_billed(outcome, self._template.billed):
             self._budget.settle(asking.bound, 0)
             return False

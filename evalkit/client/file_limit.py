@@ -3,13 +3,13 @@
 import resource
 
 KEPT = 64
-"""Descriptors for everything that is no connection: log, libraries, terminal."""
+"""Descriptors for everything except connections: log, libraries, terminal."""
 
 
 def make_room(in_flight: int) -> int:
     """Raise the soft limit for `in_flight` requests; returns how many there is room for, at most `in_flight`.
 
-    Two descriptors a request: a connection may be closing while its successor opens.
+    Two descriptors per request: a connection may be closing while its successor opens.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * in_flight + KEPT

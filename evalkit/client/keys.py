@@ -1,7 +1,7 @@
-"""Keys and endpoints from the user's own places: read here, when somebody is about to be asked, and nowhere else.
+"""Keys and endpoints from the user's environment: read only here, and only before a provider is asked.
 
 A key is looked for in the environment first, then in the system's keyring, if the optional package `keyring` is there.
-evalkit never asks for one, and no message holds one.
+evalkit never asks for a key, and no message contains one.
 """
 
 import os
@@ -18,7 +18,7 @@ Place = Literal["env", "keyring", "not set"]
 
 
 def read_key(provider: Provider) -> str:
-    """The provider's key; empty where none is needed. Raises UsageError where it is missing, or fits no header."""
+    """The provider's key; empty where none is needed. Raises UsageError if it is missing or not valid in a header."""
     if not provider.key_env:
         return ""
     key, source = _look(provider.key_env)
@@ -42,7 +42,7 @@ def key_place(provider: Provider) -> Place:
 def url_of(provider: Provider) -> str:
     """The provider's base URL with its variables filled in.
 
-    Raises UsageError naming provider and variable where one is not set, or is no beginning of a URL.
+    Raises UsageError naming provider and variable if one is not set, or is not the beginning of a URL.
     """
     url = provider.url
     for name in PLACE_HOLDER.findall(provider.url):
@@ -53,7 +53,7 @@ def url_of(provider: Provider) -> str:
             )
         url = url.replace(f"${{{name}}}", value)
     if url != provider.url and not url.startswith(("https://", "http://")):
-        # What it holds instead is not shown: it may be a key that was put into the wrong variable.
+        # Its value is not shown: it may be a key that was put into the wrong variable.
         raise UsageError(
             f"Provider {provider.name!r} has the url {provider.url}, but with the values of its variables this "
             "is not an http or https URL."
@@ -81,7 +81,7 @@ def _from_keyring(variable: str) -> str:
     except NoKeyringError:
         return ""
     except (KeyringError, OSError, RuntimeError) as flaw:
-        # Only its kind is told: what a backend says of a failure is not ours to vouch for.
+        # Only the type of the error is shown: a backend's message could contain anything.
         raise UsageError(
             f"The keyring could not be read for {variable} ({type(flaw).__name__}). Unlock it, or set the environment "
             f"variable {variable}."

@@ -1,9 +1,9 @@
-"""Rates as token buckets: when may a request of a given size go. Arithmetic only, tested by table.
+"""Rates as token buckets: when a request of a given size may be sent. Arithmetic only, tested by table.
 
-A bucket starts empty and saves up at most half a second's worth, or what the request at the head of the line needs if
-that is more; a request of any size goes in the end. It fills a little below its rate: a server may count by minutes
-that begin anywhere, and none of them holds more than the limit. What is given back was paid for in time already, and is
-kept.
+A bucket starts empty and saves up at most half a second's worth, or the need of the request at the head of the queue if
+that is more; so a request of any size is sent eventually. A bucket fills a little below its rate: a server may count by
+minutes that begin at any time, and no such minute may exceed the limit. Returned tokens were already waited for, and
+are kept.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ from evalkit.wire.durations import LONGEST_S
 
 BURST_S = 0.5
 PACE = 0.98
-"""Of a configured limit. The rest covers the burst, and that requests do not arrive evenly as they left."""
+"""The used part of a configured limit. The rest covers bursts, and requests that arrive less evenly than they were
+sent."""
 
 _LOW = 0.1
-"""A provider's own limit that is not configured is paced by once less than this part of it remains ..."""
+"""A limit that only the provider's headers state is applied once less than this part of it remains ..."""
 _HIGH = 0.5
 """... and forgotten when more than this part of it remains again."""
 
@@ -30,12 +31,12 @@ class Bucket:
 
     per_s: float
     at_s: float
-    """When `level` held."""
+    """The time of `level`."""
     level: float = 0.0
     adopted: bool = False
     """Whether it came from a provider's headers; configured ones stay."""
     awaited: float = 0.0
-    """What the request needs that waits for it: there is room for that."""
+    """The need of the waiting request: the bucket has room for it."""
 
     def level_at(self, now: float, need: float) -> float:
         """The level at `now`, with room for `need`."""
@@ -46,8 +47,8 @@ class Bucket:
         """Seconds until `need` is there; 0 when it is."""
         # Without the bucket's bound: it is never below `need`, so it cannot change whether that is there.
         short = need - (self.level + (now - self.at_s) * self.per_s)
-        # A timer may fire a rounding error early; nobody should be made to wait a picosecond for that, or for a rate so
-        # high that a clock does not show the wait.
+        # A timer may fire early by a rounding error. A request should not wait a picosecond for that, or for a rate so
+        # high that the clock cannot show the wait.
         if short <= max(1e-9 * need, 1e-6 * self.per_s):
             return 0.0
         self.awaited = need
@@ -64,7 +65,7 @@ class Bucket:
         self.level += amount
 
     def lower(self, level: float, now: float) -> None:
-        """There is no more than `level`."""
+        """The level is at most `level`."""
         self.level = min(self.level_at(now, 0.0), level)
         self.at_s = now
 
@@ -75,7 +76,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     input: float
     output: float
     blind: bool = False
-    """Whether nothing was known of replies yet: the booking is then a bound, far above what is used."""
+    """Whether no reply was known yet: the booking is then a bound, far above the real use."""
 
     def of(self, name: str) -> float:
         """Its share of one bucket."""
@@ -87,7 +88,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Buckets = dict[str, Bucket]
-"""By name: `requests`, `input`, `output`, and `tokens` (both together) where headers tell of them."""
+"""By name: `requests`, `input`, `output`, and `tokens` (both together) if headers state them."""
 
 WORDS = {"requests": "requests/min", "input": "input tokens/min", "output": "output tokens/min", "tokens": "tokens/min"}
 
@@ -108,7 +109,7 @@ def wait_s(buckets: Buckets, need: Need, now: float) -> float:
 
 
 def told_wait_s(buckets: Buckets, need: Need, now: float) -> tuple[float, str]:
-    """(seconds until what providers' headers told of has what the request needs, the limit that takes longest)."""
+    """(seconds until the limits from providers' headers have what the request needs, the limit that takes longest)."""
     told = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items() if bucket.adopted}
     name = max(told, key=lambda limit: told[limit], default="")
     return told.get(name, 0.0), name
@@ -122,7 +123,7 @@ def scarcest(buckets: Buckets, need: Need, now: float) -> str:
 
 
 def book(buckets: Buckets, need: Need, now: float) -> None:
-    """A request goes."""
+    """A request is sent."""
     for name, bucket in buckets.items():
         bucket.take(need.of(name), now)
 
@@ -139,18 +140,18 @@ def correct(buckets: Buckets, booked: Need, used: Need) -> None:
     for name, bucket in buckets.items():
         if name != "requests":
             bucket.give(booked.of(name) - used.of(name))
-            if booked.blind:  # not all that was held back against the worst may go at once
+            if booked.blind:  # what was held back for the worst case must not be sent all at once
                 bucket.level = min(bucket.level, max(bucket.per_s * BURST_S, bucket.awaited))
 
 
 def heed(buckets: Buckets, name: str, allowance: Allowance, now: float) -> None:
-    """Take over what a provider says is left of its limit on `name` (`requests`, or `tokens` in and out together).
+    """Apply what a provider reports as remaining of its limit on `name` (`requests`, or `tokens` in and out together).
 
-    A configured bucket is only ever lowered by it: the configured rate is the user's word. A limit nobody configured is
-    adopted when little of it remains, at the rate at which the provider refills it, and dropped when much remains.
-    Chosen: the rate is `(limit - remaining) / reset` and not `limit` a minute, since some providers count by the day.
-    Chosen: of a limit that is whole again after `LONGEST_S`, or said to be later, nothing comes back while anybody
-    waits: what remains may be used, and that is all.
+    A configured bucket is only ever lowered by it: the configured rate is the user's choice. A limit that is not
+    configured is adopted when little of it remains, at the rate at which the provider refills it, and dropped when much
+    remains. Chosen: the rate is `(limit - remaining) / reset` and not `limit` per minute, since some providers count by
+    the day. Chosen: a limit that is full again only after `LONGEST_S` or later counts as not refilling: what remains
+    may be used, and no more.
     """
     bucket = buckets.get(name)
     if bucket is not None and not bucket.adopted:

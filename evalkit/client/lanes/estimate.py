@@ -10,7 +10,7 @@ _LEARN = 0.1
 
 
 class TokenEstimate:
-    """Tokens in by bytes sent, and tokens out, of one lane's requests."""
+    """Input tokens per byte sent, and output tokens, of one lane's requests."""
 
     __slots__ = ("_output", "_tokens_per_byte")
 
@@ -19,14 +19,15 @@ class TokenEstimate:
         self._output: float | None = None
 
     def need(self, body_bytes: int, max_tokens: int) -> Need:
-        """Of a request; `max_tokens` bounds its reply, and stands for it until one has come."""
+        """The estimate for a request; `max_tokens` bounds its reply, and is used as its estimate until a reply is
+        known."""
         blind = self._output is None
         output = max_tokens if self._output is None else min(self._output, max_tokens)
         return Need(input=body_bytes * self._tokens_per_byte, output=float(output), blind=blind)
 
     def learn(self, body_bytes: int, booked: Need, usage: Usage) -> Need:
-        """What a request of that size has used; the next guess is nearer to it. Where its input was not counted (0),
-        the booking stands for it."""
+        """Learn from what a request of that size has used. If its input was not counted (0), the booking is used
+        instead."""
         if usage.input:
             self._tokens_per_byte += _LEARN * (usage.input / body_bytes - self._tokens_per_byte)
         before = usage.output if self._output is None else self._output
