@@ -1,4 +1,4 @@
-"""A policy in this process as something that answers: no request, no money, the same reply whenever asked again."""
+"""Answers with a policy in this process: no request, no money, the same reply whenever asked again."""
 
 import time
 from collections.abc import Sequence

@@ -9,10 +9,10 @@ from evalkit.wire.table import DIALECTS
 
 
 def open_transport(provider: Provider, *, url: str = "", others: Collection[str] = ()) -> HttpTransport:
-    """The provider; `url` stands in for the file's (a simulated provider that was started just now). `others`: keys of
-    other providers, which its answers must not show either.
+    """The provider; `url` replaces the one in the file (for a simulated provider that was just started). `others`: keys
+    of other providers, which its answers must not show either.
 
-    Raises UsageError where the key or a variable of the URL is missing, or the key would be sent in the clear. To be
+    Raises UsageError where the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
     used as `async with`.
     """
     key = read_key(provider)
@@ -26,5 +26,5 @@ def open_transport(provider: Provider, *, url: str = "", others: Collection[str]
 
 
 def endpoint_of(transport: HttpTransport, provider: Provider, model: str) -> Transport:
-    """Where one model of a provider takes requests."""
+    """The endpoint of one model of a provider."""
     return transport.to(DIALECTS[provider.dialect].path_of(model))

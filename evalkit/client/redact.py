@@ -1,12 +1,13 @@
-"""Keys are taken out of whatever comes back from a provider, before anything else sees it.
+"""Keys are removed from every response of a provider, before anything else sees it.
 
-Some endpoints repeat the key they were sent: in an error, in a redirect, and debugging proxies even in a good reply.
-What is not here reaches no log, message or report; and since the log holds what was read, replay is not touched.
+Some endpoints repeat the key that they received: in an error, in a redirect, and debugging proxies even in a good
+reply. What is removed here reaches no log, message or report. The log holds the text without it, so replay is not
+affected.
 
 A key is found as it is; with any of its characters escaped, some of them several times over (`%2D`, `\\u002d`, `\\x2d`,
 `\\/`); in hexadecimal digits; and in Base64 of either alphabet, wherever it stands in the text that was encoded. It is
 not found in pieces (line breaks, masks), in other encodings (HTML's, Base32, compressed) or in two of these at once.
-All of it is linear in what is searched.
+The time is linear in the length of the searched text.
 """
 
 import base64
@@ -14,31 +15,31 @@ import re
 from collections.abc import Iterable
 
 SECRET_CHARS = 16
-"""A shorter key is no secret (`EMPTY`, `none`, as local servers take them) and may be a word of a good reply: there it
-stays. Providers' keys are longer."""
+"""A shorter key is not a secret (`EMPTY`, `none`, for local servers) and may be a word of a good reply, so it is kept
+there. Providers' keys are longer."""
 
 LEAST_ENCODED = 8
-"""A shorter key is not looked for in hexadecimal digits or Base64: what it would be there is a common piece of text."""
+"""A shorter key is not searched in hexadecimal digits or Base64, where it would be a common piece of text."""
 
 _STANDS_IN = b"***"
 _PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
 _WINDOW = 64 * 1024
-"""Bytes that a pattern is looked for in at once: between two such pieces other threads have their turn."""
+"""Bytes that are searched at once: other threads can run between two such pieces."""
 _LONGEST = 16
 """Bytes that one character may be escaped to."""
 
 
 class Redactor:
-    """Keys, and how they may come back; without a key all that comes back stays as it is."""
+    """Keys, and the forms in which they may come back; without a key every response stays as it is."""
 
     __slots__ = ("_secrets",)
 
     def __init__(self, *keys: str) -> None:
-        # A key that begins with another one goes first.
+        # A key that begins with another key comes first.
         self._secrets = [_Secret(key) for key in sorted({*keys} - {""}, key=len, reverse=True)]
 
     def text(self, text: str) -> str:
-        """Words for people, without the keys."""
+        """A message for people, without the keys."""
         if not self._secrets:
             return text
         return self.body(text.encode("utf-8", "surrogatepass"), good=False).decode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""What one agent asks with, and what a request of it can cost at most. Pure: no lane, money or connection is needed."""
+"""The requests of one agent, and what one of them can cost at most. Pure: no lane, money or connection is needed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from evalkit.wire.table import DIALECTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTemplate:
-    """How one agent speaks: everything of its requests that does not change."""
+    """The constant parts of one agent's requests."""
 
     agent: str
     provider: str
@@ -29,14 +29,15 @@ class RequestTemplate:
     key_env: str
     """The variable that holds the key: for messages."""
     billed: Mapping[str, bool] = field(default_factory=dict)
-    """By outcome without a reply: whether the provider bills it, where that is not as for all (`wire/billed.py`)."""
+    """By outcome without a reply: whether the provider bills it, if that differs from the table for all
+    (`wire/billed.py`)."""
     estimates: bool = False
     """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
     _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Heads that were asked for."""
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
-        """Have messages join the encoded parts of their chat."""
+        """Append messages to the encoded parts of their chat."""
         self.dialect.join(parts, messages)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
@@ -44,7 +45,7 @@ class RequestTemplate:
         return self.dialect.encode_tools(tools)
 
     def head(self, choice: ToolChoice | None = None) -> bytes:
-        """The part that all its bodies share; with `choice`, those that say otherwise whether a call is wanted."""
+        """The part that all its bodies share; with `choice`, the part of bodies with another tool choice."""
         head = self._heads.get(choice)
         if head is None:
             sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
@@ -52,7 +53,7 @@ class RequestTemplate:
         return head
 
     def body(self, question: Question) -> bytes:
-        """The request, whole."""
+        """The complete request body."""
         seed, own = None, self.sampling.seed
         if self.seeded and own is not False and "seed" not in self.quirks.refuses:
             seed = question.seed if own is None else own
@@ -63,7 +64,7 @@ class RequestTemplate:
         return self.dialect.body(head, question.tools, question.messages, seed)
 
     def bound(self, body_bytes: int) -> PicoUsd:
-        """The most that one attempt with a body of so many bytes can cost."""
+        """The most that one attempt with a body of this many bytes can cost."""
         input_tokens = body_bytes + self.dialect.overhead_tokens
         return self.price.worst(input_tokens=input_tokens, output_tokens=self.sampling.max_tokens)
 
@@ -75,7 +76,7 @@ class RequestTemplate:
 def request_template(
     agent: str, *, provider: Provider, model: Model, sampling: Sampling, price: Price
 ) -> RequestTemplate:
-    """What one agent asks with in one environment, from the catalogue's values.
+    """The requests of one agent in one environment, from the catalogue's values.
 
     `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one, FREE where it is
     unknown.

@@ -1,8 +1,8 @@
 """When a failed attempt is made again: tenacity, exponential with full jitter, bounded by attempts and by time.
 
-Only a failure comes here; a first attempt that succeeds is a plain await, since a retry object costs as much CPU as
-everything else a step does. The server's own word on when to come back overrides the schedule.
-Chosen: the jitter is keyed by place, not drawn from a shared generator, so that a simulated run repeats exactly.
+Only failures are handled here. A first attempt that succeeds is a plain await, because a retry object costs as much CPU
+as the rest of a step. If the server states when to come back, that overrides the schedule. Chosen: the jitter is keyed
+by place, not drawn from a shared generator, so that a simulated run repeats exactly.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from evalkit.seeds import derive
 from evalkit.wire.http import Verdict
 
 ATTEMPTS = 8
-"""Attempts that count, the first one included. Probes of a lane that is down do not count: they serve all."""
+"""Attempts that count, including the first. Probes of a lane that is down do not count: they serve all requests."""
 TOTAL_S = 1800.0
 """From the first attempt to the last, pauses included."""
 FIRST_S = 0.5
@@ -21,7 +21,7 @@ LONGEST_S = 60.0
 
 
 class Retryable(Exception):
-    """An attempt failed in a way that another one may not."""
+    """An attempt failed, and another one may succeed."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(verdict.message or verdict.kind)
@@ -29,7 +29,7 @@ class Retryable(Exception):
 
 
 class Tries:
-    """What one request has used up of its bounds."""
+    """How much of its bounds one request has used."""
 
     __slots__ = ("began_at", "counted")
 
@@ -40,7 +40,7 @@ class Tries:
 
 
 def backoff_s(verdict: Verdict, failures: int, place: str) -> float:
-    """Seconds until the next attempt: the server's word, or full jitter below a bound that doubles each time."""
+    """Seconds until the next attempt: as the server says, or full jitter below a bound that doubles each time."""
     if verdict.wait_s is not None:
         return verdict.wait_s
     bound = min(LONGEST_S, FIRST_S * 2.0 ** min(failures, 16))
@@ -55,12 +55,12 @@ def exhausted(tries: Tries, now: float, upcoming_s: float) -> bool:
 def retrying(
     tries: Tries, *, place: str, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
 ) -> AsyncRetrying:
-    """The policy for one request whose first attempt has failed; its last `Retryable` leaves it."""
+    """The policy for one request after its first failed attempt; it raises the last `Retryable`."""
 
     def wait(state: RetryCallState) -> float:
         flaw = state.outcome.exception() if state.outcome is not None else None
         assert isinstance(flaw, Retryable)
-        # Not by attempts: after an outage those who probed would rest longest.
+        # Not by attempts: otherwise requests that probed would sleep longest after an outage.
         return backoff_s(flaw.verdict, tries.counted, place)
 
     def stop(state: RetryCallState) -> bool:

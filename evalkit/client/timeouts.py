@@ -1,4 +1,5 @@
-"""Timeouts for many requests from one timer: aiohttp's own cost about a tenth of a request's CPU, these a hundredth.
+"""Timeouts for many requests from one timer: aiohttp's own take about a tenth of a request's CPU time, these a
+hundredth.
 
 All timeouts of one `Timeouts` have the same length, so the first started is the first due: one timer, aimed at the
 oldest, is enough. One that expires cancels the task that started it, as `asyncio.timeout` does, and
@@ -26,7 +27,7 @@ class Timeout:
         self._task.cancel()
 
     def caused_cancellation(self) -> bool:
-        """To be called on CancelledError: whether it was this timeout's doing, and nobody else's as well."""
+        """To be called on CancelledError: whether this timeout caused it, and nothing else did as well."""
         return self.expired and self._task.uncancel() <= self._cancelling
 
 
@@ -53,11 +54,11 @@ class Timeouts:
         return timeout
 
     def clear(self, timeout: Timeout) -> None:
-        """It is not needed any more. To be called however the work ended."""
+        """Stop the timeout. To be called however the work ended."""
         self._pending.pop(timeout, None)
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

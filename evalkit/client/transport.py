@@ -1,7 +1,7 @@
-"""HTTP, and nothing else: a body goes out, an `HttpResponse` comes back, whatever happens. The only timeouts are here.
+"""HTTP, and nothing else: a body is sent, and an `HttpResponse` comes back in every case. The only timeouts are here.
 
-One aiohttp session a provider. No redirect is followed and no cookie kept. A key is sent over https or to this machine,
-never otherwise, and is blacked out of whatever comes back.
+One aiohttp session per provider. No redirect is followed and no cookie kept. A key is sent only over https or to this
+machine, and is removed from every response.
 """
 
 import asyncio
@@ -23,14 +23,15 @@ from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 
 BODY_CAP_BYTES = 8 * 2**20
-"""Ten times the longest reply that models give; a log has to keep it, and every later request may carry it."""
+"""Ten times the longest reply of a model; the log has to store it, and every later request may contain it."""
 CONNECT_S = 30.0
 IDLE_S = 120.0
-"""Between two pieces of a body that has begun. A model that thinks has not begun: that is up to the total timeout."""
+"""Between two pieces of a body that has begun. While a model thinks, no body has begun: only the total timeout
+applies."""
 KEEP_ALIVE_S = 4.0
 """Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
 _COPIED_BYTES = 2**20 - 1
-"""aiohttp warns of larger bodies that are plain bytes; those are handed over as a stream."""
+"""aiohttp warns about larger bodies as plain bytes; these are passed as a stream."""
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -47,9 +48,9 @@ class HttpTransport:
     def __init__(
         self, url: str, *, headers: Mapping[str, str], key: str, timeout_s: float, others: Collection[str] = ()
     ) -> None:
-        """`headers`: the dialect's, made from `key`. `others`: further secrets that must not come out.
+        """`headers`: the dialect's, made from `key`. `others`: further secrets that must not appear.
 
-        Raises UsageError where the key would be sent in the clear.
+        Raises UsageError if the key would be sent unencrypted.
         """
         self._url = checked_url(url, with_key=bool(key))
         self._proxy = _proxy_for(self._url)
@@ -116,14 +117,14 @@ class HttpTransport:
                 proxy=self._proxy,
             )
         except aiohttp.ClientHttpProxyError as flaw:
-            # The proxy opened no way to the provider: nothing was sent there.
+            # The proxy did not connect to the provider: nothing was sent there.
             return _failed("connect", self._words(flaw), status=407 if flaw.status == 407 else 0)
         except (aiohttp.ClientError, OSError, TimeoutError) as flaw:
             return _failed(_kind_of(flaw), self._words(flaw))
         try:
             return await self._read(reply)
         finally:
-            reply.close()  # a connection whose body was read to its end is back in the pool already
+            reply.close()  # a connection is back in the pool once its body was read completely
 
     async def _read(self, reply: aiohttp.ClientResponse) -> HttpResponse:
         failure: Failure = ""
@@ -134,7 +135,7 @@ class HttpTransport:
                 failure, detail, body = "oversize", f"a body of more than {self._body_cap} bytes", b""
         except aiohttp.ClientPayloadError as flaw:
             failure, detail = "truncated", self._words(flaw)
-        except TimeoutError as flaw:  # before OSError, of which it is one
+        except TimeoutError as flaw:  # before OSError, which is its base class
             failure, detail = "timeout", str(flaw)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = "reset", self._words(flaw)
@@ -145,7 +146,7 @@ class HttpTransport:
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
-        """The body, or its first bytes beyond the cap. Raises TimeoutError when it stalls."""
+        """The body, cut soon after the cap. Raises TimeoutError when it stalls."""
         stream = reply.content
         if (reply.content_length or 0) > self._body_cap:
             return bytes(self._body_cap + 1)
@@ -194,8 +195,8 @@ class EndpointTransport:
 
 
 def checked_url(url: str, *, with_key: bool) -> URL:
-    """The URL, parsed. Raises UsageError where it is none, holds credentials or what no path can follow, or would carry
-    a key in the clear."""
+    """The URL, parsed. Raises UsageError if it is not valid, contains credentials, a query or a fragment, or would send
+    a key unencrypted."""
     try:
         parsed = URL(url)
     except ValueError as flaw:
@@ -229,7 +230,7 @@ def _proxy_for(url: URL) -> URL | None:
     """The environment's proxy. Asked once: aiohttp would look it up in a thread for every request."""
     assert url.host is not None
     if is_loopback(url.host):
-        return None  # what may carry a key in the clear must not leave this machine
+        return None  # a key may be sent unencrypted only within this machine
     proxy = urllib.request.getproxies().get(url.scheme)
     if not proxy or urllib.request.proxy_bypass(url.host):
         return None
@@ -248,7 +249,7 @@ def _proxy_for(url: URL) -> URL | None:
 def _kind_of(flaw: BaseException) -> Failure:
     if isinstance(flaw, aiohttp.ClientConnectorCertificateError | aiohttp.ServerFingerprintMismatch):
         return "tls"
-    # A handshake that breaks off may be a flaw of the network; a certificate that does not fit is none.
+    # A handshake that breaks off may be a network failure; a wrong certificate is not.
     if isinstance(
         flaw, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientProxyConnectionError
     ):

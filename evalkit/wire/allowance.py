@@ -1,7 +1,7 @@
-"""What a provider's headers say is left of its rate limits. Pure; `client/` decides what follows from it.
+"""The remaining rate limits that a provider's headers state. Pure; `client/` decides what follows from it.
 
 Source: OpenAI's `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, which most compatible servers copied.
-`reset` is the time until the limit is whole again, as `6m0s`, `1.5s`, `120ms` or plain seconds.
+`reset` is the time until the limit is full again, as `6m0s`, `1.5s`, `120ms` or plain seconds.
 """
 
 import re
@@ -20,11 +20,11 @@ class Allowance:
     limit: float
     remaining: float
     reset_s: float
-    """Seconds until `remaining` is `limit` again if nothing is asked, at most `durations.LONGEST_S`."""
+    """Seconds until `remaining` is `limit` again without further requests, at most `durations.LONGEST_S`."""
 
 
 def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
-    """(requests, tokens); None where the headers do not say, or say nonsense."""
+    """(requests, tokens); None if the headers do not state them, or are not valid."""
     return _read(headers, "requests"), _read(headers, "tokens")
 
 
@@ -37,7 +37,7 @@ def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
 
 
 def checked_allowance(limit: str, remaining: str, reset_s: float) -> Allowance | None:
-    """An allowance whose figures come as texts; None where they are nonsense: a limit below 1 lets nothing pass."""
+    """An allowance from figures that are strings; None if they are not valid: a limit below 1 would admit nothing."""
     if not _FIGURE.fullmatch(limit) or not _FIGURE.fullmatch(remaining):
         return None
     most, left = float(limit), float(remaining)

@@ -1,12 +1,12 @@
 """The content blocks of an assistant's message in Anthropic's format, in both directions; client and server share it.
 
-Text and calls are what everybody understands; every other block (thinking, redacted thinking) is opaque. Newer models
-bind a thinking block to all that stands before it, so the order of blocks must survive. The opaque part is therefore
-the message's layout, a JSON list: an opaque block as it came; a number for a text block of so many characters; null for
-the next call. Without opaque blocks there is no opaque part, and text stands before calls.
+evalkit reads text and calls; every other block (thinking, redacted thinking) is opaque. Newer models bind a thinking
+block to everything before it, so the order of blocks must be kept. The opaque part is therefore the message's layout, a
+JSON list: an opaque block as received; a number for a text block of that many characters; null for the next call.
+Without opaque blocks there is no opaque part, and text comes before calls.
 
 Chosen: a call's `input` is kept as compact JSON text.
-Chosen: blank texts are left out, since the API refuses them, and a message that has no block left says "(no content)".
+Chosen: blank texts are left out, since the API refuses them, and a message without any block becomes "(no content)".
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
 
 
 def read_content(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes]:
-    """(text, calls, opaque part) of a reply's blocks. What is no block at all is passed over."""
+    """(text, calls, opaque part) of a reply's blocks. Anything that is not a block is skipped."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     layout: list[Any] = []

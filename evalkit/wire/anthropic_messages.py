@@ -1,12 +1,12 @@
 """Anthropic Messages: our messages to their JSON, their JSON to our reply. `serve/dialects/` has the other direction.
 
-The system text is a field of the body, and what stands between two replies (tool results, then notices) is one user
-message of several blocks. So messages are put together as they join: system texts, which begin with a byte that JSON
-never holds, at the front of the parts, a user's blocks at the end of the turn that is open.
+The system text is a field of the body, and everything between two replies (tool results, then notices) is one user
+message of several blocks. So messages are merged as they join: system texts, which begin with a byte that JSON never
+contains, at the front of the parts, and a user's blocks at the end of the open turn.
 
-Prompt caching is asked for at the four places that the API allows at most: behind the tools, behind the system text,
-and at the end of the last two user messages. The newer one is written for the next request; the older one is where the
-last request wrote, so that it is found again however many blocks came since.
+Prompt caching is requested at four places, the most that the API allows: after the tools, after the system text, and at
+the end of the last two user messages. The newer one is written for the next request. The older one is where the last
+request wrote, so that it is found again, however many blocks were added since.
 
 Chosen: usage counts all input tokens as `input`; the API reports what was read from the cache and written to it apart.
 Chosen: `extra` may not choose a tier, a region or a speed, because the catalogue's prices hold for the ordinary ones.
@@ -50,7 +50,7 @@ _FINISHES = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
 }
-"""Stop reasons in our words; `refusal`, `pause_turn` and unknown ones stay as they are."""
+"""Stop reasons in evalkit's terms; `refusal`, `pause_turn` and unknown ones stay as they are."""
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -68,7 +68,7 @@ def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
 
 
 def _choice(sampling: Sampling, quirks: Quirks) -> dict[str, Any]:
-    """`tool_choice`. It also says whether calls may be parallel, so a model that may not be forced gets `auto`."""
+    """`tool_choice`. It also states whether calls may be parallel, so a model that cannot be forced gets `auto`."""
     choice: dict[str, Any] = {}
     if "tool_choice" not in quirks.refuses:
         choice["type"] = _CHOICES[sampling.tool_choice]
@@ -115,7 +115,7 @@ def _body(head: bytes, tools: bytes, messages: Sequence[bytes], _seed: int | Non
     left = _CACHE_MARKS
     for index in range(len(chat) - 1, -1, -1):
         if chat[index].startswith(_USER):
-            # Behind the last block's content stand its brace, then the turn's bracket and brace.
+            # The last block's content is followed by its brace, then the turn's bracket and brace.
             chat[index] = chat[index][:-3] + _CACHED + b"]}"
             left -= 1
             if not left:
@@ -146,7 +146,7 @@ def _read(value: Any) -> Reply:
 
 
 def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
-    """What the provider counted. `input` is the sum of three figures, so it is unknown where one of them is."""
+    """What the provider counted. `input` is the sum of three figures, so it is unknown if one of them is unknown."""
     plain, read, written = (
         stated(raw, name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )
@@ -180,7 +180,7 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
 
 
 def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]:
-    """What a model that is asked to think, by `extra`, refuses; looked at once `extra` is known to be an object."""
+    """What a model refuses when `extra` turns thinking on; checked after `extra` is known to be an object."""
     thinking = orjson.loads(sampling.extra).get("thinking", {}) if sampling.extra else {}
     if not isinstance(thinking, dict):
         return ["extra: thinking must be an object."]

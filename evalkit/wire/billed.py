@@ -1,8 +1,8 @@
-"""Which outcomes that bring no reply count as billed: one table, which a provider's file may override with its source.
+"""Which outcomes without a reply count as billed: one table, which a provider's file may override, with a source.
 
-An attempt that counts as billed is charged at its bound, since nobody knows its usage; any other is free. Nothing was
-sent where no connection came about. An answer that turns the request away before a model saw it costs nothing; one that
-tells of a failure behind the door may come after the work was done, and so may silence.
+An attempt that counts as billed is charged at its bound, since its usage is unknown; any other is free. Without a
+connection, nothing was sent. An answer that refuses the request before a model saw it costs nothing. A failure inside
+the provider may be reported after the work was done, and so may silence.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ BILLED: Mapping[str, bool] = {
     "4xx": False,
     "5xx": True,
 }
-"""By outcome, in the words of `MEANING`. A class (`4xx`) holds for the statuses of it that are not named."""
+"""By outcome, with the keys of `MEANING`. A class (`4xx`) applies to its statuses that are not listed."""
 
 MEANING: Mapping[str, str] = {
     "timeout": "no complete reply in time, or a body that stalled",
@@ -60,13 +60,13 @@ MEANING: Mapping[str, str] = {
 """What each outcome is, for the documentation."""
 
 NEVER_SENT = frozenset({"connect", "tls"})
-"""Outcomes that no file can declare billed."""
+"""Outcomes that a file cannot declare billed."""
 
 
 def counts_as_billed(outcome: str, overrides: Mapping[str, bool]) -> bool:
-    """Whether an outcome counts as billed. `overrides` are a provider's own: its word on a class of statuses too goes
-    before the table's on one of them. A status outside of all classes is taken to be of the nearest. Raises
-    KeyError for a word that is no outcome."""
+    """Whether an outcome counts as billed. `overrides` are the provider's own: its rule for a class of statuses also
+    takes precedence over the table's rule for one of them. A status outside of all classes counts as one of the nearest
+    class. Raises KeyError for an unknown outcome."""
     wide = f"{min(max(int(outcome) // 100, 3), 5)}xx" if outcome.isdigit() else outcome
     for table in (overrides, BILLED):
         for name in (outcome, wide):

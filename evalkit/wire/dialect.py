@@ -1,7 +1,7 @@
 """What a dialect is: one wire format as a frozen record of pure functions, in the client's direction.
 
 A message is encoded once, when it joins the chat, and spliced into every later body: the cost of a turn, copying aside,
-does not grow with the chat. Where a format has several messages in one entry, they are put together as they join.
+does not grow with the chat. If a format has several messages in one entry, they are merged as they join.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ class Quirks:
 
     max_tokens_field: str = "max_tokens"
     refuses: frozenset[str] = frozenset()
-    """Fields of `Sampling` (and `seed`) that the model's API answers with an error; never sent. `encrypted_reasoning`:
-    the model has none to send (`openai_responses`)."""
+    """Fields of `Sampling` (and `seed`) that the model's API refuses; never sent. `encrypted_reasoning`:
+    the model does not have it (`openai_responses`)."""
     unseen_tokens: bool = True
-    """Whether it may write tokens that its replies do not show, as reasoning."""
+    """Whether it may write tokens that its replies do not show, such as reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Dialect:
     path: str
     """Appended to the provider's base URL; `{model}` in it stands for the model's name."""
     overhead_tokens: int
-    """Input tokens a request may cost beyond one a byte of its body (the chat template's own)."""
+    """Input tokens that a request may cost beyond one per byte of its body (from the chat template)."""
     head: Callable[[str, Sampling, Quirks], bytes]
     """(model, sampling, quirks) -> the part of a body that all requests of an agent share; computed once."""
     encode_tools: Callable[[Sequence[Tool]], bytes]
@@ -48,33 +48,34 @@ class Dialect:
     headers: Callable[[str], Mapping[str, str]]
     """(key) -> authentication headers; an empty key gives none."""
     read: Callable[[Any], Reply]
-    """A 200 body's value, as `loads_lenient` gave it, as a reply. Raises MalformedReplyError where there is none."""
+    """A 200 body's value, as `loads_lenient` gave it, as a reply. Raises MalformedReplyError if there is none."""
     judge: Callable[[HttpResponse], Verdict]
     allowances: Callable[[Mapping[str, str]], tuple[Allowance | None, Allowance | None]]
-    """What a response's headers say is left of the limits on (requests, tokens)."""
+    """The remaining limits on (requests, tokens) that a response's headers state."""
     objections: Callable[[Sampling, Sequence[Tool]], Sequence[str]]
-    """What of this the dialect cannot express, in sentences; looked at before anything is sent."""
+    """What the dialect cannot express of this, in sentences; checked before anything is sent."""
     lacks: frozenset[str] = frozenset()
-    """Fields of `Sampling` that the format has no place for: an environment's default is left out, with a mark, and an
-    agent that asks for one is refused."""
+    """Fields of `Sampling` that the format does not have: an environment's default is left out, with a note, and an
+    agent that sets one is refused."""
     verbatim_calls: bool = True
-    """Whether a call's arguments come as the very text that the model wrote."""
+    """Whether a call's arguments are exactly the text that the model wrote."""
     cache_key: str = ""
-    """The field of a body, beside those of `head`, that has requests of one name find the same prompt cache; empty: the
-    format has none."""
+    """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
+    the format has none."""
     extend: Callable[[list[bytes], Iterable[bytes]], None] = list.extend
-    """(parts of a chat, encoded messages): puts them behind those, or together with some of them, in place."""
+    """(parts of a chat, encoded messages): appends them, or merges them with some of the parts, in place."""
 
     def join(self, parts: list[bytes], messages: Iterable[Message]) -> None:
-        """Have messages join the parts of their chat, in place; each is encoded here and never again."""
+        """Append messages to the parts of their chat, in place; each is encoded here and never again."""
         self.extend(parts, map(self.encode_message, messages))
 
     def path_of(self, model: str) -> str:
-        """The path that takes one model's requests."""
+        """The path for one model's requests."""
         return self.path.replace("{model}", quote(model, safe=""))
 
     def understand(self, response: HttpResponse) -> tuple[Verdict, Reply | None, bool]:
-        """(verdict, reply where it is accepted, whether strict JSON refused its body); total over all responses.
+        """(verdict, reply if it is accepted, whether a strict JSON parser refused its body); defined for every
+        response.
 
         Linear in the body, and slow enough for a large one to be called in a thread (`ON_LOOP_BYTES`).
         """
@@ -88,12 +89,12 @@ class Dialect:
             return unreadable(response), None, False
 
     def decode(self, body: bytes) -> Reply:
-        """A 200 body as a reply. Raises MalformedReplyError where no reply can be made out."""
+        """A 200 body as a reply. Raises MalformedReplyError if it contains no reply."""
         return self.read(loads_lenient(body)[0])
 
 
 def splice(before: bytes, parts: Sequence[bytes], after: bytes) -> bytes:
-    """What stands before a body's parts, the parts with commas between them, and what stands behind: copied once."""
+    """What comes before a body's parts, the parts separated by commas, and what comes after them: copied once."""
     pieces = list(parts) or [b""]
     pieces[0] = before + pieces[0]
     pieces[-1] += after

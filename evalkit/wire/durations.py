@@ -1,4 +1,4 @@
-"""How long a server says something takes. Whatever it writes is a finite number of seconds, from 0 to a month, or none.
+"""Durations as servers state them. Every text becomes a finite number of seconds, from 0 to a month, or None.
 
 Pure: a moment is measured against the response's own `Date`, so no clock is read here and no skew matters.
 """
@@ -8,28 +8,28 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 LONGEST_S = 31 * 86_400.0
-"""No limit lasts longer than a month; more is taken to mean so much."""
+"""No limit lasts longer than a month; a longer duration counts as a month."""
 
 _NUMBER = re.compile(r"([+-]?[0-9]++(?:\.[0-9]*+)?)((?:[eE][+-]?[0-9]{1,9})?)")
 _PART = re.compile(r"([0-9]++(?:\.[0-9]++)?)(ms|s|m|h|d|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 _NUMBER_CHARS = 1000
-"""Of a longer number these count: it is beyond all bounds, or more exact than a float."""
+"""Only this many digits of a longer number are read: it is beyond all bounds, or more exact than a float."""
 
 
 def bounded_s(seconds: float) -> float:
-    """The duration within its bounds; whatever is no number counts as the longest."""
+    """The duration within its bounds; anything that is not a number counts as the longest."""
     return max(0.0, seconds) if seconds < LONGEST_S else LONGEST_S
 
 
 def seconds_of(text: str | None, unit_s: float = 1.0) -> float | None:
-    """A number of units as seconds; None where the text is none. Words for no number (`nan`, `inf`) are none."""
+    """A number of units as seconds; None if the text is not a number. `nan` and `inf` are not numbers."""
     match = _NUMBER.fullmatch("" if text is None else text.strip(" \t"))
     return bounded_s(float(match[1][:_NUMBER_CHARS] + match[2]) * unit_s) if match else None
 
 
 def span_of(text: str) -> float | None:
-    """`1h2m3.5s`, `120ms` or plain seconds as seconds; None where it is no such text."""
+    """`1h2m3.5s`, `120ms` or plain seconds as seconds; None for any other text."""
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
@@ -37,7 +37,7 @@ def span_of(text: str) -> float | None:
 
 
 def date_of(text: str | None) -> datetime | None:
-    """A moment as headers write it (RFC 9110); None where the text is none, or says no time zone."""
+    """A moment as headers write it (RFC 9110); None if the text is not one, or has no time zone."""
     try:
         moment = parsedate_to_datetime(text) if text else None
     except (ValueError, OverflowError):
@@ -46,7 +46,7 @@ def date_of(text: str | None) -> datetime | None:
 
 
 def instant_of(text: str | None) -> datetime | None:
-    """A moment as RFC 3339 writes it; None where the text is none, or says no time zone."""
+    """A moment as RFC 3339 writes it; None if the text is not one, or has no time zone."""
     try:
         moment = datetime.fromisoformat(text) if text else None
     except (ValueError, OverflowError):
@@ -55,5 +55,5 @@ def instant_of(text: str | None) -> datetime | None:
 
 
 def until_s(moment: datetime | None, now: datetime | None) -> float | None:
-    """Seconds from one moment to another, 0 where it is past; None where one of them is not known."""
+    """Seconds from one moment to another, 0 if it is past; None if one of them is unknown."""
     return None if moment is None or now is None else bounded_s((moment - now).total_seconds())

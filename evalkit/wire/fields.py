@@ -1,4 +1,4 @@
-"""What dialects share: fields of a reply read whatever they hold, arguments as objects, and what is checked before it
+"""What dialects share: fields of a reply, read whatever they contain; arguments as objects; and checks before anything
 is sent."""
 
 import math
@@ -16,20 +16,20 @@ _RULE = "letters, digits, _ and - only, at most 64"
 
 
 def text_of(raw: Mapping[str, Any], name: str) -> str:
-    """A field as text; empty where it is none."""
+    """A field as text; empty if it is not text."""
     value = raw.get(name)
     return value if isinstance(value, str) else ""
 
 
 def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A field as an object; empty where it is none."""
+    """A field as an object; empty if it is not an object."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def call_ids(given_ids: Sequence[str]) -> list[str]:
-    """An id for each call of a reply, no two alike: the one it came with, or one made from its place where there is
-    none or an earlier call has the same. Results are sent back under these, so providers refuse what is not unique."""
+    """An id for each call of a reply, all different: its own, or one made from its place if it has none or an earlier
+    call has the same. Results are sent back with these ids, so providers refuse duplicates."""
     ids: dict[str, None] = {}
     given_set = set(given_ids)
     for index, own in enumerate(given_ids):
@@ -43,7 +43,7 @@ def call_ids(given_ids: Sequence[str]) -> list[str]:
 
 
 RAW = "_raw"
-"""The member of a call's arguments that holds them where they are no JSON object."""
+"""The member that contains a call's arguments if they are not a JSON object."""
 
 
 def object_text(arguments: str) -> bytes:
@@ -61,8 +61,8 @@ def object_text(arguments: str) -> bytes:
 def sampling_objections(
     sampling: Sampling, *, ours: Set[str], least_tokens: int = 1, highest: Mapping[str, float] | None = None
 ) -> list[str]:
-    """What no request can carry, in sentences. `ours` are the body fields that `extra` may not set: evalkit sets them
-    itself, or they would void the bound on cost. `highest` bounds numbers of the sampling."""
+    """What a request cannot contain, in sentences. `ours` are the body fields that `extra` may not set: evalkit sets
+    them itself, or they would void the bound on cost. `highest` bounds numbers of the sampling."""
     objections: list[str] = []
     if sampling.max_tokens < least_tokens:
         objections.append(f"max_tokens must be at least {least_tokens}, not {sampling.max_tokens}.")
@@ -97,7 +97,7 @@ def tool_objections(
     tools: Sequence[Tool], *, name: re.Pattern[str] = _NAME, rule: str = _RULE, key: re.Pattern[str] | None = None
 ) -> list[str]:
     """What providers refuse in tools, in sentences: names that are not like `name` (`rule` says it in words) or are
-    given twice, schemas whose outside is no plain object, and arguments whose names are not like `key`."""
+    given twice, schemas that are not plain objects at the top, and arguments whose names are not like `key`."""
     objections: list[str] = []
     seen: set[str] = set()
     for tool in tools:

@@ -1,17 +1,17 @@
 """Gemini's generateContent: our messages to their JSON, their JSON to our reply. `serve/dialects/` has the other way.
 
-The path names the model. The system text is a field of the body, and what stands between two replies (the results of
-all calls, then notices) is one turn of the user's, so messages are put together as they join: system texts, which begin
-with a byte that JSON never holds, at the front of the parts, a user's parts at the end of the turn that is open.
+The path names the model. The system text is a field of the body, and everything between two replies (the results of all
+calls, then notices) is one turn of the user. So messages are merged as they join: system texts, which begin with a byte
+that JSON never contains, at the front of the parts, and a user's parts at the end of the open turn.
 
 Chosen: a word as `effort` is a `thinkingLevel` (Gemini 3 and later), a whole number a `thinkingBudget` (Gemini 2.5).
-Chosen: tools carry their schema as `parametersJsonSchema`, which is JSON Schema; `parameters` takes a part of it only.
-Chosen: a filter's word for why it stopped the reply, or kept the prompt from the model, is `content_filter`; other
-reasons that are not ours stay as they are (MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, ...).
-Chosen: usage counts what the prompt's tools used as input, and thoughts, which the API reports apart, as output.
-Chosen: `extra` may fill `generationConfig` further, but not with what evalkit sets or what would make a reply dearer.
-The API says nothing of what is left of its limits, and has no switch for parallel calls.
-Source: https://ai.google.dev/api/generate-content, https://ai.google.dev/gemini-api/docs/{thought-signatures,thinking}.
+Chosen: tools carry their schema as `parametersJsonSchema`, which is JSON Schema; `parameters` supports only a part of
+it. Chosen: a filter's word for why it stopped the reply, or kept the prompt from the model, is `content_filter`; other
+reasons that are not ours stay as they are (MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, ...). Chosen: usage counts
+what the prompt's tools used as input, and thoughts, which the API reports apart, as output. Chosen: `extra` may fill
+`generationConfig` further, but not with what evalkit sets or what would make a reply dearer. The API does not state its
+remaining limits, and has no switch for parallel calls. Source: https://ai.google.dev/api/generate-content,
+https://ai.google.dev/gemini-api/docs/{thought-signatures,thinking}.
 """
 
 import re
@@ -115,7 +115,7 @@ def _headers(key: str) -> Mapping[str, str]:
 
 
 def _read(value: Any) -> Reply:
-    """The first candidate; a prompt that was blocked has none, and is answered with nothing."""
+    """The first candidate; a blocked prompt has none, and gets no answer."""
     raw = value if isinstance(value, dict) else {}
     candidates = raw.get("candidates")
     candidate = candidates[0] if isinstance(candidates, list) and candidates else None
@@ -185,7 +185,7 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
 
 
 def _config_objections(sampling: Sampling) -> Sequence[str]:
-    """What `extra` may not put into `generationConfig`; looked at once `extra` is known to be an object."""
+    """What `extra` may not put into `generationConfig`; checked after `extra` is known to be an object."""
     config = orjson.loads(sampling.extra).get("generationConfig", {}) if sampling.extra else {}
     if not isinstance(config, dict) or not isinstance(config.get("thinkingConfig", {}), dict):
         return ["extra: generationConfig and its thinkingConfig must be objects."]
@@ -204,7 +204,7 @@ def _config_objections(sampling: Sampling) -> Sequence[str]:
 GEMINI = Dialect(
     name="gemini",
     path="/models/{model}:generateContent",
-    # As for OpenAI Responses: a signature has more bytes than what it stands for had tokens.
+    # As for OpenAI Responses: a signature has more bytes than the text behind it had tokens.
     overhead_tokens=512,
     head=_head,
     encode_tools=_encode_tools,

@@ -1,10 +1,10 @@
 """The parts of a model's turn in Gemini's format, in both directions; client and server share it.
 
-Text and calls are what everybody understands. A part may carry more (`thoughtSignature`), and some parts are nothing
-else (thoughts): all of it must go back on the very part it came with, in the same order. The opaque part is therefore
-the turn's layout, a JSON list: an object is a part as it came; a pair `[n, members]` a text of n characters with what
-else its part held; a pair `[null, members]` the next call, likewise. Where there is nothing but text and calls there is
-no opaque part, and text stands before calls.
+evalkit reads text and calls. A part may contain more (`thoughtSignature`), and some parts contain nothing else
+(thoughts). All of it must be sent back on the same part, in the same order. The opaque part is therefore the turn's
+layout, a JSON list: an object is a part as it came; a pair `[n, members]` a text of n characters with the other members
+of its part; a pair `[null, members]` the next call, likewise. With only text and calls there is no opaque part, and
+text comes before calls.
 
 Chosen: a call that came without an id, or with one that is taken, is named after its place. The name goes back with it,
 since the API pairs calls and results by it.
@@ -20,7 +20,7 @@ from evalkit.wire.fields import call_ids, object_text, text_of
 from evalkit.wire.lenient import dumps_any, loads_kept
 
 UNNAMED = "unnamed"
-"""Stands for a tool's name that is empty, which the API refuses."""
+"""Replaces an empty tool name, which the API refuses."""
 
 
 def _further(members: Mapping[str, Any] | None) -> bytes:
@@ -55,7 +55,7 @@ def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
 
 
 def read_parts(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes]:
-    """(text, calls, opaque part) of a turn's parts. What is no part at all is passed over."""
+    """(text, calls, opaque part) of a turn's parts. Anything that is not a part is skipped."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     layout: list[Any] = []

@@ -1,6 +1,6 @@
 """An HTTP exchange as values, and the one verdict on its outcome. No socket, no clock.
 
-A dialect's `judge` (`verdicts.py`) is total over everything that can come back. Retrying lives in `client/retry.py`.
+A dialect's `judge` (`verdicts.py`) is defined for everything that can come back. Retrying lives in `client/retry.py`.
 """
 
 from collections.abc import Mapping
@@ -33,13 +33,13 @@ class Verdict:
 
     action: Action
     kind: str = ""
-    """Short word for logs and counters: `rate_limit`, `overload`, `server_error`, `timeout`, `reset`, `truncated`,
+    """Short name for logs and counters: `rate_limit`, `overload`, `server_error`, `timeout`, `reset`, `truncated`,
     `bad_key`, `quota`, `unknown_model`, `context_length`, `content_filter`, `bad_request`, ..."""
     wait_s: float | None = None
-    """The server's own word on when to come back, if it gave one."""
+    """When to come back according to the server, if it says so."""
     message: str = ""
     outcome: str = ""
-    """What came back in the words of `billed.py`, where it was no reply."""
+    """The outcome as a key of `billed.py`, if it was not a reply."""
 
     @property
     def billable(self) -> bool:

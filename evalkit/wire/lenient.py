@@ -1,11 +1,11 @@
-"""A reply's JSON, read so that nothing that was paid for is thrown away.
+"""A reply's JSON, read so that nothing that was paid for is lost.
 
 Strict JSON (orjson) decides first. What it refuses is read again with replacement: bad UTF-8 and lone surrogates become
-U+FFFD, NaN and numbers of any size are taken, raw control characters are kept, text behind the value is dropped, and
-what is nested deeper than `DEPTH` becomes null. Only a body with no JSON value at its start is no reply at all, and one
-of more than `MOST_PARTS` parts, which no model writes and which would hold up everybody else.
+U+FFFD, NaN and numbers of any size are accepted, raw control characters are kept, text after the value is dropped, and
+anything nested deeper than `DEPTH` becomes null. Only two kinds of body are not replies: one without a JSON value at
+its start, and one of more than `MOST_PARTS` parts, which no model writes and which would block everything else.
 
-All of it is linear in the body. `ON_LOOP_BYTES` says which bodies are read where others wait.
+The time is linear in the body. Bodies of up to `ON_LOOP_BYTES` are read on the event loop.
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Any
 import orjson
 
 DEPTH = 200
-"""Deeper nesting is cut off in lenient reading; every fold over a value may then recurse."""
+"""Deeper nesting is cut off in lenient reading; so a function over a value may recurse."""
 
 _DIGITS = 4000
 """Longer integers become floats: Python refuses to convert them (its limit is 4300 digits), and they mean nothing."""
 
 MOST_PARTS = 2**18
-"""Objects, lists and members of a body. So many take a parser up to 0.1 s, during which nothing else runs, not even
+"""Objects, lists and members of a body. This many take a parser up to 0.1 s, during which nothing else runs, not even
 another thread; a reply has some hundreds."""
 
 ON_LOOP_BYTES = 32 * 1024
@@ -38,13 +38,13 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class MalformedReplyError(Exception):
-    """A 200 body that holds no reply."""
+    """A 200 body without a reply."""
 
 
 def loads_lenient(body: bytes) -> tuple[Any, bool]:
     """The body's value, and whether strict JSON refused it (then the raw bytes are worth keeping).
 
-    Raises MalformedReplyError where the body does not start with a JSON value, or holds too many parts.
+    Raises MalformedReplyError if the body does not start with a JSON value, or has too many parts.
     """
     if len(body) > MOST_PARTS and _has_too_many_parts(body):
         raise MalformedReplyError(f"more than {MOST_PARTS} objects, lists and members; it starts {body[:200]!r}")
@@ -65,8 +65,8 @@ def loads_kept(data: bytes) -> Any:
 def dumps_any(value: Any) -> bytes:
     """JSON of whatever `loads_lenient` gave: also integers beyond 64 bits, which orjson does not write.
 
-    What JSON has no word for is null: a number that is none or infinite. So is what is nested deeper than `DEPTH`,
-    where anything else in the value is beyond orjson.
+    What JSON cannot express becomes null: NaN and infinity. So does anything nested deeper than `DEPTH`, if orjson
+    cannot write the value.
     """
     try:
         return orjson.dumps(value)
@@ -76,7 +76,7 @@ def dumps_any(value: Any) -> bytes:
 
 
 def _writable(value: Any, levels: int) -> Any:
-    """The value as strict JSON can say it."""
+    """The value as strict JSON can express it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

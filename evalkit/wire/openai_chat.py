@@ -126,7 +126,7 @@ def _read(value: Any) -> Reply:
 
 
 def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes]:
-    """The calls in order, and the opaque part. What is no object at all is passed over: it names no tool."""
+    """The calls in order, and the opaque part. Anything that is not an object is skipped: it names no tool."""
     raw = message.get("tool_calls")
     raw_calls = [raw_call for raw_call in raw if isinstance(raw_call, dict)] if isinstance(raw, list) else []
     calls: list[ToolCall] = []
@@ -152,7 +152,7 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes
 
 
 def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
-    """What the provider counted. DeepSeek counts cached tokens beside the others instead of within the details."""
+    """What the provider counted. DeepSeek states cached tokens next to the others instead of within the details."""
     within = isinstance(raw.get("prompt_tokens_details"), dict)
     inner, outer = object_of(raw, "prompt_tokens_details"), object_of(raw, "completion_tokens_details")
     return usage_of(
@@ -173,7 +173,7 @@ def _text_of_parts(content: Any) -> str:
 
 def _judge(response: HttpResponse) -> Verdict:
     """As for all dialects; and OpenRouter answers with status 200 and an error in the body, or in its only choice,
-    where the model had begun. What stands beside such an error is no reply: the model did not end it.
+    if the model had begun. The text next to such an error is not a reply: the model did not finish it.
 
     Source: https://openrouter.ai/docs/api/reference/errors-and-debugging.
     """
@@ -204,8 +204,8 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
 OPENAI_CHAT = Dialect(
     name="openai_chat",
     path="/chat/completions",
-    # Templates add a few tokens a message, each of which has over 20 bytes of JSON around its text; the constant is for
-    # what stands once in a prompt: begin marks, a default system text, the tool preamble.
+    # Templates add a few tokens per message, and each message has over 20 bytes of JSON around its text. The constant
+    # is for what a prompt contains once: begin marks, a default system text, the tool preamble.
     overhead_tokens=512,
     head=_head,
     encode_tools=_encode_tools,

@@ -1,7 +1,7 @@
 """OpenAI Responses (`POST /responses`): the client's direction. `serve/dialects/` has the other one.
 
-The server keeps nothing: every request says `store: false` and carries the whole chat as items. What a reasoning model
-thought goes back encrypted, as the items it came in, within a reply's opaque part.
+The server stores nothing: every request has `store: false` and contains the whole chat as items. The thoughts of a
+reasoning model are sent back encrypted, as the items in which they were received, within a reply's opaque part.
 
 Chosen: `strict: false` with every tool, since this API makes schemas strict where nothing is said (and optional
 arguments mandatory with it), and an environment wants to see malformed calls, as in the other dialects.
@@ -45,7 +45,7 @@ _FAILED_STATUSES: Mapping[str, int] = {"server_error": 500, "rate_limit_exceeded
 """HTTP statuses that mean what the error of a failed response means; 400 for all others."""
 
 _FINISHES: Mapping[str, str] = {"max_output_tokens": "length", "max_tokens": "length", "": "incomplete"}
-"""Why a response is incomplete, in our words; others are kept as they are."""
+"""Why a response is incomplete, in evalkit's terms; others are kept as they are."""
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -95,7 +95,7 @@ def _encode_message(message: Message) -> bytes:
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
-    """The items of a message that needs none of its own back: its text, then its calls."""
+    """The items of a message that need not be sent back as received: its text, then its calls."""
     items: list[dict[str, Any]] = []
     if message.text or not message.calls:
         items.append({"type": "message", "role": message.role, "content": message.text})
@@ -192,13 +192,13 @@ def _keep(items: Sequence[dict[str, Any]]) -> bytes:
     if plain and not any(item.get("phase") for item in kept):
         return b""
     if len(kept) < len(items):
-        # An id would remind the server of the reasoning that it came with, and that is missing now.
+        # An id would refer the server to the reasoning that came with it, and that is missing now.
         kept = [{name: value for name, value in item.items() if name != "id"} for item in kept]
     return dumps_any(kept)
 
 
 def _lost(item: Mapping[str, Any]) -> bool:
-    """Whether an item means nothing without a server that stored it: reasoning that only has an id, or no type."""
+    """Whether an item is useless unless the server stored it: reasoning that has only an id, or no type."""
     if item.get("type") == "reasoning":
         return not (item.get("encrypted_content") or item.get("content"))
     return not text_of(item, "type")
@@ -253,7 +253,7 @@ def _reasoning_objections(sampling: Sampling) -> Sequence[str]:
 OPENAI_RESPONSES = Dialect(
     name="openai_responses",
     path="/responses",
-    # As for Chat Completions; and an encrypted item has more bytes than what it hides had tokens.
+    # As for Chat Completions; and an encrypted item has more bytes than its content had tokens.
     overhead_tokens=512,
     head=_head,
     encode_tools=_encode_tools,

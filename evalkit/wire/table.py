@@ -1,4 +1,5 @@
-"""All dialects by name: evalkit's own stand here, one line each; others are found by their packages' entry points."""
+"""All dialects by name: evalkit's own are listed here, one line each; others are found by their packages' entry
+points."""
 
 from evalkit.plugins import PluginTable
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES

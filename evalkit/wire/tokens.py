@@ -1,7 +1,7 @@
-"""How the simulated provider counts tokens: four bytes a token, rounded up. `plan` counts the same way.
+"""How the simulated provider counts tokens: four bytes per token, rounded up. `plan` counts the same way.
 
-Real tokenizers differ by model and are not ours to guess; this rule is monotone, exact and free, so that a prediction
-and a bill can be compared to the token.
+Real tokenizers differ by model, and evalkit does not guess them. This rule is monotone, exact and free, so that a
+prediction and a bill can be compared to the token.
 """
 
 from dataclasses import replace
@@ -48,8 +48,8 @@ _MESSAGE_MARKS, _CALL_MARKS = 16, 64
 def cut(reply: Reply, max_tokens: int) -> Reply:
     """The reply as a provider that stops after `max_tokens` output tokens would have sent it.
 
-    Text comes first, then the calls in order. The part that does not fit is cut in mid-word, arguments too, and what
-    comes behind it is dropped; the finish reason is then `length`. A call without room for its name is dropped.
+    Text comes first, then the calls in order. The part that does not fit is cut in mid-word, arguments too, and
+    everything after it is dropped; the finish reason is then `length`. A call without room for its name is dropped.
     """
     if output_tokens(reply) <= max_tokens:
         return reply

@@ -1,5 +1,5 @@
-"""Turns, for formats that have the system text in a field of its own and all that the user says between two replies in
-one turn: messages are put together as they join a chat, so that no body has to do it again.
+"""Turns, for formats with a separate field for the system text and one turn for all user messages between two replies:
+messages are merged as they join a chat, so that it is not repeated for every body.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ _END = b"]}"
 
 
 def extend_turns(parts: list[bytes], encoded: Iterable[bytes], *, user: bytes) -> None:
-    """Put encoded messages behind a chat's parts, in place: system texts into the first one, which holds all of them,
-    the user's content into the turn that is open. `user` is what each turn of the user's begins with.
+    """Append encoded messages to a chat's parts, in place: system texts to the first part, which contains all of them,
+    and the user's content to the open turn. `user` is what each turn of the user's begins with.
 
-    What stands next to each other is put together at once: a reply may have as many results as fit into its body.
+    Adjacent messages are merged in one operation: a reply may have as many results as fit into its body.
     """
     for kind, run in groupby(encoded, key=lambda part: _kind_of(part, user)):
         pieces = list(run)

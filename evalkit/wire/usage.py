@@ -1,10 +1,10 @@
-"""What a reply says of its own tokens, each figure judged by itself: stated, or not.
+"""The tokens that a reply states, each figure judged separately: stated, or not.
 
-A figure is stated where it is a whole number of tokens that can be believed. One that is absent, negative, a text, a
-truth value, a fraction or beyond `MOST_TOKENS`, a part that is greater than its whole, no input at all and no output
-beside a reply that says something are not: `Usage.unknown` names them, and they are charged at their bound.
+A figure counts as stated if it is a plausible whole number of tokens. These do not count: a figure that is absent,
+negative, a string, a boolean, a fraction or above `MOST_TOKENS`; a part that is greater than its whole; no input at
+all; and no output for a reply that is not empty. `Usage.unknown` names them, and they are charged at their bound.
 
-Reasoning is a part of the output. Some servers count it beside the output instead; their total shows it.
+Reasoning is a part of the output. Some servers count it separately instead; their total shows it.
 Source: https://docs.x.ai/docs/key-information/consumption-and-rate-limits (xAI's Chat Completions).
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 from evalkit.dialogue import Usage
 
 MOST_TOKENS = 2**31 - 1
-"""Greater figures are no numbers of tokens."""
+"""Greater figures are not numbers of tokens."""
 
 
 def stated(raw: Mapping[str, Any], name: str) -> int | None:
-    """A field as a number of tokens; None where it states none."""
+    """A field as a number of tokens; None if it is not one."""
     value = raw.get(name)
     if type(value) is float and value.is_integer():  # some servers write 12.0
         value = int(value)

@@ -1,4 +1,4 @@
-"""What to do about an outcome that is no reply: one table over failure, status and the error's own words.
+"""What to do about an outcome that is not a reply: one table over failure, status and the error's text.
 
 Dialects share it: `judge` reads the spellings of an error that providers use. Pure: no clock is read (`durations.py`).
 """
@@ -16,10 +16,10 @@ from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 ACCEPT = Verdict(action="accept", kind="ok")
 
 LONGEST_WAIT_S = 86_400.0
-"""A server that asks for more than a day is taken to mean a day."""
+"""A request to wait for more than a day counts as a day."""
 
 UNREADABLE = frozenset({"unreadable", "oversize"})
-"""Kinds of whole answers, of a status that promises a reply, in which there is none. Nobody knows what they cost."""
+"""Kinds of complete answers with a success status but without a reply. Their cost is unknown."""
 
 _MESSAGE_CHARS = 500
 _SHOWN_BYTES = 160
@@ -34,7 +34,7 @@ class ErrorWords:
     code: str = ""
     """Code, type, status and the reasons among its details, in lower case, separated by spaces."""
     wait_s: float | None = None
-    """When to come back, where the body says it and no header does."""
+    """When to come back, if the body states it and no header does."""
 
 
 _QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
@@ -42,8 +42,8 @@ _QUOTA_TEXTS = ("credit balance is too low",)
 _DAILY = ("perday", "per_day")
 """In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
 _KEY_CODES = ("api_key_invalid", "failed_precondition", "no_db_connection")
-"""With status 400: a key that is none, or one that may not be used here (Google: the place, no billing account; a
-LiteLLM proxy looks unknown keys up in a database that it may not have)."""
+"""With status 400: a key that does not exist, or one that may not be used here (Google: the place, no billing account;
+a LiteLLM proxy looks unknown keys up in a database that it may not have)."""
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
 _CONTEXT_TEXTS = (
     "maximum context length",
@@ -107,13 +107,13 @@ def accepted_with(response: HttpResponse, mark: bytes) -> Mapping[str, Any]:
 
 def judge_error(response: HttpResponse, error: Mapping[str, Any], status: int, *, begun: bool) -> Verdict:
     """The verdict on an error that came in a body of status 200, as if it had come with a status of its own. `begun`:
-    whether it broke a reply off."""
+    whether it cut a reply off."""
     verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
     return replace(verdict, outcome="broken_off") if begun else verdict
 
 
 def unreadable(response: HttpResponse) -> Verdict:
-    """The verdict on a whole response that should hold a reply and does not."""
+    """The verdict on a complete response that should contain a reply but does not."""
     words = f"status {response.status} with {describe(response.body)} instead of a reply"
     return Verdict(action="retry", kind="unreadable", message=words, outcome="unreadable")
 
@@ -167,7 +167,7 @@ def _error_words(body: bytes) -> ErrorWords:
 
 
 def _words(value: Any) -> str:
-    """A value where words were expected: as JSON, since Python refuses to print what is nested deeply."""
+    """A value where text was expected: as JSON, since Python refuses to print deeply nested values."""
     return value if isinstance(value, str) else dumps_any(value).decode("utf-8", "replace")[:500]
 
 
@@ -186,7 +186,7 @@ def _details(details: Any) -> tuple[list[str], float | None]:
 
 
 def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
-    """The verdict on anything but a whole 200 response. Total: every status and failure has one.
+    """The verdict on anything but a complete 200 response. Every status and failure has one.
 
     A refusal whose body was cut off is still that refusal, so a status that is an error outranks the failure.
     """
@@ -223,7 +223,7 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
 
 
 def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
-    """3xx and the rest of 4xx: asking again with the same body would bring the same."""
+    """3xx and the rest of 4xx: repeating the request would give the same answer."""
     low = words.message.lower()
     if status == 407:
         return Verdict(action="end_lane", kind="proxy", message=_short(text))

@@ -1,13 +1,14 @@
-"""Whether a provider is there at all: many failures in a row and no success mean that it is not. Arithmetic only.
+"""Whether a provider is available: many consecutive failures without a success mean that it is not. Arithmetic only.
 
-A lane that is down sends one probe at a time, at intervals that grow to a few seconds: an outage costs those and not
-the retries of every episode, and its end is seen soon. After `GIVE_UP_S` without an answer it gives up.
+A lane that is down sends one probe at a time, at intervals that grow to a few seconds: an outage costs these probes
+instead of retries of every episode, and its end is noticed soon. After `GIVE_UP_S` without an answer it gives up.
 """
 
 DOWN_AFTER = 10
-"""Failures in a row that make a lane down ..."""
+"""Consecutive failures after which a lane counts as down ..."""
 DOWN_FEW = 4
-"""... or so many, if nothing has succeeded for `DOWN_S`: a lane of few episodes would use up their attempts first."""
+"""... or this many, if nothing has succeeded for `DOWN_S`: otherwise a lane with few episodes would use up their
+attempts first."""
 DOWN_S = 5.0
 FIRST_PROBE_S = 1.0
 LAST_PROBE_S = 2.0
@@ -15,9 +16,10 @@ LAST_PROBE_S = 2.0
 GIVE_UP_S = 900.0
 
 OUTAGE = frozenset({"connect", "reset", "timeout", "truncated", "server_error", "overload"})
-"""Kinds of failure that a provider which is not there shows."""
+"""Kinds of failure that an unavailable provider shows."""
 REFUSAL = "rate_limit"
-"""It takes somebody to say so, and a busy lane hears it often. Said to everything for `DOWN_S`, it is an outage too."""
+"""A working server sends it, and a busy lane receives it often. If every request gets it for `DOWN_S`, that is an
+outage too."""
 
 
 class Health:
@@ -58,5 +60,5 @@ class Health:
             self.next_probe = now + self._probe_s
 
     def given_up(self, now: float) -> bool:
-        """Whether it has been down for longer than anybody should wait."""
+        """Whether it has been down for too long to wait any longer."""
         return self.down and now - self.down_since >= GIVE_UP_S

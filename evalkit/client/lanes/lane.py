@@ -1,13 +1,12 @@
-"""The line in front of one (provider, model). What may go is decided by pure parts: buckets, window, health, pause.
+"""The queue in front of one (provider, model). Pure parts decide what may be sent: buckets, window, health, pause.
 
-One line, first come, first served, and one timer. The head is decided anew at every wake, so that a later `Retry-After`
-is obeyed, a window that was cut holds, and a waiter that was cancelled leaves no booking behind. When nobody waits and
+There is one queue, in order of arrival, and one timer. The head is decided again at every wake, so that a later
+`Retry-After` is obeyed, a reduced window applies, and a cancelled waiter leaves no booking. When nobody waits and
 everything allows it, admission costs no await and no future.
 
-Episodes are let in as the window opens (`join`): one that is begun while the window is still narrow would only stand in
-line with all others, each of its first steps a round trip late. A lane may begin as a canary: a few episodes play, and
-all the others once one of those has made a valid action (`acted`), so that a model whose tool calls never arrive is not
-paid for by the hundred.
+Episodes are admitted as the window opens (`join`): an episode that starts while the window is narrow would only wait in
+the queue with all others. A lane may start as a canary: a few episodes play, and the others follow once one of these
+has made a valid action (`acted`). So a model whose tool calls never arrive is not paid for hundreds of times.
 """
 
 import asyncio
@@ -43,15 +42,15 @@ class Lane:
     def __init__(
         self, name: str, *, limits: Limits, width: int, shared: Sequence[Pool] = (), canary: bool = False
     ) -> None:
-        """`width`: the most that may be in flight where `limits.in_flight` says nothing lower. `shared`: limits that
+        """`width`: the most that may be in flight, unless `limits.in_flight` is lower. `shared`: limits that
         hold for other lanes too, narrow ones first. `canary`: few episodes at first."""
         self.name = name
         self.unread = 0
-        """Answers in a row that held no reply."""
+        """Consecutive answers without a reply."""
         self.notice = ""
-        """What a user should know of it, in a sentence; empty: nothing."""
+        """What a user should know about the lane, in a sentence; empty: nothing."""
         self.deadline = math.inf
-        """Loop time at which the run ends in any case: no pause is worth waiting for beyond it."""
+        """Loop time at which the run ends in any case: no pause beyond it is waited for."""
         self._loop = asyncio.get_running_loop()
         self._window = Window(min(width, limits.in_flight or width))
         self._buckets = open_buckets(limits, self._loop.time())
@@ -66,13 +65,13 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
         self._shut = False
-        """Whether the fast path must look closer: paused, down or ended."""
+        """Whether the fast path must check more: paused, down or ended."""
         self._end: EvalkitError | None = None
         self._estimate = TokenEstimate()
 
     async def join(self) -> None:
         """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
-        lane lets everybody in, to hear of it when they ask."""
+        lane admits everybody, and raises when they ask."""
         await self._ramp.join()
 
     def part(self) -> None:
@@ -80,11 +79,11 @@ class Lane:
         self._ramp.part()
 
     def acted(self) -> None:
-        """A valid action was made in one of its episodes: whatever may play may begin."""
+        """One of its episodes made a valid action: every episode may start."""
         self._ramp.acted()
 
     def ended_idle(self) -> bool:
-        """An episode ended without a valid action. Returns whether it is time to say so: `notice` does."""
+        """An episode ended without a valid action. Returns whether the user should be told now, with `notice`."""
         if not self._ramp.ended_idle():
             return False
         self.notice = (
@@ -95,7 +94,7 @@ class Lane:
         return True
 
     def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
-        """A ticket if one is to be had at once and nobody waits."""
+        """A ticket if one is available at once and nobody waits."""
         if self._queue or self._shut or self._in_flight + 1 > self._window.size:
             return None
         now = self._loop.time()
@@ -107,16 +106,17 @@ class Lane:
         return self._admit(need, now, body_bytes)
 
     async def enter(self, body_bytes: int, max_tokens: int) -> Ticket:
-        """A ticket, when it is this request's turn. Raises what ended the lane; EpisodeUnavailable after an outage."""
+        """A ticket, when it is this request's turn. Raises the error that ended the lane; EpisodeUnavailable after an
+        outage."""
         if self._end is not None:
-            raise copy.copy(self._end)  # one for each: a shared one would gather everybody's traceback
+            raise copy.copy(self._end)  # one for each: a shared one would collect the tracebacks of all
         with self._queue.hold(QueuedRequest(body_bytes, max_tokens)) as waiter:
             if self._queue.head() is waiter:
                 self.serve()
             return await waiter.turn()
 
     def decide(self, need: Need, now: float) -> float:
-        """Seconds until a request of that size may go: 0 now, `inf` not before something comes back."""
+        """Seconds until a request of that size may be sent: 0 now, `inf` not before another one is answered."""
         if now < self._paused_until:
             return self._paused_until - now
         if self._health.down:
@@ -126,12 +126,12 @@ class Lane:
         return wait_s(self._buckets, need, now)
 
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
-        """A reply came. Returns the seconds it took. `usage` of one that its provider did not count has no input."""
+        """A reply came. Returns the seconds it took. `usage` has no input if the provider did not count it."""
         now = self._loop.time()
         self.unread = 0
         if self._health.answered():
             self._recover(now)
-        # Also full: all that it let in are here, and what they do between two requests is all that keeps it below.
+        # Also full: all admitted episodes are here, and only their work between requests keeps the number lower.
         full = self._in_flight >= int(self._window.size) or (
             bool(self._ramp) and not self._queue and not self._ramp.canary
         )
@@ -148,7 +148,7 @@ class Lane:
         return now - ticket.sent_at
 
     def failed(self, ticket: Ticket, kind: str, *, wait_s: float | None = None, message: str = "") -> None:
-        """An attempt brought no reply. `wait_s`: the server's own word on when to come back; all of the lane obeys."""
+        """An attempt without a reply. `wait_s`: how long the server asks to wait; the whole lane obeys."""
         now = self._loop.time()
         self._meter.fail(kind)
         self.unread += kind in UNREADABLE
@@ -165,13 +165,13 @@ class Lane:
             for pool in self._pools:
                 pool.refused(wait_s, now)
         if kind in (REFUSAL, "connect"):
-            self._unbook(ticket.need, sent=True)  # it was turned away before it could use any
+            self._unbook(ticket.need, sent=True)  # it was refused before it could use any
         if self._health.given_up(now):
             self._give_up()
         self._leave(ticket)
 
     def renew(self, ticket: Ticket) -> bool:
-        """Whether a request that was admitted a while ago may still go; it then counts as sent now."""
+        """Whether a request that was admitted some time ago may still be sent; if so, it counts as sent now."""
         now = self._loop.time()
         if self._end is not None or now < self._paused_until or (self._health.down and not ticket.probe):
             return False
@@ -179,27 +179,27 @@ class Lane:
         return True
 
     def abandon(self, ticket: Ticket, *, sent: bool = True) -> None:
-        """The attempt was cancelled. What was not even sent gives its whole booking back."""
+        """The attempt was cancelled. If it was not sent, its whole booking is returned."""
         if not sent:
             self._unbook(ticket.need, sent=False)
         self._leave(ticket)
 
     def heed(self, requests: Allowance | None, tokens: Allowance | None) -> None:
-        """What the provider's headers say is left."""
+        """The remaining limits that the provider's headers state."""
         now = self._loop.time()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
             if allowance is not None and not self._heeded(name, allowance, now):
                 heed(self._buckets, name, allowance, now)
 
     def pause(self, until: float) -> None:
-        """Admit nobody before `until` (loop time). A later moment holds against an earlier one."""
+        """Admit nobody before `until` (loop time). The latest such time applies."""
         if until > self._paused_until:
             self._paused_until = until
             self._shut = True
             self.serve()
 
     async def rest(self, seconds: float) -> None:
-        """Sleep before a retry; raises at once what ends the lane."""
+        """Sleep before a retry; raises at once the error that ends the lane."""
         if self._end is not None:
             raise copy.copy(self._end)
         with self._resting.hold(None) as waiter:
@@ -212,13 +212,13 @@ class Lane:
             raise copy.copy(self._end)
 
     def end(self, error: EvalkitError) -> None:
-        """Admit nobody any more: all who wait or rest raise `error`. What is in flight may come back."""
+        """Stop admission: all waiting and sleeping requests raise `error`. Requests in flight may still be answered."""
         if self._end is None:
             self._end, self._shut = error, True
         self._send_away(error)
 
     def late(self, seconds: float) -> None:
-        """How late this process comes to what is due: so much of what replies take is no provider's doing."""
+        """How late this process runs what is due: this part of a reply's time is not the provider's."""
         self._window.late_s = seconds
 
     def stats(self) -> LaneStats:
@@ -246,7 +246,7 @@ class Lane:
         )
 
     def _heeded(self, name: str, allowance: Allowance, now: float) -> bool:
-        """Whether a header speaks of limits that are shared; all of those are told."""
+        """Whether a header states limits that are shared; all of these are informed."""
         return sum(pool.heed(name, allowance, now) for pool in self._pools) > 0
 
     def _waits_for(self, now: float) -> str:
@@ -277,7 +277,7 @@ class Lane:
         return Ticket(need, now, probe, body_bytes)
 
     def serve(self) -> None:
-        """Admit from the head of the line while it may go; set the timer for when it may."""
+        """Admit from the head of the queue while possible; set the timer for the next time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -301,7 +301,7 @@ class Lane:
             pool.withdraw(self)
 
     def _take_back(self, _: QueuedRequest, ticket: Ticket) -> None:
-        """A request was admitted and cancelled in the same breath."""
+        """A request was admitted and cancelled before it could run."""
         self.abandon(ticket, sent=False)
 
     def _left_line(self, _: QueuedRequest) -> None:
@@ -309,8 +309,8 @@ class Lane:
         self.serve()
 
     def _is_told_too_long(self, need: Need, now: float) -> bool:
-        """Whether the head waits for a limit that the provider's headers told of: longer than one provider is waited
-        for, and the lane has ended; or long enough to be said."""
+        """Check whether the head waits for a limit from the provider's headers: too long, and the lane has ended; or
+        long enough for a notice."""
         told_s, what = told_wait_s(self._buckets, need, now)
         why = used_up(self.name, told_s, time.time(), what)
         if why:
@@ -320,7 +320,7 @@ class Lane:
         return bool(why)
 
     def _have_room(self, need: Need, now: float) -> bool:
-        """Whether the shared limits let the head go; where one does not, the lane stands there and in none behind."""
+        """Whether the shared limits admit the head; if one does not, the lane queues there and at none after it."""
         for index, pool in enumerate(self._pools):
             if not pool.admits(self, need, now):
                 for later in self._pools[index + 1 :]:
@@ -348,7 +348,7 @@ class Lane:
             pool.unbook(need, sent=sent)
 
     def _recover(self, now: float) -> None:
-        """An outage is over: whoever rests because of it need rest no longer."""
+        """An outage is over: requests that sleep because of it are woken."""
         self._window.restart(now, paced=bool(self._buckets or self._pools))
         self._reopen(now)
         self._resting.nudge_all()
@@ -366,4 +366,4 @@ class Lane:
         self._resting.nudge_all()
         self._ramp.open = self._end is not None
         self._ramp.usher()
-        self.serve()  # with nobody in line: it leaves the shared limits' lines too
+        self.serve()  # with an empty queue: it leaves the queues of the shared limits too

@@ -1,6 +1,6 @@
-"""How long a lane waits because its provider said so. Arithmetic and words only.
+"""How long a lane waits because its provider asks for it. Arithmetic and messages only.
 
-Beyond that the lane ends: its episodes are owed, and a later run asks anew.
+Beyond that the lane ends: its episodes remain, and a later run asks again.
 """
 
 from datetime import UTC, datetime
@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from evalkit.wire.verdicts import LONGEST_WAIT_S
 
 MOST_PAUSE_S = 3600.0
-"""A run does not sleep longer for one provider: nobody looks at it meanwhile."""
+"""A run does not sleep longer than this for one provider."""
 NOTICED_S = 60.0
-"""A request that waits longer for what a provider's headers tell of is worth a word."""
+"""If a request waits longer than this because of a provider's headers, the user is told."""
 
 
 def too_long(wait_s: float, left_s: float) -> bool:
-    """Whether a wait that a provider asked for is not worth it; `left_s` seconds are left before the deadline."""
+    """Whether a wait that a provider asks for is too long; `left_s` seconds remain before the deadline."""
     return wait_s > min(MOST_PAUSE_S, left_s)
 
 
@@ -29,15 +29,15 @@ def why_ended(lane: str, wait_s: float, now: float, message: str) -> str:
 
 
 def used_up(lane: str, wait_s: float, now: float, limit: str) -> str:
-    """Why a lane ends whose provider's headers say that its `limit` (`requests`, `tokens`) lets nothing pass for so
-    long; empty: it does not. `now` in Unix seconds."""
+    """Why a lane ends because its provider's headers say that `limit` (`requests`, `tokens`) admits nothing for this
+    long; empty: the lane does not end. `now` in Unix seconds."""
     if wait_s <= MOST_PAUSE_S:
         return ""
     return why_ended(lane, min(wait_s, LONGEST_WAIT_S), now, f"its headers say that its limit on {limit} is used up")
 
 
 def why_paced(lane: str, wait_s: float, limit: str) -> str:
-    """What a user should know of a lane that its provider's headers slow down."""
+    """What a user should know about a lane that is slowed down by its provider's headers."""
     return (
         f"{lane}: its provider's headers said that its limit on {limit} was nearly used up. Requests waited for it; "
         f"the first of them {_length(wait_s)}."

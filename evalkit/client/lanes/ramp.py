@@ -1,7 +1,8 @@
-"""Who may begin an episode in a lane: as many as its window lets, and few while nothing shows that they can act.
+"""How many episodes may start in a lane: as many as its window allows, and few while nothing shows that the model can
+act.
 
-A lane that begins as a canary plays `CANARY_EPISODES` at once until one of its episodes has made a valid action: a
-model whose tool calls never arrive is not paid for by the hundred.
+A lane that starts as a canary plays `CANARY_EPISODES` at once until one of its episodes has made a valid action. So a
+model whose tool calls never arrive is not paid for hundreds of times.
 """
 
 from evalkit.client.lanes.window import Window
@@ -9,20 +10,20 @@ from evalkit.waiting import WaitQueue
 
 CANARY_EPISODES = 4
 BARREN_EPISODES = 8
-"""Ended without a valid action: it is said, once."""
+"""After this many episodes without a valid action the user is told, once."""
 
 
 class EpisodeRamp:
-    """The players of one lane: those with an episode, and those who wait for one."""
+    """The players of one lane: those with an episode, and those that wait for one."""
 
     __slots__ = ("_barren", "_waiting", "_window", "canary", "open", "players")
 
     def __init__(self, window: Window, *, canary: bool) -> None:
         self._window = window
         self.canary = canary
-        """Whether nothing has shown yet that the lane's episodes can act."""
+        """Whether it is still unknown that the lane's episodes can act."""
         self.open = False
-        """Whether everybody is let in: the lane has ended, and they are to hear of it."""
+        """Whether everybody is admitted: the lane has ended, and they must learn of it."""
         self.players = 0
         self._barren = 0
         self._waiting = WaitQueue[None, None](left=self._never_let_in)
@@ -44,19 +45,19 @@ class EpisodeRamp:
         self.usher()
 
     def usher(self) -> None:
-        """Let in whoever finds room."""
+        """Admit those that have room."""
         while self._room() and (first := self._waiting.head()) is not None:
             self.players += 1
             self._waiting.grant(first, None)
 
     def acted(self) -> None:
-        """A valid action was made: whatever may play may begin."""
+        """A valid action was made: every episode may start."""
         if self.canary:
             self.canary = False
             self.usher()
 
     def ended_idle(self) -> bool:
-        """An episode ended without a valid action. Returns whether it is time to say so."""
+        """An episode ended without a valid action. Returns whether the user should be told now."""
         self._barren += self.canary
         return self.canary and self._barren == BARREN_EPISODES
 
@@ -65,7 +66,7 @@ class EpisodeRamp:
         self.players += 1
 
     def _room(self) -> bool:
-        """Whether one more episode may begin. A window at its bound can be kept full only by those who wait."""
+        """Whether one more episode may begin. A window at its bound can be kept full only if some wait."""
         window = self._window
         if self.open:
             return True

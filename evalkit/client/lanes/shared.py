@@ -1,9 +1,9 @@
-"""Limits that a provider counts over several lanes together, and whose turn it is.
+"""Limits that a provider counts over several lanes together, and the order in which these lanes are served.
 
-A lane stands here with the request at its head, once that request may go as far as the lane's own limits are concerned.
-Of the lanes that stand, the one that was served longest ago is next, and what it needs is saved up for it however much
-that is: thousands who wait in one lane hold up a lane with few by one request each, and a long prompt is overtaken by
-each other lane at most once. A step costs the logarithm of the lanes that stand.
+A lane queues here with the request at its head, once the lane's own limits admit that request. The queued lane that was
+served longest ago is next, and its whole need is saved up for it. So a lane with few requests waits for at most one
+request of a lane with thousands, and each other lane overtakes a long prompt at most once. The cost of a step grows
+with the logarithm of the number of queued lanes.
 """
 
 import asyncio
@@ -17,20 +17,21 @@ from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
 LONGEST_PAUSE_S = 60.0
-"""For what one lane was refused the others pause no longer: these limits are a minute's, whatever else it was told."""
+"""If one lane is refused, the others pause no longer than this: these limits are per minute, whatever else the refusal
+says."""
 _SAME = 0.01
-"""Headers whose limit is so near a configured one speak of that one."""
+"""A header whose limit is this near a configured one means that one."""
 
 
 class Member(Protocol):
     """A lane, as seen from the limits it shares."""
 
     def serve(self) -> None:
-        """Admit whoever may go."""
+        """Admit every request that may be sent."""
 
 
 class Pool:
-    """Requests and tokens a minute, and requests in flight, of several lanes within one event loop."""
+    """Requests and tokens per minute, and requests in flight, of several lanes within one event loop."""
 
     def __init__(self, name: str, *, limits: Limits) -> None:
         self.name = name
@@ -43,16 +44,16 @@ class Pool:
         self._heap: list[tuple[int, int, Member]] = []
         """(turn at which it was served last, order of arrival, lane); entries of lanes that have left are stale."""
         self._standing: dict[Member, int] = {}
-        """Lanes that stand, with their order of arrival."""
+        """Queued lanes, with their order of arrival."""
         self._served: dict[Member, int] = {}
         self._turns = 0
         self._arrivals = count()
         self._timer: asyncio.TimerHandle | None = None
         self._called = False
-        """Whether the lanes that stand are about to be looked after."""
+        """Whether the queued lanes are about to be served."""
 
     def admits(self, lane: Member, need: Need, now: float) -> bool:
-        """Whether the lane's next request may go. Else the lane stands here and is served again when it may."""
+        """Whether the lane's next request may be sent. If not, the lane queues here and is served when it may."""
         if not self._standing:
             wait = self._wait_s(need, now)
             if wait == 0:
@@ -69,11 +70,11 @@ class Pool:
         return wait == 0
 
     def quick(self, need: Need, now: float) -> bool:
-        """Whether a request of a lane in which nobody waits may go at once."""
+        """Whether a request of a lane without a queue may be sent at once."""
         return not self._standing and self._wait_s(need, now) == 0
 
     def take(self, lane: Member, need: Need, now: float) -> None:
-        """A request of the lane goes."""
+        """A request of the lane is sent."""
         self._turns += 1
         self._served[lane] = self._turns
         self._standing.pop(lane, None)
@@ -82,7 +83,7 @@ class Pool:
         self._call()
 
     def withdraw(self, lane: Member) -> None:
-        """The lane has nothing to send just now."""
+        """The lane has nothing to send now."""
         if self._standing.pop(lane, None) is not None:
             self._call()
 
@@ -96,17 +97,17 @@ class Pool:
         unbook(self._buckets, need, sent=sent)
 
     def correct(self, booked: Need, used: Need) -> None:
-        """The booking was an estimate: put it right."""
+        """The booking was an estimate: correct it."""
         correct(self._buckets, booked, used)
 
     def refused(self, wait_s: float | None, now: float) -> None:
-        """The provider told one lane that this is too much: nothing is saved up, and all pause as it was told."""
+        """The provider refused one lane because of the rate: nothing stays saved up, and all lanes pause as it asks."""
         self._paused_until = max(self._paused_until, now + min(wait_s or 0.0, LONGEST_PAUSE_S))
         for bucket in self._buckets.values():
             bucket.lower(0.0, now)
 
     def heed(self, name: str, allowance: Allowance, now: float) -> bool:
-        """Believe a header if it speaks of a limit of these; returns whether it does."""
+        """Apply a header if it states one of these limits; returns whether it does."""
         limit = self._limits.requests_per_minute if name == "requests" else None
         if limit is None or abs(allowance.limit - limit) > _SAME * limit:
             return False
@@ -139,7 +140,7 @@ class Pool:
         return None
 
     def _call(self) -> None:
-        """Look after the lanes that stand, once whoever is being served is done."""
+        """Serve the queued lanes, after the current one."""
         if self._standing and not self._called:
             self._called = True
             self._loop.call_soon(self._serve)
@@ -156,7 +157,7 @@ class Pool:
         self._serve()
 
     def _serve(self) -> None:
-        self._called = True  # what happens meanwhile is seen here
+        self._called = True  # what happens meanwhile is noticed here
         try:
             while (lane := self._next()) is not None:
                 turns = self._turns

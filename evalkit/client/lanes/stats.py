@@ -1,4 +1,4 @@
-"""What a lane is doing, as a frozen value for a live display, and the counting behind it."""
+"""What a lane is doing, as a frozen value for a live display, and the counters for it."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ class LaneStats:
     lane: str
     in_flight: int
     window: int
-    """How many it would keep in flight now."""
+    """How many requests it would keep in flight now."""
     waiting: int
-    """Requests in its line."""
+    """Requests in its queue."""
     waits_for: str
     """What keeps it from having more in flight, in words: a limit, its window, a pause; empty: nothing does."""
     paused_s: float
-    """Seconds until it goes on, as its provider asked; 0: not paused."""
+    """Seconds until it continues, as its provider asked; 0: not paused."""
     down: bool
     """Whether its provider does not answer, so that it only probes."""
     ended: str
@@ -36,7 +36,7 @@ class LaneStats:
     median_latency_s: float
     """Of the last full sample; 0 before the first."""
     failures: Mapping[str, int]
-    """Attempts that brought no reply, by kind."""
+    """Attempts without a reply, by kind."""
 
 
 class RateMeter:
@@ -68,7 +68,7 @@ class RateMeter:
         self.failures[kind] = self.failures.get(kind, 0) + 1
 
     def rates_per_min(self, now: float) -> tuple[float, float, float]:
-        """(requests, input tokens, output tokens) a minute, over the last `WINDOW_S` seconds at most."""
+        """(requests, input tokens, output tokens) per minute, over the last `WINDOW_S` seconds at most."""
         recent = [entry for entry in self._past if entry[0] > now - WINDOW_S - 1]
         if not recent:
             return 0.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Who is in a lane: a request that was admitted, and one that stands in line."""
+"""The requests in a lane: those that were admitted, and those in its queue."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from evalkit.client.lanes.buckets import Need
 
 
 class Ticket:
-    """One admitted request; every ticket goes back through `succeeded`, `failed` or `abandon` of its lane."""
+    """One admitted request; every ticket is returned through `succeeded`, `failed` or `abandon` of its lane."""
 
     __slots__ = ("body_bytes", "need", "probe", "sent_at")
 
@@ -19,7 +19,7 @@ class Ticket:
 
 
 class QueuedRequest(NamedTuple):
-    """One request in line."""
+    """One request in the queue."""
 
     body_bytes: int
     max_tokens: int

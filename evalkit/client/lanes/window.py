@@ -1,59 +1,60 @@
-"""How many requests a lane keeps in flight: found by trying, without being told. Arithmetic only, no clock.
+"""How many requests a lane keeps in flight: found by experiment, without configuration. Arithmetic only, no clock.
 
-It begins modestly and grows by half or more each round trip while it is full and more requests in flight bring more
-replies a second. Where replies only become slower the server is full: the window goes back to what kept it busy, and
-from then on tries a little more now and then. A 429, an overload or a timeout cuts it, at most once a round trip: what
-was sent before the last cut cuts no more. A server that never refuses, and only slows down, is so met before its
-requests time out.
+It starts small and grows by half or more in each round trip while it is full and more requests in flight bring more
+replies per second. If replies only become slower, the server is full: the window returns to the size that kept it busy,
+and from then on tries a little more now and then. A 429, an overload or a timeout cuts it, at most once per round trip:
+requests sent before the last cut do not cut it again. So a server that never refuses, and only slows down, is
+recognised before its requests time out.
 """
 
 from statistics import median
 
 FIRST = 8
-"""Where a window begins."""
+"""The size of a new window."""
 FIRST_SAMPLE = 16
-"""Replies that the first median is taken of."""
+"""Replies in the first median."""
 CUT = 0.7
-"""What a cut leaves of it."""
+"""The part that remains after a cut."""
 MODEST = 32
 GENTLE = 0.5
-"""From `MODEST` on it grows by this part of itself each round trip: replies tell of a width that is one trip old."""
+"""From `MODEST` on it grows by this part of itself in each round trip: replies describe a width that is one trip
+old."""
 AGAIN = 0.25
-"""Where room is found later: growth of a round trip."""
+"""Growth per round trip if room is found later."""
 SLOW_PART = 32
-"""Once the way is known it grows each round trip by one, or by this part of itself."""
+"""After the fast growth it grows in each round trip by one, or by this part of itself."""
 SLOWER = 1.25
-"""While it grows fast, a reply that took so many times the median of those before it lets nobody else in."""
+"""During fast growth, a reply that took this many times the median of the earlier ones admits no further request."""
 PATIENCE = 0.5
-"""Once a request has timed out: replies that took more than this part of its time let nobody else in ..."""
+"""After a request has timed out: a reply that took more than this part of its time admits no further request ..."""
 AS_BEST = 1.15
-"""... unless they took no longer than this, in medians of the best sample: the server is slow, and not full."""
+"""... unless it took at most this many medians of the best sample: then the server is slow, but not full."""
 RISEN = 1.08
 RISEN_FAST = 1.25
-"""Replies have become slower; what that brought must be worth it: throughput up by its square root at least. While it
-grows fast the samples are small, and a full server shows clearly."""
+"""If replies have become slower by this factor, the throughput must have grown by its square root at least. During fast
+growth the samples are small, and a full server is clearly visible."""
 STRAY = 1 / 3
 STRAYS = 0.05
-"""A request that times out while the median is below `STRAY` of its time is no sign of too many, unless it is one of
-more than this part of a sample."""
+"""A request that times out while the median is below `STRAY` of its time does not mean that there are too many, unless
+more than this part of a sample does so."""
 CEILING = 0.9
-"""Of the width at which requests timed out: it grows no further, ..."""
+"""The part of the width at which requests timed out, beyond which it does not grow, ..."""
 CEILING_PART = 1000
-"""... but for this part of it each round trip: they are charged, and asked again."""
+"""... except by this part of it in each round trip: requests that time out are charged and repeated."""
 HEADROOM = 1.25
-"""In flight at a full server, for each request that it works at: so much that it never waits for us."""
+"""Requests in flight per request that a full server processes: enough that it never waits for us."""
 TRIED = 1.2
-"""So much wider, and it is looked whether that was worth it."""
+"""Growth after which the throughput is compared with the previous sample."""
 DOUBLED = 2.0
-"""A median of so many times the best since the way is known cuts: the server has become slower."""
+"""A median of this many times the best one since the fast growth cuts the window: the server has become slower."""
 HELPED = 0.9
-"""Such a cut helped if it brought the median below this part of what it was."""
+"""Such a cut helped if the median fell below this part of its earlier value."""
 LATE = 0.1
 LATE_S = 0.01
-"""Of the median reply, and at least in seconds: where our own process comes so late to what is due, replies are slow
-because of us. That says nothing of the server."""
+"""As a part of the median reply, and at least in seconds: if our own process is this late, replies are slow because of
+us. That shows nothing about the server."""
 LEAST_SAMPLES = 32
-"""Replies that a median is taken of, once the window grows slowly."""
+"""Replies in a median, once the window grows slowly."""
 
 
 class Window:
@@ -91,20 +92,20 @@ class Window:
         self.median_s = 0.0
         """Median latency of the last full sample; 0 before the first."""
         self.late_s = 0.0
-        """How late this process comes to what is due."""
+        """How late this process runs what is due."""
         self._best_s = 0.0
-        """Lowest median since the window grew fast, or what it was just before."""
+        """Lowest median since the fast growth, or the one just before its end."""
         self._least_s = float("inf")
         """Lowest median of all."""
         self._growing_fast = True
         self._pace = 1.0
-        """Growth of a round trip while it grows fast."""
+        """Growth per round trip during fast growth."""
         self._cut_at = float("-inf")
         self._cut_median_s = 0.0
         self._patience_s = float("inf")
         self._ceiling = self.most
         self._settling = False
-        """Whether the next sample is the first after a cut: the server still works off what came before."""
+        """Whether the next sample is the first after a cut: the server still processes earlier requests."""
         self._healthy = self.size
         """Its size at the last reply."""
         self._before_s = self._before_speed = self._before_size = 0.0
@@ -118,7 +119,7 @@ class Window:
     def succeeded(self, *, sent_at: float, now: float, full: bool) -> None:
         """A reply came; `full`: whether the window was full just before."""
         if sent_at < self._cut_at:
-            return  # it tells of a width that is no more
+            return  # it describes a width that no longer applies
         latency_s = now - sent_at
         if full and self.size < self._ceiling and self._lets_in(latency_s):
             self.size = min(self._ceiling, self.size + self._step())
@@ -132,7 +133,7 @@ class Window:
             self._begin_sample(now)
 
     def refused(self, *, sent_at: float, now: float, timed_out: bool = False) -> bool:
-        """The provider (or a timeout) said that this is too much. Returns whether the window was cut."""
+        """A refusal or a timeout shows that this is too much. Returns whether the window was cut."""
         if sent_at < self._cut_at or (timed_out and self._is_stray(now - sent_at)):
             return False
         if timed_out and not self._is_quick(now - sent_at):
@@ -142,17 +143,17 @@ class Window:
         return True
 
     def restart(self, now: float, *, paced: bool) -> None:
-        """After an outage: feel the way again, from half of what was well before it, or from all of it where a rate
-        paces what goes. Where requests time out it was no clean outage: the window stays as it was cut."""
+        """After an outage: grow again, from half of the earlier good width, or from all of it if a rate limits what is
+        sent. If requests time out, it was not a clean outage: the window stays as it was cut."""
         if self._patience_s == float("inf"):
             self.size = min(self.most, max(float(FIRST), self._healthy if paced else self._healthy / 2))
             self._growing_fast, self._pace, self._best_s = True, 1.0, 0.0
-            self._cut_at = now  # what was sent before is no measure
+            self._cut_at = now  # earlier requests are not comparable
         self._before_s = 0.0
         self._begin_sample(now)
 
     def _step(self) -> float:
-        """What one reply adds."""
+        """The growth for one reply."""
         if not self._growing_fast:
             return max(1.0, self.size / SLOW_PART) / self.size
         return min(self._pace, 1.0 if self.size < MODEST else GENTLE)
@@ -162,8 +163,8 @@ class Window:
         return self._is_quick(patience_s) and self._strays <= max(1.0, STRAYS * self._target)
 
     def _is_quick(self, patience_s: float) -> bool:
-        """Whether replies come so fast that a request which times out is lost, and not late: that says nothing of the
-        width that is too much. A ceiling for each of those would come down to one request at a time, and stay."""
+        """Whether replies come so fast that a request which times out is lost, not late. It then shows nothing about
+        the right width. A ceiling for each of those would fall to one request at a time, and stay there."""
         return 0 < self.median_s < STRAY * patience_s
 
     def _is_late(self, middle_s: float) -> bool:
@@ -221,14 +222,14 @@ class Window:
                 self._best_s = (before_s * self._least_s) ** 0.5  # between idle and full
             return False
         if not fast and slower < RISEN and faster >= TRIED**0.5 and self._patience_s == float("inf"):
-            self._growing_fast, self._pace = True, AGAIN  # what was full has room now; not where requests timed out
+            self._growing_fast, self._pace = True, AGAIN  # what was full has room now; not if requests timed out
         return True
 
     def _cut_for_latency(self, middle_s: float, now: float) -> bool:
         if self._cut_median_s:
             if middle_s > HELPED * self._cut_median_s:
-                # Fewer requests are no faster: replies have become longer, which no window can help. This is the new
-                # best; without that, growing chats would be cut down to one request at a time.
+                # Fewer requests are not faster: replies have become longer, which no window can change. This is the new
+                # best; otherwise growing chats would be cut down to one request at a time.
                 self._best_s = middle_s
             self._cut_median_s = 0.0
         if not self._best_s or middle_s < self._best_s:
