@@ -1,4 +1,4 @@
-"""The one place that touches the disk for what must last: written aside, fsynced, named, directory fsynced.
+"""The only module that writes what must last: a temporary file, fsync, rename, fsync of the directory.
 
 Each operation is a function of its own, looked up in this module when it is called, so that a test can record the order
 of operations or break one of them. Every failure becomes a StorageError that says what to do.
@@ -24,7 +24,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def write_durably(path: Path, data: bytes | memoryview) -> None:
-    """Make `path` hold `data`, whole or not at all, and be there after a power loss once this returns.
+    """Make `path` contain `data`, completely or not at all. After the return it survives a power loss.
 
     Raises StorageError; an older file of that name is then still intact.
     """
@@ -35,16 +35,17 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
                 sync_file(file)
             rename(aside, path)
         except OSError:
-            # The directory may be the very thing that refuses; the next open removes what stays behind.
+            # The directory itself may refuse; the next open removes what remains.
             _forget(aside)
             raise
         sync_directory(path.parent)
 
 
 def create_durably(path: Path, data: bytes | memoryview) -> None:
-    """Make a new file `path` that holds `data`, whole or not at all, and is there after a power loss once this returns.
+    """Make a new file `path` that contains `data`, completely or not at all. After the return it survives a power loss.
 
-    Of several who try, one succeeds. Raises FileExistsError for the others, whose bytes leave no trace, StorageError.
+    If several try, one succeeds. Raises FileExistsError for the others, of whose data nothing remains, and
+    StorageError.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}{ASIDE}")
     taken = False
@@ -58,16 +59,16 @@ def create_durably(path: Path, data: bytes | memoryview) -> None:
                 taken = True
         finally:
             _forget(aside)
-        sync_directory(path.parent)  # also of a name that is taken: what the caller finds there lasts
+        sync_directory(path.parent)  # also if the name is taken: the caller relies on the file that is there
     if taken:
         raise FileExistsError(path)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], named: Callable[[], Path] | None = None) -> None:
-    """The same as `write_durably` for data that is made while it is written: no more of it is in memory than one part.
+    """The same as `write_durably` for data that is made while it is written: only one part is in memory at a time.
 
-    `named`: says, once all parts are made, where the file goes instead, in the same folder. Raises StorageError, and
-    whatever making a part raises; an older file of that name is then still intact.
+    `named`: called after all parts are made; returns another name for the file, in the same folder. Raises
+    StorageError, and whatever making a part raises; an older file of that name is then still intact.
     """
     aside = path.with_name(f".{path.name}{ASIDE}")
     done = False
@@ -119,7 +120,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give the file a further name, or, on a file system that knows but one, its new name, in one step.
+    """Give the file a second name, in one step; on a file system without hard links, rename it.
 
     Raises FileExistsError where the name is taken: then nothing has changed.
     """
@@ -137,7 +138,7 @@ _NO_REPLACE, _EXCL = 1, 4
 
 
 def _rename_exclusively(source: Path, target: Path) -> None:
-    """Rename, but replace nothing: what file systems without hard links have instead."""
+    """Rename, but replace nothing: for file systems without hard links."""
     library = ctypes.CDLL(None, use_errno=True)
     before, after = os.fsencode(source), os.fsencode(target)
     if hasattr(library, "renameat2"):
@@ -152,7 +153,7 @@ def _rename_exclusively(source: Path, target: Path) -> None:
 
 
 _HERE = -100
-"""Linux's word for the working directory."""
+"""Linux's number for the working directory."""
 
 
 def sync_directory(path: Path) -> None:
@@ -174,7 +175,7 @@ def make_directories(path: Path) -> None:
 
 
 def append_lines(path: Path, data: bytes) -> None:
-    """Add whole lines to a text file. Not synced: what it holds is for people. Raises StorageError."""
+    """Add whole lines to a text file. Not synced: its content is for people. Raises StorageError."""
     with storage_errors(path), path.open("ab") as file:
         if file.tell() and not _ends_a_line(path):
             file.write(b"\n")  # a crash left half a line
@@ -182,7 +183,7 @@ def append_lines(path: Path, data: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file whose content is durable elsewhere; one that is gone already is no failure."""
+    """Delete a file whose content is durable elsewhere; a missing file is not an error."""
     with storage_errors(path):
         path.unlink(missing_ok=True)
 

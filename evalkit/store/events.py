@@ -1,7 +1,7 @@
-"""`events.jsonl`: what happened in a run's sessions, for people and tools. No part of the log, and never synced.
+"""`events.jsonl`: what happened in a run's sessions, for people and tools. Not part of the log, and never synced.
 
-A crash may tear its last line, and anybody may have edited it: a line that is no JSON object says nothing, here as to
-whoever else reads the file.
+A crash may cut its last line, and anybody may have edited it. A line that is not a JSON object is ignored; other
+readers of the file should do the same.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A new folder that is there whole or not at all: filled beside its place under a hidden name, then renamed."""
+"""A new folder that appears completely or not at all: filled next to its place under a hidden name, then renamed."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ from evalkit.store import disk
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill; it becomes `path` when the context is left in peace, and is deleted otherwise.
+    """A folder to fill; it becomes `path` when the context ends without an error, and is deleted otherwise.
 
-    Raises UsageError where something is there already, StorageError where the disk refuses.
+    Raises UsageError if the name is taken, StorageError if the disk refuses.
     """
     refuse_existing(path)
     disk.make_directories(path.absolute().parent)
@@ -24,7 +24,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     done = False
     try:
         with disk.storage_errors(path):
-            aside.chmod(0o755)  # as `mkdir` would have made it, had it been made in its place
+            aside.chmod(0o755)  # the mode that `mkdir` would have given
             yield aside
             _sync(aside)
             refuse_existing(path)
@@ -37,7 +37,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise UsageError where something has the name already."""
+    """Raise UsageError if the name is taken."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists already; nothing was written. Choose another name.")
 

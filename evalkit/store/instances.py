@@ -1,6 +1,7 @@
-"""The instances of a suite, however many: a sequence whose length, strata and order cost no look at the instances.
+"""The instances of a suite, however many: a sequence with length, strata and order that are known without reading the
+instances.
 
-What is read of them is read where somebody asks, a block at a time, and few blocks are kept.
+Instances are read on request, a block at a time, and few blocks are kept.
 """
 
 from abc import abstractmethod
@@ -36,7 +37,7 @@ class ManifestInstance(msgspec.Struct, frozen=True, kw_only=True):
     line: Mapping[str, Any]
     """The suite's line: what the environment's `load` reads."""
     flaw: str = ""
-    """Why it cannot be played, where that was found out when it was reached."""
+    """Why it cannot be played, if that was noticed when it was reached."""
 
 
 class Instances(Sequence[ManifestInstance]):
@@ -45,18 +46,19 @@ class Instances(Sequence[ManifestInstance]):
     strata: Mapping[str, int]
     """Instances by stratum, the strata in the order of their first instances."""
     spread: bool = False
-    """Whether the list is as somebody's file has it, so that its strata are interleaved when episodes are admitted."""
+    """Whether the list has the order of a user's file, so that its strata are interleaved when episodes are
+    admitted."""
 
     @abstractmethod
     def codes(self) -> "Codes":
-        """Of each instance the number of its stratum in `strata`; shape (len,)."""
+        """For each instance the number of its stratum in `strata`; shape (len,)."""
 
     @abstractmethod
     def marks(self) -> "Marks":
         """A hash of each instance's id (`id_marks`); shape (len,)."""
 
     bare: bool = False
-    """Whether `encoded` gives the lines of somebody's own file, whose strata only `codes` tells."""
+    """Whether `encoded` gives the lines of a user's own file, for which only `codes` has the strata."""
 
     @abstractmethod
     def encoded(self) -> Iterator[Sequence[bytes]]:
@@ -207,8 +209,8 @@ def code_kind(strata: int) -> str:
 def admission(instances: Sequence[ManifestInstance], key: int | None) -> Iterator[int]:
     """The places of instances in the order of admission, lazily.
 
-    Each stratum keeps its places in the list, so that strata stay interleaved (where the list is `spread`: has the
-    places that interleaving would give it); within a stratum the instances are permuted by the key.
+    Each stratum keeps its places in the list, so that strata stay interleaved (if the list is `spread`, it gets the
+    places that interleaving would give); within a stratum the instances are permuted by the key.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""JSON that evalkit wrote and anybody may have damaged: as a record of its kind, or one typed error that says where."""
+"""JSON that evalkit wrote and that may be damaged: decoded to a record, or one typed error that says where."""
 
 from typing import TypeVar
 
@@ -11,9 +11,9 @@ KindT = TypeVar("KindT")
 
 
 def decode(data: bytes, kind: type[KindT], where: str, remedy: str) -> KindT:
-    """A text as a value of `kind`. Raises CorruptLogError naming `where`, what is wrong, and the remedy.
+    """JSON text as a value of `kind`. Raises CorruptLogError naming `where`, what is wrong, and the remedy.
 
-    What comes of it can be written again: it is Unicode, its integers fit 64 bits, and it is nested 254 deep at most.
+    The value can be written again: it is Unicode, its integers fit 64 bits, and it is nested 254 deep at most.
     """
     try:
         value = orjson.loads(data)

@@ -1,6 +1,6 @@
-"""What a running sweep tells other processes of itself: one small JSON file, replaced whole, never synced.
+"""What a running sweep publishes for other processes: one small JSON file, replaced as a whole, never synced.
 
-It is no part of the log. Who reads it must ask the lock whether its writer still lives: a kill leaves the file behind.
+It is not part of the log. A reader must check with the lock whether the writer is alive: a kill leaves the file behind.
 """
 
 from contextlib import suppress
@@ -15,7 +15,7 @@ FILE = "live.json"
 
 
 def publish(run: Path, state: dict[str, Any]) -> None:
-    """Make the file hold this. A disk that refuses is passed over: nobody's run depends on being looked at."""
+    """Write the file. If the disk refuses, nothing happens: no run depends on being watched."""
     aside = run / f".{FILE}{ASIDE}"
     with suppress(OSError):
         aside.write_bytes(orjson.dumps(state))
@@ -23,7 +23,7 @@ def publish(run: Path, state: dict[str, Any]) -> None:
 
 
 def withdraw(run: Path) -> None:
-    """The run ends: there is nothing live to tell."""
+    """The run ends: remove the file."""
     with suppress(OSError):
         (run / FILE).unlink(missing_ok=True)
 

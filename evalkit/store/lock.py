@@ -1,8 +1,8 @@
-"""One writer a run: locks that the kernel takes back when their holder dies, with a note saying who holds them.
+"""One writer per run: locks that the kernel releases when their holder dies, with a note that names the holder.
 
-Two are taken: of the run's directory itself, which nobody can delete without deleting the run, and of the file `lock`,
-which holds the note. The file's keeps out those who look at nothing else, and is all there is on a file system that
-locks no directories.
+There are two locks: on the run's directory itself, which cannot be deleted without deleting the run, and on the file
+`lock`, which contains the note. The file's lock stops processes that check only the file, and it is the only lock on a
+file system that cannot lock directories.
 """
 
 import fcntl
@@ -23,12 +23,12 @@ FILE = "lock"
 
 _TRIES = 5
 _PAUSE_S = 0.02
-"""Somebody who only looks whether a lock is held (`holder`) holds it for a moment himself."""
+"""A process that only checks whether a lock is held (`holder`) holds it for a moment itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who writes a run."""
+    """The process that writes a run."""
 
     host: str
     pid: int
@@ -38,7 +38,7 @@ class Holder:
 
 @dataclass(slots=True, kw_only=True)
 class Hold:
-    """A run that is held for writing."""
+    """A run that is locked for writing."""
 
     run: Path
     me: Holder
@@ -49,10 +49,10 @@ class Hold:
     _file: int = field(repr=False)
 
     def check(self) -> None:
-        """Make sure that the run is still held: called before each commit, and costs two looks at names.
+        """Check that the run is still locked: called before each commit, and costs two look-ups of names.
 
-        A file `lock` that was deleted or replaced is put back where the directory is locked. Raises StorageError where
-        it is not, and where the directory has another name or is gone: then another process may write.
+        A file `lock` that was deleted or replaced is restored if the directory is locked. Raises StorageError if it is
+        not, or if the directory was renamed or deleted: then another process may write.
         """
         if not _same(self.run, self._directory):
             raise StorageError(
@@ -76,7 +76,7 @@ class Hold:
             _sign(fresh, path, self.me)
 
     def close(self) -> None:
-        """Give the locks back."""
+        """Release the locks."""
         os.close(self._file)
         os.close(self._directory)
 
@@ -86,8 +86,8 @@ def hold_run(run: Path) -> Iterator[Hold]:
     """Be the only writer of a run for as long as the context lasts; creates the directory if need be.
 
     Raises RunError naming the other holder's host and pid (nothing is written then), StorageError where the directory
-    cannot be written. The lock of a dead process is no lock. Whether somebody deletes or replaces the file `lock` does
-    not matter.
+    cannot be written. The lock of a dead process does not count. It does not matter whether the file `lock` is deleted
+    or replaced.
     """
     make_directories(run)
     path = run / FILE
@@ -101,7 +101,7 @@ def hold_run(run: Path) -> Iterator[Hold]:
         opened.append(file)
         if locked is False or not _seize(file, path):
             raise RunError(_refusal(run, _read(path)))
-        # Between opening and locking it may have been replaced: then somebody else may hold what replaced it.
+        # Between opening and locking it may have been replaced: then another process may hold the new file.
         if not locked and not _same(path, file):
             raise RunError(_refusal(run, None))
         me = Holder(host=socket.gethostname(), pid=os.getpid(), started_at=time.time())
@@ -118,13 +118,13 @@ def hold_run(run: Path) -> Iterator[Hold]:
 
 
 def holder(run: Path) -> Holder | None:
-    """Who is writing the run at this moment; None if nobody is, or if he has not signed yet."""
+    """Who is writing the run at this moment; None if there is none, or if it has not written its note yet."""
     path = run / FILE
     return _read(path) if _held(run) or _held(path) else None
 
 
 def _held(path: Path) -> bool:
-    """Whether somebody holds the lock of a file or directory."""
+    """Whether a process holds the lock of a file or directory."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -145,7 +145,7 @@ def _open(path: Path) -> int:
 
 
 def _same(path: Path, descriptor: int) -> bool:
-    """Whether the name still stands for the open file."""
+    """Whether the name still refers to the open file."""
     try:
         named = path.stat()
     except OSError:

@@ -1,8 +1,8 @@
-"""The manifest: what a run is made of, frozen when it began and extended only by addition.
+"""The manifest: what a run consists of, frozen when it started and extended only by addition.
 
-With the suites' files beside it (`suite_file.py`) it holds everything that replay needs beside the log itself
-(instances, prompt packs, sampling), so that a run can be verified and reported when the suites and packs it was started
-from have changed or gone. It describes its suites and does not list their instances.
+Together with the suites' files (`suite_file.py`) it contains everything that replay needs besides the log (instances,
+prompt packs, sampling). So a run can be verified and reported after the suites and packs from which it was started have
+changed or disappeared. It describes its suites and does not list their instances.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     """One suite as it is played: a base suite, with the parameters that the sweep varied set to one value each."""
 
     name: str
-    """Base name, with `?k=2` behind it where parameters were varied."""
+    """Base name, followed by `?k=2` if parameters were varied."""
     base: str
     axes: Mapping[str, Any]
     environment: str
@@ -43,8 +43,8 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     instances: Sequence[ManifestInstance]
     """Read as they are asked for; its length and `laid(instances).strata` cost nothing."""
     source: str = ""
-    """Of a suite too large to be looked into line by line when it was frozen: SHA-256 of its file. `digest` is then
-    made from it, and the instances' own digests when they are reached."""
+    """For a suite too large to be checked line by line when it was frozen: SHA-256 of its file. `digest` is then made
+    from it, and the instances' own digests are made when they are reached."""
 
 
 class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,11 +111,11 @@ class ManifestOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Of the permutations within strata; None: instances come as they are listed, as in runs that began without a
     key, and in nights, whose lists are in the night's order."""
     before: tuple[ManifestExtent, ...] = ()
-    """The run before each extension, oldest first: what joins comes after what was frozen."""
+    """The run before each extension, oldest first: additions come after what was frozen."""
 
 
 class ManifestPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What another package brought to the run."""
+    """What another package contributed to the run."""
 
     entry: str
     """`evalkit.environments:offers`"""
@@ -147,7 +147,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """By digest."""
     order: ManifestOrder = ManifestOrder()
     plugins: tuple[ManifestPlugin, ...] = ()
-    """What other packages brought to it; of one that came in another version later, a line for each version."""
+    """What other packages contributed to it; a package that later came in another version has a line for each
+    version."""
 
     @property
     def file(self) -> str:
@@ -166,7 +167,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return ManifestExtent(agents=tuple(self.agents), suites=tuple(self.suites), replicates=self.replicates)
 
     def install(self, environment: str) -> str:
-        """What to do where an environment of the run is not installed, in a sentence."""
+        """What to do if an environment of the run is not installed, in a sentence."""
         for plugin in reversed(self.plugins):
             if (plugin.group, plugin.name) == ("environments", environment):
                 return f"It came from a package: {install_line(plugin.package, plugin.version)}."
@@ -208,7 +209,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flaws_of(manifest: Manifest) -> Iterator[str]:
-    """What does not fit together in a manifest: all that readers take for granted of its parts."""
+    """Contradictions in a manifest: checks everything that readers rely on."""
     if not 1 <= manifest.replicates <= MOST_REPLICATES:
         yield f"{manifest.replicates} replicates"
     for kind, parts in (("agent", manifest.agents), ("suite", manifest.suites)):
@@ -261,7 +262,7 @@ def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
 
 def load_target(environment: Environment[Any, Any], target: ManifestInstance) -> Any:
     """The environment's own value of an instance. Raises CorruptLogError where its line cannot be read, UnfitInstance
-    where it never could be."""
+    if it never could be read."""
     if target.flaw:
         raise UnfitInstance(
             f"{target.flaw} This instance is not played, the others are. Correct that line of the suite, and play it "

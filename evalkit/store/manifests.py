@@ -1,7 +1,7 @@
-"""The files of a manifest: `manifest/000000.json`, `000001.json`, ... Each is created once; the highest holds.
+"""The files of a manifest: `manifest/000000.json`, `000001.json`, ... Each is created once; the highest number applies.
 
-A run extended by agents, suites or replicates gets the next number. What lies there as `run.json` is the manifest of
-the log's first format, which lists every instance; it is read where there is no later one, and never written.
+A run extended by agents, suites or replicates gets the next number. `run.json` is the manifest of the log's first
+format, which lists every instance; it is read if there is no later one, and never written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def is_run(directory: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The runs whose directories lie in a folder, in no order."""
+    """The runs in a folder, in no order."""
     return list(
         {path.parent.parent: None for path in folder.glob(f"*/{FOLDER}/*.json")}
         | {path.parent: None for path in folder.glob(f"*/{OLD_FILE}")}
@@ -88,7 +88,7 @@ def described(run: Path) -> Manifest | None:
 
 
 def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
-    """The manifest that a file says, its suites' instances in reach."""
+    """The manifest in a file, with access to its suites' instances."""
     try:
         if plain.get("format") == OLD_FORMAT:
             old = msgspec.convert(plain, Manifest)
@@ -120,7 +120,7 @@ def _with_instances(manifest: Manifest, instances: Mapping[str, Sequence[Manifes
 
 
 def write_manifest(run: Path, manifest: Manifest) -> Manifest:
-    """Make the run directory's manifest this one, whole or not at all; the directory is created if need be.
+    """Make this the run directory's manifest, completely or not at all; the directory is created if necessary.
 
     The suites' files come first, those that are not there already. Returns the manifest as it will be read: its
     instances are those of the files. Raises StorageError.
@@ -164,5 +164,5 @@ def encode_manifest(manifest: Manifest) -> bytes:
             raise TypeError(f"the instances of {name!r} are not in a file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
     if not manifest.plugins:
-        del plain["plugins"]  # a run of evalkit alone says nothing of packages
+        del plain["plugins"]  # a run without other packages has no such key
     return msgspec.json.format(msgspec.json.encode({**plain, "format": FORMAT}), indent=2) + b"\n"

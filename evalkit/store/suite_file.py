@@ -83,7 +83,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_suite(run: Path, suite: Instances) -> str:
-    """Put a suite's instances beside a run, unless they are there; returns their digest, which is the file's name.
+    """Write a suite's instances to a run, unless they are there; returns their digest, which is the file's name.
 
     One pass, and no more in memory than a block and the index. Raises StorageError, and whatever reading the instances
     raises; nothing has the name before all of it is on the disk.
@@ -96,7 +96,7 @@ def write_suite(run: Path, suite: Instances) -> str:
 
 
 class _Maker:
-    """A suite on its way into its file."""
+    """A suite that is being written to its file."""
 
     def __init__(self, suite: Instances) -> None:
         self._suite = suite
@@ -150,7 +150,7 @@ def _blocks(parts: Iterable[Sequence[bytes]], rows: int) -> Iterator[bytes]:
 
 
 class _Index:
-    """What the file says of itself, checked against its name."""
+    """The file's index, checked against its name."""
 
     def __init__(self, path: Path, raw: bytes, digest: str) -> None:
         import numpy as np
@@ -174,14 +174,14 @@ class _Index:
 
 
 class SuiteFile:
-    """A suite's file, of which a block is read where it is asked for. Methods raise CorruptLogError, StorageError."""
+    """A suite's file; a block is read when it is requested. Methods raise CorruptLogError, StorageError."""
 
     def __init__(self, path: Path, digest: str) -> None:
         self.path, self._digest = path, digest
 
     @cached_property
     def index(self) -> _Index:
-        """Read once, where it is needed first."""
+        """Read once, when it is first needed."""
         size = self._size()
         if size < _TRAILER.size:
             raise CorruptLogError(f"{self.path} is damaged: it is too short. {REMEDY}")
@@ -333,7 +333,7 @@ class Stored(Blocked):
 
 
 def reached(environment: str, line: Axes, axes: Axes, where: str, stratum: str) -> ManifestInstance:
-    """An instance whose line nobody has looked into before. One that cannot be played says why.
+    """An instance whose line was not checked before. One that cannot be played says why.
 
     `stratum`: that the line was taken to be of when the run began.
     """

@@ -1,7 +1,7 @@
-"""`voids.jsonl`: which of a run's episodes count for nothing, since when, by whom, why. The log itself stays as it is.
+"""`voids.jsonl`: which of a run's episodes are excluded, since when, by whom, and why. The log itself does not change.
 
-One line an episode and decision, oldest first; the last line of an episode holds. The file is replaced whole, so that
-it is there in full or not at all whatever happens.
+One line per episode and decision, oldest first; the last line of an episode applies. The file is replaced as a whole,
+so that it is never incomplete.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class Void(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_voids(run: Path) -> Mapping[str, Void]:
-    """The episodes that are void, by id, each with the decision that holds. Raises CorruptLogError."""
+    """The episodes that are void, by id, each with the decision that applies. Raises CorruptLogError."""
     latest = {decision.episode: decision for decision in read_decisions(run)}
     return {name: decision for name, decision in latest.items() if not decision.undo}
 
@@ -47,7 +47,7 @@ def read_decisions(run: Path) -> list[Void]:
 
 
 def add_voids(run: Path, decisions: Iterable[Void]) -> None:
-    """Add decisions behind those that are there. The caller holds the run (`lock.py`).
+    """Append decisions to the existing ones. The caller has locked the run (`lock.py`).
 
     Raises StorageError (the file is then as it was), CorruptLogError where the file cannot be read.
     """

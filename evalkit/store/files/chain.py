@@ -1,9 +1,9 @@
-"""Does each file of a log agree with the digest by which a later one names it? Files by their bytes, not their rows.
+"""Checks that each file of a log agrees with the digest that a later file records. It compares bytes, not rows.
 
-An object of a journal names the one before; a journal's first names the newest of all journals that there were; objects
-name the compacted files that they know, and each of these the one before it. So of all files but the newest object of
-the newest journal a later one tells that they are there and have not changed. Files are looked at from the newest on: a
-changed one names nobody.
+An object of a journal names the one before; a journal's first object names the newest object of every earlier journal;
+objects name the compacted files that they know, and each compacted file names the one before it. So a later file proves
+for every file, except the newest object of the newest journal, that it exists and has not changed. Files are checked
+from the newest on: a changed file proves nothing.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ from evalkit.store.files.segment import (
 
 
 def check_chain(run: Path) -> list[tuple[str, str]]:
-    """(file, what is wrong) of each file of format 2 that is not as it was written, or is gone; empty if all are.
+    """(file, what is wrong) for each file of format 2 that was changed or is missing; empty if there is none.
 
-    Each file is read once, in parts, but those whose rows lie in compacted ones: they do not matter any more. Raises
+    Each file is read once, in parts. Files whose rows are in compacted files are skipped: they no longer matter. Raises
     StorageError, FileNotFoundError where a file was moved meanwhile, RunError where a newer evalkit wrote one.
     """
     return follow(run).flaws
@@ -42,30 +42,30 @@ def check_chain(run: Path) -> list[tuple[str, str]]:
 
 @dataclass(slots=True, kw_only=True)
 class DigestChain:
-    """What the files of a log say of each other."""
+    """What the files of a log record about each other."""
 
     flaws: list[tuple[str, str]] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
-    """By file, of those that matter and are there."""
+    """By file, for those that matter and exist."""
     claims: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By file, what those say that are as they were written."""
+    """By file, the footers of unchanged files."""
     named: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By file: by the name of another, the digest that this one tells of it."""
+    """By file: by the name of another file, the digest of this one that it records."""
     repaired: dict[str, set[str]] = field(default_factory=dict)
-    """By file: digests of what repairs have put there."""
+    """By file: digests of its replacements by repairs."""
     ends: dict[str, int] = field(default_factory=dict)
     """By writer: the highest number of an object of its journal that is named."""
     changed: set[str] = field(default_factory=set)
-    """Files that are there and say something else than was written, or than others stand on."""
+    """Files that exist but were changed, or that do not fit the others."""
     missing: list[str] = field(default_factory=list)
-    """Files that are named and gone, and whose rows no other file has."""
+    """Files that are named but missing, if no other file has their rows."""
     headless: set[str] = field(default_factory=set)
-    """Writers whose newest objects are gone, by what is left."""
+    """Writers whose newest objects are missing, as the remaining files show."""
     unread: bool = False
-    """Whether a journal's newest object was changed or is gone, so that nobody knows what it names."""
+    """Whether a journal's newest object was changed or is missing, so that it is unknown what it names."""
 
     def name(self, file: str, digest: str, by: str) -> None:
-        """Note that one file tells another's digest."""
+        """Record that one file names another with a digest."""
         self.named.setdefault(file, {})[by] = digest
         _, writer, object_file = f"//{file}".rsplit("/", 2)
         match = NUMBER.fullmatch(object_file)
@@ -73,7 +73,7 @@ class DigestChain:
             self.ends[writer] = max(self.ends.get(writer, -1), int(match[1]))
 
     def look_at(self, segment: Segment) -> dict[str, str]:
-        """What a file says, if it is as it was written; else the flaw is noted."""
+        """The footer of a file, if the file is unchanged; otherwise the flaw is recorded."""
         name = segment.name
         actual = self.digests[name] = digest_of_file(segment.path)
         by = next((by for by, digest in self.named.get(name, {}).items() if digest != actual), None)
@@ -90,14 +90,14 @@ class DigestChain:
         return says
 
     def accuse(self, name: str, problem: str) -> None:
-        """Note what is wrong with a file's content."""
+        """Record what is wrong with a file's content."""
         self.flaws.append((name, problem))
         self.changed.add(name)
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 over a file's bytes, in hex; no more of it is in memory than a part. Empty of a link to nothing. Raises
-    FileNotFoundError, StorageError."""
+    """SHA-256 over a file's bytes, in hex; only a part of it is in memory at a time. Empty for a link to a missing
+    file. Raises FileNotFoundError, StorageError."""
     if not path.exists():
         if path.is_symlink():
             return ""
@@ -129,7 +129,7 @@ class _Files:
 
 
 def follow(run: Path) -> DigestChain:
-    """Look at all files of format 2, from the newest on. Raises as `check_chain` does."""
+    """Check all files of format 2, from the newest on. Raises as `check_chain` does."""
     chain, heads_told = DigestChain(), False
     newest_first = _by_writer(run)
     for position, files in enumerate(newest_first):
@@ -204,7 +204,7 @@ def _follow_object(chain: DigestChain, run: Path, files: _Files, segment: Segmen
 
 
 def _follow_compacted(chain: DigestChain, files: _Files, segment: Segment) -> None:
-    # Before any object names a compacted file, those that it covers stay.
+    # The files that a compacted file covers are kept until an object names it.
     named = chain.named.get(segment.name) or segment.name in chain.repaired or _is_succeeded(chain, segment)
     if not named and not chain.unread:
         lost = [number for number in range(segment.first, segment.last + 1) if number not in files.there]
@@ -220,7 +220,8 @@ def _follow_compacted(chain: DigestChain, files: _Files, segment: Segment) -> No
 
 
 def _is_succeeded(chain: DigestChain, segment: Segment) -> bool:
-    """Whether a later file of the same kind is named: if that is gone or damaged, it alone is what named this one."""
+    """Whether a later file of the same kind is named: if that one is missing or damaged, it was the only file to name
+    this one."""
     folder = segment.name.rpartition("/")[0]
     for name in chain.named:
         where, _, file = name.rpartition("/")
@@ -231,12 +232,13 @@ def _is_succeeded(chain: DigestChain, segment: Segment) -> bool:
 
 
 def _check_joint(chain: DigestChain, files: _Files) -> None:
-    """Objects that are left against what the newest compacted file says of the last that it holds."""
+    """Compare the remaining objects with what the newest compacted file records about the last object that it
+    contains."""
     steps = [segment for segment in files.compacted if segment.kind == "steps" and segment.name in chain.claims]
     if not steps or steps[-1].name in chain.repaired:
         return
     newest, last = steps[-1], chain.claims[steps[-1].name].get("object", "")
-    # A repair may have made the last object anew that it holds: what follows tells of it as it was before.
+    # A repair may have rewritten the last object in it: the next object records the digest from before.
     mended = last in chain.repaired.get(f"{LOG}/{files.writer}/{object_name(newest.last)}", ())
     for segment in files.objects:
         if segment.name in chain.repaired or mended:
@@ -251,7 +253,7 @@ def _check_joint(chain: DigestChain, files: _Files) -> None:
 
 
 def _first(files: _Files) -> Segment | None:
-    """The file that knows the journals that there were when the writer began."""
+    """The file that lists the journals that existed when the writer started."""
     firsts = [
         segment for segment in (*files.compacted, *files.objects) if segment.first == 0 and segment.kind == "steps"
     ]
@@ -259,8 +261,8 @@ def _first(files: _Files) -> Segment | None:
 
 
 def _heads(chain: DigestChain, files: _Files) -> dict[str, tuple[int, str]] | None:
-    """The newest objects of other journals, by a writer's first file; None where it does not know them, as when the
-    writer was stopped before it wrote anything."""
+    """The newest objects of other journals, by a writer's first file; None if it does not list them, for example
+    because the writer was stopped before it wrote anything."""
     first = _first(files)
     says = chain.claims.get(first.name) if first else None
     return (heads_of(says, first.name) or None) if first and says else None

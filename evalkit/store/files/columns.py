@@ -17,9 +17,9 @@ Values = Sequence[Any]
 def column_of(values: Values, kind: pa.DataType) -> pa.Array:
     """One column of type string, binary, binary(n), int32, int64 or float64.
 
-    A value that the type cannot hold (half a surrogate pair, bytes that are no UTF-8, an integer too large, None) is
-    replaced by the nearest that it can: the reply was paid for, and one provider's oddity must not cost the rows beside
-    it.
+    A value that does not fit the type (half a surrogate pair, bytes that are not UTF-8, an integer that is too large,
+    None) is replaced by the nearest value that does. The reply was paid for, and one provider's odd value must not cost
+    the other rows.
     """
     build, nearest = _KINDS[kind.id]
     try:
@@ -43,7 +43,7 @@ def _json_texts(values: Values, kind: pa.DataType) -> pa.Array:
     column = _bytes(values, kind)
     if not b"".join(filter(None, values)).isascii():
         for value in filter(None, values):
-            value.decode()  # what is no UTF-8 must not be called a string
+            value.decode()  # bytes that are not UTF-8 must not become a string
     return column
 
 

@@ -1,8 +1,9 @@
-"""A segment's footer against its pages: what lies outside the pages' checksums must say of them what they are.
+"""Compares a segment's footer with its pages: the page checksums do not cover the footer, so it must be checked
+separately.
 
-Readers take a footer's word for where columns lie and, where they choose rows, for what they hold at least and at most.
-A changed one may lead them to another column of the same kind, or past rows. `read_segment` finds what cannot be read;
-this finds what can.
+Readers trust a footer for the position of columns and, when they select rows, for minima and maxima. A changed footer
+may lead them to another column of the same type, or past rows. `read_segment` finds damage that cannot be read; this
+module finds damage that can.
 """
 
 from collections.abc import Iterator
@@ -17,11 +18,11 @@ from evalkit.store.files.segment import Segment, open_file, read_segment, readab
 
 _MAGIC = 4
 _LENGTH = 4
-"""Bytes before the first page, and behind the footer beside the magic ones."""
+"""Bytes before the first page, and after the footer in addition to the magic bytes."""
 
 
 def footer_flaw(segment: Segment) -> str:
-    """What is wrong with a segment that can be read; empty if nothing is.
+    """What is wrong with a readable segment; empty if nothing is.
 
     Raises CorruptLogError, FileNotFoundError, StorageError as `read_segment` does.
     """
@@ -43,7 +44,7 @@ def columns_of(segment: Segment) -> list[str]:
 
 
 def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
-    """Columns that do not lie one behind another from the file's beginning to its footer, as they were written.
+    """Columns that do not follow each other from the file's beginning to its footer, as they were written.
 
     `bare`: whether a file of no rows has nothing but its footer.
     """
@@ -73,7 +74,7 @@ def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:
 
 
 def _misjudged(file: pq.ParquetFile, table: pa.Table) -> Iterator[str]:
-    """Columns whose statistics are not those of their values."""
+    """Columns with statistics that do not agree with their values."""
     begin = 0
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)

@@ -1,9 +1,9 @@
 """One writer's journal: numbered objects, each created once and never changed.
 
-A writer appends objects to its own folder; whoever wants it stopped creates its next number, a seal. Creating a file
-that must not exist yet is thus all that safety rests on: no clock, and no lock of which nobody knows whether it still
-holds. A commit's steps and money become durable by one object, and each object names its predecessor by a digest over
-all its bytes. What a footer says, beside format, kind, number and rows:
+A writer appends objects to its own folder. To stop it, another process creates the object with its next number, a seal.
+So safety depends only on the creation of a file that must not exist yet: not on a clock, and not on a lock that may
+have been lost. A commit's steps and money become durable by one object, and each object names its predecessor by a
+digest over all its bytes. What a footer contains, besides format, kind, number and rows:
 
     writer, by     whose journal it is of, and who wrote it: a seal is another's
     nonce          drawn anew for each object
@@ -54,7 +54,7 @@ Named = tuple[str, str]
 
 def new_writer(after: Sequence[str] = ()) -> str:
     """The name of a writer that begins now: random digits first, so that writers spread over an object store; then
-    host, process and time. It comes behind the writers that are there, also where a clock was set back."""
+    host, process and time. It is ordered after the existing writers, even if a clock was set back."""
     start = max([time.time(), *(began(writer)[0] + 0.001 for writer in after)])
     host = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in socket.gethostname())
     return f"{secrets.token_hex(4)}-{host}-{os.getpid()}-{start:.3f}"
@@ -62,7 +62,7 @@ def new_writer(after: Sequence[str] = ()) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Carried:
-    """What each object repeats of those before it, so that the newest says it."""
+    """What each object repeats from those before it, so that the newest one has it all."""
 
     totals: str = "{}"
     compacted: dict[str, dict[str, Named]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Carried:
     repaired: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, str]:
-        """The same as a footer holds it; what is empty is left out."""
+        """The same as JSON for a footer; empty values are left out."""
         facts = {"totals": self.totals}
         if self.compacted:
             facts["compacted"] = orjson.dumps(self.compacted).decode()
@@ -81,7 +81,7 @@ class Carried:
 
 @dataclass(slots=True, kw_only=True)
 class Appender:
-    """The journal of one's own, open at its end. Not for two threads at once."""
+    """A writer's own journal, open for appending. Not for two threads at once."""
 
     run: Path
     writer: str
@@ -97,11 +97,11 @@ class Appender:
         return self._append(COMMIT, table, {"money": money_text(entries)} if entries else {})
 
     def close(self) -> None:
-        """Nothing follows. Raises FencedError, StorageError."""
+        """End the journal. Raises FencedError, StorageError."""
         self._append(CLOSE, None, {})
 
     def withdraw(self) -> None:
-        """Nothing was written: leave no trace, where nobody has ended the journal meanwhile."""
+        """Nothing was written: remove the journal, unless another process has ended it meanwhile."""
         with suppress(OSError):
             (self.run / LOG / self.writer).rmdir()
 
@@ -128,7 +128,7 @@ class Appender:
         try:
             disk.create_durably(segment.path, data)
         except FileExistsError:
-            if disk.read_whole(segment.path) != bytes(data):  # else it is ours, and its answer was lost
+            if disk.read_whole(segment.path) != bytes(data):  # else it is ours, and only its confirmation was lost
                 raise FencedError(_fenced(segment)) from None
         self.number, self.before = self.number + 1, digest_of(data)
         return segment
@@ -146,11 +146,13 @@ def _fenced(segment: Segment) -> str:
 
 
 def open_journal(run: Path, writer: str) -> Appender:
-    """A journal of one's own in a run that is held: every other writer that has not closed is sealed first, so that
-    nothing of it can follow.
+    """A new journal in a run that is locked: every other writer that has not closed is sealed first, so that it cannot
+    write any more.
 
-    Its folder comes before that: of two who begin at once, although a lock should forbid it, the one that looks later
-    finds the other's, and ends it before it has begun. Raises FencedError, CorruptLogError, StorageError."""
+    Its folder is created before that. If two processes start at once, although the lock should prevent it, the one that
+    looks later finds the other's folder, and ends that journal before it has started. Raises FencedError,
+    CorruptLogError, StorageError.
+    """
     if not WRITER.fullmatch(writer):
         raise ValueError(f"{writer!r} is not the name of a writer")
     own = Appender(run=run, writer=writer, heads={})
@@ -206,9 +208,10 @@ def head_of(run: Path, writer: str) -> tuple[int, str]:
 
 
 def newest_claims(run: Path) -> dict[str, dict[str, str]]:
-    """By writer, in order, what the newest object of its journal says: one file a writer, whatever the run's length.
+    """By writer, in order, the footer of the newest object of its journal: one file per writer, whatever the run's
+    length.
 
-    While the run is written another may have been added; that is no matter. Raises CorruptLogError.
+    While the run is being written, another may be added; that does not matter. Raises CorruptLogError.
     """
     return {
         journal.writer: read_claim(journal.object(run, journal.numbers[-1]))
@@ -236,7 +239,7 @@ def carried_of(says: Mapping[str, str], where: str) -> Carried:
 
 
 def heads_of(says: Mapping[str, str], where: str) -> dict[str, tuple[int, str]]:
-    """The newest objects that a journal's first object, or the compacted file that holds it, names. Raises
+    """The newest objects that are named by a journal's first object, or by the compacted file that contains it. Raises
     CorruptLogError."""
     heads: Any = json_of(says, "heads", where)
     try:

@@ -1,7 +1,6 @@
-"""A run's log put in order: which files make it up, which are covered by compaction, which are missing.
+"""The files of a run's log in order: which belong to it, which are covered by compaction, which are missing.
 
-By names alone, so that it is cheap enough for each look of a reader. What the files hold is another matter: see
-`chain.py`.
+It uses names only, so that readers can afford it at each look. `chain.py` checks what the files contain.
 """
 
 import os
@@ -38,36 +37,36 @@ FOLDERS: dict[Kind, tuple[str, ...]] = {
     "ledger": (LEDGER_FOLDER,),
     "ends": (ENDS_FOLDER,),
 }
-"""Where files of format 1, and compacted ones, lie; in the order in which a listing loses nothing that compaction moves
-meanwhile: at worst it sees rows in both, which `Layout.covered` settles. Journals are listed before."""
+"""Folders of files of format 1 and of compacted files. In this order a listing misses nothing that compaction moves
+meanwhile: at worst it sees rows in both, which `Layout.covered` resolves. Journals are listed first."""
 
 MARK = "log.json"
-"""Of a log that began in format 1: how many of its files were durable when rows were last compacted."""
+"""For a log that began in format 1: how many of its files were durable at the last compaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The files that hold rows of one kind, put in order: those of format 1, then writer after writer."""
+    """The files with rows of one kind, in order: those of format 1, then writer after writer."""
 
     segments: tuple[Segment, ...]
     """Those that make up the log, in order."""
     covered: tuple[Segment, ...]
-    """Those whose rows lie in a compacted file as well; ignored."""
+    """Those with rows that are also in a compacted file; ignored."""
     stray: tuple[Path, ...]
-    """Files that are no segments, or whose numbers other files hold in part."""
+    """Files that are not segments, or that share some numbers with other files."""
     flaws: tuple[tuple[str, str], ...]
-    """(file, what is wrong): missing numbers, overlaps, files that are no segments."""
+    """(file, what is wrong): missing numbers, overlaps, files that are not segments."""
     next: int
-    """Of the files of format 1, the number of the next."""
+    """The next number among the files of format 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalObjects:
-    """One writer's objects that are there, and the numbers that its compacted files hold."""
+    """One writer's existing objects, and the numbers that its compacted files contain."""
 
     writer: str
     numbers: tuple[int, ...]
-    """Of the objects in its folder, in order."""
+    """The numbers of the objects in its folder, in order."""
 
     def object(self, run: Path, number: int) -> Segment:
         """One of its objects."""
@@ -75,7 +74,7 @@ class JournalObjects:
 
 
 def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") -> Segment:
-    """An object of a journal, as holding rows of one kind."""
+    """An object of a journal, as a file with rows of one kind."""
     path = run / LOG / writer / object_name(number)
     return Segment(kind=kind, path=path, first=number, last=number, writer=writer)
 
@@ -96,12 +95,13 @@ def newest_object(run: Path, writer: str) -> Segment | None:
 
 
 def began(writer: str) -> tuple[float, str]:
-    """What writers are ordered by: when they began, by their own clocks, then their names."""
+    """The sort key of writers: when they started, by their own clocks, then their names."""
     return float(writer.rpartition("-")[2]), writer
 
 
 def lay_out(run: Path, kind: Kind) -> Layout:
-    """List the log's files. While a run is being written the answer may lack a file that moves: look again."""
+    """List the log's files. While a run is being written, a file that moves may be missing from the result: list
+    again."""
     by_writer, flaws, stray = _journal_objects(run, kind)
     for folder in FOLDERS[kind]:
         if (run / folder).exists() and not (run / folder).is_dir():
@@ -230,7 +230,7 @@ def compacted(run: Path, kind: Kind, writer: str, first: int, last: int) -> Segm
 
 
 def read_mark(run: Path) -> dict[str, int]:
-    """How many files of format 1 there are of each kind at least; empty where it says nothing."""
+    """The least number of files of format 1 of each kind; empty if it records none."""
     data = read_whole(run / MARK)
     if data is None:
         return {}
@@ -252,5 +252,6 @@ class _Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_mark(*, steps: int, ledger: int) -> bytes:
-    """The content of MARK. It names this format, so that an evalkit that knows none but the first refuses the run."""
+    """The content of MARK. It names this format, so that an evalkit that knows only the first format refuses the
+    run."""
     return orjson.dumps({"format": FORMAT, "steps": steps, "ledger": ledger}) + b"\n"

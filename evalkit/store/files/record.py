@@ -1,4 +1,4 @@
-"""The rows of a run: one a step, and one for each movement of money that is no step.
+"""The rows of a run: one per step, and one for each movement of money that is not a step.
 
 `schema.py` holds the same as Arrow columns; a test compares the two.
 """
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from evalkit.money import PicoUsd
 
 OK, UNMETERED, ESTIMATED = "ok", "unmetered", "estimated"
-"""The last word of `StepRecord.attempts` where a reply came: at the usage that it stated; without one, or with figures
-that are none, charged at their bound; likewise, with tokens that were estimated from the text."""
+"""The last entry of `StepRecord.attempts` if there was a reply: with stated usage; with missing or invalid figures,
+charged at their bound; the same, with tokens estimated from the text."""
 ANSWERED = (OK, UNMETERED, ESTIMATED)
 
 
-# Not frozen, alone among the records: with so many fields that costs 3 us, as much as turning the row into columns.
+# The only record that is not frozen: with so many fields freezing costs 3 us, as much as converting the row to columns.
 @dataclass(slots=True, kw_only=True)
 class StepRecord:
-    """One turn of one episode with its outcome: the unit of checkpoint, resume and billing. Nobody changes one.
+    """One turn of one episode with its outcome: the unit of checkpoint, resume and billing. It is never changed.
 
-    What has a default is what a reply brings: an ending that brought none leaves it out.
+    Fields with a default come from a reply: an ending without a reply leaves them out.
     """
 
     episode: str
     """Digest of instance, agent, replicate and environment version; the same after every resume."""
     environment: str
     suite: str
-    """The suite's name; behind `?` the parameters the sweep varied, as `k=2&n=20`."""
+    """The suite's name; after `?` the parameters that the sweep varied, such as `k=2&n=20`."""
     instance: str
     """The instance's id within its suite."""
     agent: str
@@ -39,9 +39,9 @@ class StepRecord:
     turn: int
     """Place in the period's chat, from 0."""
     reply: bytes | None = None
-    """The reply as canonical JSON (`replies.py`), its opaque part included; None where an ending brought none."""
+    """The reply as canonical JSON (`replies.py`), including its opaque part; None if an ending came without one."""
     raw: bytes | None = None
-    """The body as it came, kept only where strict JSON refused it."""
+    """The body as received, kept only if a strict JSON parser refused it."""
     facts: bytes
     """The observation's facts as JSON."""
     observation_digest: bytes
@@ -70,21 +70,21 @@ class StepRecord:
     response_id: str = ""
     finish: str = ""
     ending: str = ""
-    """Why the episode ended with this step; empty while it goes on."""
+    """Why the episode ended with this step; empty while it continues."""
     worker: str
     """The process that wrote the row: host and pid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """A movement of money that is no step."""
+    """A movement of money that is not a step."""
 
     kind: str
     """`open`: a session began. `lease`: set aside before it may be spent. `charge`: an attempt whose true cost is
     unknown, at its worst case. `crash`: what a crashed session may have left in flight. `close`: a session ended and
     gave back what it had leased. `release`: a charge taken back."""
     session: str
-    """The process that wrote it, as one life of the run."""
+    """The process that wrote it, as one session of the run."""
     amount: PicoUsd
     lane: str = ""
     agent: str = ""

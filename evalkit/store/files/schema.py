@@ -69,9 +69,9 @@ STEPS: pa.Schema = pa.schema(
 )
 
 RESERVED: Mapping[str, Any] = {"row_kind": "step", "tenure": 0, "ask_line": 0, "ask_key": "", "ask_n": 0, "batch": ""}
-"""Columns that every row has and that say the same in all so far: what kind of row it is, under which assignment of its
-episode to a worker it was written, and, of rows that are no steps, the rest of their address and the batch that they
-were asked in. Files of format 1 lack them."""
+"""Columns with the same value in all rows so far: the kind of row, the assignment of its episode to a worker, and, for
+rows that are not steps, the rest of their address and the batch of their request. Files of format 1 do not have
+them."""
 
 LEDGER: pa.Schema = pa.schema(
     [
@@ -98,8 +98,8 @@ ENDS: pa.Schema = pa.schema(
         _field("facts", _TEXT, "JSON: the facts of the steps in effect, in order", nullable=True),
     ]
 )
-"""One row an episode that has ended, and one an episode that goes on at the time of a compaction. Sums are over all
-rows of the episode, superseded ones included."""
+"""One row per episode that has ended, and one per episode that is unfinished at a compaction. Sums are over all rows of
+the episode, including superseded ones."""
 
 FEW_VALUES = (
     *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),
@@ -110,14 +110,14 @@ FEW_VALUES = (
 
 
 def steps_table(records: Sequence[StepRecord]) -> pa.Table:
-    """The rows as a table of schema STEPS. Refuses nothing: see `columns.py`."""
+    """The rows as a table of schema STEPS. Accepts every value: see `columns.py`."""
     columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
     arrays = [column_of(column, STEPS.field(name).type) for name, column in zip(_WRITTEN, columns, strict=True)]
     return pa.Table.from_arrays([*arrays, *(_alike(name, len(records)) for name in RESERVED)], schema=STEPS)
 
 
 def _alike(name: str, rows: int) -> pa.Array:
-    """A reserved column of so many rows."""
+    """A reserved column with this number of rows."""
     if rows > _ALIKE_ROWS:
         return column_of([RESERVED[name]] * rows, STEPS.field(name).type)
     return _alike_rows(name).slice(0, rows)
@@ -165,7 +165,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def with_reserved(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """A table with those of the named columns that are reserved and that it lacks, as files of format 1 do."""
+    """A table with the named reserved columns added that it lacks, as files of format 1 do."""
     for name in names:
         if name in RESERVED and name not in table.schema.names:
             table = table.append_column(STEPS.field(name), _alike(name, table.num_rows))

@@ -54,9 +54,9 @@ COMMIT, CLOSE, SEAL = "commit", "close", "seal"
 """Kinds of objects of a journal."""
 
 ROW_GROUP = 4096
-"""Rows of a compacted file that damage to one page can take along."""
+"""Rows of a compacted file that can be lost with one damaged page."""
 _FACTS_GROUP = 256
-"""The same of a file of ended episodes, whose rows are longer."""
+"""The same for a file of ended episodes, which has longer rows."""
 
 REMEDY = "`evalkit verify` says what is affected; `evalkit run --repair` goes on without it."
 
@@ -70,18 +70,18 @@ class Segment:
     first: int
     last: int
     writer: str = ""
-    """Whose journal it is of; empty in format 1."""
+    """The writer of its journal; empty in format 1."""
 
     @property
     def name(self) -> str:
-        """The path within the run, as messages name it."""
+        """The path within the run, for messages."""
         if self.path.parent.parent.name == LOG and self.writer:
             return f"{LOG}/{self.writer}/{self.path.name}"
         return f"{self.path.parent.name}/{self.path.name}"
 
     @property
     def is_object(self) -> bool:
-        """Whether it is an object of a journal, which holds rows of all kinds."""
+        """Whether it is an object of a journal, which contains rows of all kinds."""
         return bool(self.writer) and self.path.parent.name == self.writer
 
     @property
@@ -107,7 +107,7 @@ RANGE = re.compile(rf"({WRITER.pattern})-(\d{{9,}})-(\d{{9,}})\.parquet")
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """What a file is known by elsewhere: SHA-256 over all its bytes, in hex."""
+    """The digest of a file in other files: SHA-256 over all its bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -115,7 +115,7 @@ def digest_of(data: bytes | memoryview) -> str:
 
 
 def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer:
-    """An object's bytes: step rows, and in the footer what `facts` says (see `journal.py`).
+    """An object's bytes: step rows, and `facts` in the footer (see `journal.py`).
 
     A commit is written for speed: no dictionaries and statistics, 0.4 ms and 0.6 us a row; with the defaults it would
     be 1.2 ms.
@@ -147,7 +147,8 @@ def encode_compacted(
         table = table.select([name for name in table.schema.names if name not in RESERVED])
     few = [name for name in FEW_VALUES if name in table.schema.names]
     sink = pa.BufferOutputStream()
-    # Statistics lie outside the pages' checksums and repeat values in full: only of columns that readers filter by.
+    # Page checksums do not cover statistics, and statistics repeat values in full: only for columns that readers filter
+    # by.
     settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few, "write_statistics": few}
     with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as file:
         file.write_table(table, row_group_size=_FACTS_GROUP if kind == "ends" else ROW_GROUP)
@@ -161,13 +162,13 @@ def _footer(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_of(facts: Mapping[str, str]) -> str:
-    """SHA-256 over what a footer says, its own field aside: a changed word is noticed in the file itself."""
+    """SHA-256 over a footer without its own field: a change is noticed from the file alone."""
     fields = sorted((name, value) for name, value in facts.items() if name != "check")
     return hashlib.sha256(orjson.dumps(fields)).hexdigest()
 
 
 def money_text(entries: Sequence[LedgerRecord]) -> str:
-    """Money rows as a footer holds them: JSON, an array a row in the order of LEDGER's columns."""
+    """Money rows for a footer: JSON, one array per row in the order of LEDGER's columns."""
     try:
         return orjson.dumps([_values(entry) for entry in entries]).decode()
     except TypeError:  # half a surrogate pair, an integer too large: as in a column, the nearest that can be held
@@ -193,8 +194,8 @@ def money_of(says: Mapping[str, str], where: str) -> list[LedgerRecord]:
 def read_segment(segment: Segment, columns: Sequence[str] | None = None, dictionary: Iterable[str] = ()) -> pa.Table:
     """A segment's rows, page checksums verified; `dictionary` names columns to be read as dictionaries.
 
-    Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or not what its name
-    says, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
+    Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or does not match its
+    name, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
     """
     wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
     with open_file(segment, dictionary) as file:
@@ -207,7 +208,7 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
             present = set(file.schema_arrow.names)
             read = [name for name in wanted if name in present or name not in RESERVED] or file.schema_arrow.names[:1]
             table = file.read(columns=read, use_threads=False)
-            # What lies outside the pages' checksums may make of sound pages what is no column of its kind.
+            # Data that the page checksums do not cover may turn valid pages into a column of another type.
             table.validate(full=True)
             if table.num_rows != file.metadata.num_rows:
                 raise ValueError(f"{table.num_rows} rows could be read of {file.metadata.num_rows}")
@@ -218,7 +219,7 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
 
 
 def unlike(table: pa.Table, kind: Kind) -> list[str]:
-    """Columns of a table that are of another type than a log's, or lack values that a log always has."""
+    """Columns of a table with another type than the log's, or without values that a log always has."""
     odd = []
     for name in table.schema.names:
         field, column = SCHEMAS[kind].field(name), table.column(name)
@@ -230,7 +231,7 @@ def unlike(table: pa.Table, kind: Kind) -> list[str]:
 
 @contextmanager
 def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> Iterator[pq.ParquetFile]:
-    """The file behind a segment, whatever it says of itself. Raises as `read_segment` does."""
+    """The file of a segment, whatever its footer says. Raises as `read_segment` does."""
     if not segment.path.exists():
         if segment.path.is_symlink():
             raise CorruptLogError(f"{segment.name} is a link to a missing file. {REMEDY}")
@@ -248,7 +249,7 @@ def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool 
 
 
 def claim(file: pq.ParquetFile) -> dict[str, str]:
-    """What a file says of itself: format, kind, numbers, rows, and what else its kind has (`journal.py`)."""
+    """The footer of a file: format, kind, numbers, rows, and what else its kind has (`journal.py`)."""
     metadata = file.metadata.metadata or {}
     return {
         key.decode("utf-8", "replace").removeprefix("evalkit."): value.decode("utf-8", "replace")
@@ -258,7 +259,7 @@ def claim(file: pq.ParquetFile) -> dict[str, str]:
 
 
 def read_claim(segment: Segment) -> dict[str, str]:
-    """What the file says of itself, once it is what its name says. Raises as `read_segment` does."""
+    """The footer of a file, checked against its name. Raises as `read_segment` does."""
     with open_file(segment) as file:
         problem = mismatch(segment, file)
         if problem:
@@ -267,7 +268,7 @@ def read_claim(segment: Segment) -> dict[str, str]:
 
 
 def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
-    """How a file's name and its own word differ; empty if they agree."""
+    """How a file's name and its footer differ; empty if they agree."""
     with readable(segment):
         says, columns, rows = claim(file), file.schema_arrow, file.metadata.num_rows
         groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
@@ -286,7 +287,7 @@ def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
 
 
 def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
-    """How a file's word of where it belongs differs from its name."""
+    """How a file's place according to its footer differs from its name."""
     if segment.is_object:
         if says.get("kind") not in (COMMIT, CLOSE, SEAL):
             return "is not an object of a journal"
@@ -303,7 +304,7 @@ def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number as evalkit writes them."""
+    """Whether a string is a number as evalkit writes it."""
     return text.isascii() and text.isdecimal() and len(text) < 19
 
 
@@ -323,7 +324,7 @@ def _other_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
 
 @contextmanager
 def readable(segment: Segment) -> Iterator[None]:
-    """Turn what pyarrow raises over a damaged file into a CorruptLogError that names the segment."""
+    """Convert pyarrow's errors for a damaged file to a CorruptLogError that names the segment."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as flaw:
@@ -332,7 +333,7 @@ def readable(segment: Segment) -> Iterator[None]:
 
 
 def json_of(says: Mapping[str, str], name: str, where: str) -> Any:
-    """A value that a footer holds as JSON; an empty object where it is not there. Raises CorruptLogError."""
+    """A JSON value of a footer; an empty object if it is missing. Raises CorruptLogError."""
     try:
         return orjson.loads(says.get(name) or "{}")
     except orjson.JSONDecodeError as flaw:
