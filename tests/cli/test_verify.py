@@ -88,10 +88,10 @@ def test_a_manifest_that_is_not_what_was_frozen_is_told(ran: Path, call: Call, c
     ("change", "words"),
     [
         (lambda found: found.update(replicates=10**9), "1000000000 replicates"),
-        (lambda found: found["agents"]["random"].update(name="randon"), "is there as 'randon'"),
+        (lambda found: found["agents"]["random"].update(name="randon"), "is stored as 'randon'"),
         (lambda found: found["agents"]["random"]["packs"].update(scheduling="gone"), "reads the pack 'gone'"),
         (lambda found: found["agents"]["random"]["sampling"].clear(), "without sampling settings"),
-        (lambda found: found["agents"]["random"]["price"].update(inputs=1), "has the price 'inputs'"),
+        (lambda found: found["agents"]["random"]["price"].update(inputs=1), "has the unknown price 'inputs'"),
         (lambda found: found["agents"]["random"]["price"].update(output=-1), "has a price of -1"),
         (lambda found: found["agents"]["random"]["price"].pop("output"), "has an invalid price"),
         (lambda found: suite(found)["instances"].update(count=0, strata={}), "has no instance"),

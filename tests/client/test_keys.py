@@ -105,7 +105,7 @@ def test_a_url_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({}, "set the environment variable ROOMS_URL"),
         ({"ROOMS_URL": "https://a.example", "ROOMS_PART": " "}, "set the environment variable ROOMS_PART"),
-        ({"ROOMS_URL": KEY, "ROOMS_PART": "v1"}, "no http or https URL"),
+        ({"ROOMS_URL": KEY, "ROOMS_PART": "v1"}, "not an http or https URL"),
     ],
     ids=["none", "one", "a-key-instead"],
 )

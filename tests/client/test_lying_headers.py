@@ -142,7 +142,7 @@ def test_a_lane_ends_with_words_where_a_request_would_wait_for_more_than_an_hour
         assert bool(why) is ends
         stats = scene.lane.stats()
         if ends:
-            assert "longer than one provider is waited for" in why
+            assert "longer than evalkit waits for a provider" in why
             assert "(its headers say that its limit on requests is used up)" in why
             assert stats.ended == why
         slow = not ends and limit != "60"

@@ -28,7 +28,7 @@ def test_the_words_say_who_how_long_why_and_when_to_run_again() -> None:
         "acme/m: its provider asks to wait 5 h 12 min, longer than evalkit waits for a provider (slow down). "
         "Its episodes remain: run again at about 1970-01-01 05:12 UTC."
     )
-    assert "in 10 min, later than the run's deadline" in why_ended("acme/m", 600.0, 0.0, "no")
+    assert "wait 10 min, later than the run's deadline" in why_ended("acme/m", 600.0, 0.0, "no")
 
 
 @pytest.mark.parametrize(("said_s", "deadline_s"), [(20_000, float("inf")), (600, 300.0)], ids=["hours", "deadline"])

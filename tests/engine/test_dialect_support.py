@@ -62,7 +62,7 @@ def test_every_environment_can_be_asked_in_every_dialect(tmp_path: Path, provide
         (
             "anthropic",
             THINKING,
-            "cannot be forced to call a tool",
+            "a tool call cannot be forced",
         ),
         (
             "anthropic",

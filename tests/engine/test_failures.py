@@ -183,7 +183,7 @@ def test_a_refusal_ends_its_lane_at_no_cost(tmp_path: Path, status: int, body: b
 UNREADABLE = [
     ("page", PAGE, ("status 200 with an HTML page (Please sign in)",)),
     ("empty", b"", ("status 200 with an empty body",)),
-    ("broken", b'{"choices":', ("status 200 with text that is no JSON",)),
+    ("broken", b'{"choices":', ("status 200 with text that is not JSON",)),
     ("other", b'{"status":"ok"}', ('other JSON ({"status":"ok"})',)),
     ("huge", b"x" * 10 * 2**20, ("a body of more than 8388608 bytes",)),
 ]

@@ -134,16 +134,16 @@ def test_usage_comes_as_csv_or_json_in_money_or_in_tokens(tmp_path: Path) -> Non
     file.write_text("request_id,cost\ne1/" + "9" * 5000 + "/0,1\n")
     assert list(read_usage(file)) == []
     for text, words in (
-        ('{"request_id":"e/1/0","cost":"much"}\n', "usage:1: cost: 'much' is no number"),
-        ('{"request_id":"e/1/0","cost":-1}\n', "is no amount"),
-        ('{"request_id":"e/1/0"}\n', "neither `cost_usd`"),
-        ("{torn\n", "no JSON"),
+        ('{"request_id":"e/1/0","cost":"much"}\n', "usage:1: cost: 'much' is not a number"),
+        ('{"request_id":"e/1/0","cost":-1}\n', "is not an amount"),
+        ('{"request_id":"e/1/0"}\n', "expected `cost_usd`"),
+        ("{torn\n", "not JSON"),
         (
             '{"request_id":"e/1/0","input_tokens":5,"cached_tokens":9,"output_tokens":1}\n',
             "usage:1: more cached tokens",
         ),
-        ('{"request_id":"e/1/0","input_tokens":1e999}\n', "is no amount|no JSON"),
-        ('{"request_id":"e/1/0","cost_usd":"1e99999999"}\n', "is no amount"),
+        ('{"request_id":"e/1/0","input_tokens":1e999}\n', "is not an amount|not JSON"),
+        ('{"request_id":"e/1/0","cost_usd":"1e99999999"}\n', "is not an amount"),
         ("request_id,cost\ne/1/0," + "9" * 200_000 + "\n", "no CSV"),
     ):
         file.write_text(text)

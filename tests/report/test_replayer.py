@@ -67,7 +67,7 @@ def test_any_changed_byte_of_a_row_is_found_and_named(data: st.DataObject) -> No
         ({"finish": "length"}, "replay gives another finish reason"),
         ({"period": 0}, "replay gives another place (period 2, turn 0)"),
         ({"turn": 5}, "replay gives another place (period 2, turn 0)"),
-        ({"reply": b"{"}, "a logged reply is no JSON"),
+        ({"reply": b"{"}, "a logged reply is not JSON"),
         ({"reply": None}, "has neither a reply nor an ending"),
     ],
 )

@@ -126,7 +126,7 @@ def test_each_swap_of_two_files_is_told(run: Path) -> None:
 def test_what_follows_the_end_of_a_journal_is_told(run: Path) -> None:
     late = Appender(run=run, writer=A, heads={}, number=5, before="0" * 64)
     late.commit(None)
-    assert (f"log/{A}/000000005.parquet", f"follows the end of its journal that steps/{C}-") in [
+    assert (f"log/{A}/000000005.parquet", f"follows the end of its journal, which steps/{C}-") in [
         (name, what[: what.index("000000000")]) for name, what in check_chain(run) if "000000000" in what
     ]
     (run / "log" / A / "000000005.parquet").unlink()

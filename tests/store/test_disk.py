@@ -61,7 +61,7 @@ def test_leaving_out_any_operation_is_noticed(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("broken", OPERATIONS)
 @pytest.mark.parametrize(
-    ("number", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "writable"), (errno.EIO, "Look after")]
+    ("number", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "writable"), (errno.EIO, "Check the disk")]
 )
 def test_a_refusing_disk_is_named_with_a_remedy_and_the_old_file_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, number: int, remedy: str

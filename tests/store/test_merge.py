@@ -206,7 +206,7 @@ def test_places_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     one, two = a_run(tmp_path / "a", episode("e0", 1)), a_run(tmp_path / "b", episode("e1", 1))
     with pytest.raises(UsageError, match="is named twice"):
         join(tmp_path, one, tmp_path / "b" / ".." / "a")
-    with pytest.raises(UsageError, match="is to stay as it is"):
+    with pytest.raises(UsageError, match="must not change"):
         merge_runs([one, two], MANIFEST, one / "out", prefer_first=False)
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="exists already"):

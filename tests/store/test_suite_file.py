@@ -126,7 +126,7 @@ def test_no_changed_byte_goes_unnoticed_or_changes_what_is_read(tmp_path: Path) 
 def test_the_file_of_another_suite_is_not_taken_for_it(tmp_path: Path) -> None:
     found, other = stored(tmp_path, some(300)), stored(tmp_path, some(200))
     shutil.copy(other.path, found.path)
-    with pytest.raises(CorruptLogError, match="not what its name says"):
+    with pytest.raises(CorruptLogError, match="does not match its name"):
         list(again(tmp_path, found.description))
     said = msgspec.structs.replace(other.description, count=300)
     with pytest.raises(CorruptLogError, match="other instances than the run's manifest"):

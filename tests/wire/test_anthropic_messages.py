@@ -413,7 +413,7 @@ def test_nonsense_about_limits_is_not_heeded(date: str, reset: str, remaining: s
         (Sampling(temperature=1.5), "temperature must be at most 1"),
         (Sampling(top_p=2.0), "top_p must be at most 1"),
         (Sampling(temperature=float("nan")), "temperature"),
-        (Sampling(extra="{"), "no JSON"),
+        (Sampling(extra="{"), "not JSON"),
         (Sampling(extra='{"output_config":{}}'), "may not set 'output_config'"),
         (Sampling(extra='{"service_tier":"auto"}'), "may not set 'service_tier'"),
     ],

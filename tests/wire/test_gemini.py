@@ -391,7 +391,7 @@ def test_every_chat_reads_as_it_was_sent(chat: tuple[Message, ...], seed: int) -
         (Sampling(temperature=float("nan")), "temperature"),
         (Sampling(effort="very high"), "effort must be a level"),
         (Sampling(effort="-2"), "effort must be a level"),
-        (Sampling(extra="{"), "no JSON"),
+        (Sampling(extra="{"), "not JSON"),
         (Sampling(extra='{"contents":[]}'), "may not set 'contents'"),
         (Sampling(extra='{"cachedContent":"x"}'), "may not set 'cachedContent'"),
         (Sampling(extra='{"generationConfig":5}'), "must be objects"),

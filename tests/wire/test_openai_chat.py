@@ -320,7 +320,7 @@ def test_any_message_is_a_reply_that_can_be_sent_back(message: object, finish: A
         (Sampling(max_tokens=0), "max_tokens"),
         (Sampling(temperature=float("nan")), "temperature"),
         (Sampling(top_p=-1.0), "top_p"),
-        (Sampling(extra="{"), "no JSON"),
+        (Sampling(extra="{"), "not JSON"),
         (Sampling(extra="[1]"), "JSON object"),
         (Sampling(extra='{"n":5}'), "may not set 'n'"),
         (Sampling(extra='{"service_tier":"priority"}'), "may not set 'service_tier'"),

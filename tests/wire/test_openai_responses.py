@@ -417,7 +417,7 @@ def test_a_server_reads_plain_text_instructions_and_parts() -> None:
     [
         (Sampling(max_tokens=15), "at least 16"),
         (Sampling(temperature=float("nan")), "temperature"),
-        (Sampling(extra="{"), "no JSON"),
+        (Sampling(extra="{"), "not JSON"),
         (Sampling(extra='{"input":[]}'), "may not set 'input'"),
         (Sampling(extra='{"service_tier":"priority"}'), "may not set 'service_tier'"),
         (Sampling(extra='{"max_output_tokens":5}'), "max_output_tokens"),

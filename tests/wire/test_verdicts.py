@@ -223,10 +223,10 @@ def test_a_path_names_its_model_or_leaves_it_to_the_body() -> None:
         (b" \r\n", "an empty body"),
         (b"<!doctype html>\n<html><head><TITLE>\n Sign  in\n</title>", "an HTML page (Sign in)"),
         (b"<Error><Code>Denied</Code></Error>", "a page of markup (<Error><Code>Denied</Code></Error>)"),
-        (b'{"choices"', 'text that is no JSON ({"choices")'),
-        (b"upstream\nhas gone", "text that is no JSON (upstream has gone)"),
+        (b'{"choices"', 'text that is not JSON ({"choices")'),
+        (b"upstream\nhas gone", "text that is not JSON (upstream has gone)"),
         (b'{"ok": true}', 'other JSON ({"ok": true})'),
-        (b"x" * 10**7, f"text that is no JSON ({'x' * 160} ...)"),
+        (b"x" * 10**7, f"text that is not JSON ({'x' * 160} ...)"),
     ],
     ids=["empty", "blank", "page", "markup", "cut", "text", "json", "huge"],
 )
