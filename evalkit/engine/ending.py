@@ -11,13 +11,13 @@ from evalkit.money import show_usd
 
 
 def outcome_of(session: Session) -> RunOutcome:
-    """What this call has brought about, and what is left. Writes an event where the money did not last."""
+    """What this call has done, and what remains. Writes an event if the money was not sufficient."""
     jobs, stop = session.jobs, session.stop
     left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
     total = sum(job.episodes for job in jobs)
     ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
-    # A lane may have sent all its episodes away before one of them could hear that it has ended.
+    # A lane may have dismissed all its episodes before one of them noticed that it has ended.
     lane_words = ended_lanes + [
         job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
     ]
@@ -61,14 +61,14 @@ def _spent(session: Session) -> int:
 
 
 def _unfinished(session: Session) -> int:
-    """Episodes that were admitted and for which money or time did not last."""
+    """Episodes that were admitted and that money or time could not finish."""
     if session.stop.reason not in ("budget", "deadline"):
         return 0
     return sum(job.context.ended.get("stopped", 0) for job in session.jobs if job.gate is not None)
 
 
 def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
-    """That no further episode was started, why, and what it would take."""
+    """That no further episode was started, why, and what would be needed."""
     budget, spent = session.resolved.sweep.budget, _spent(session)
     if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
         yield (
@@ -93,7 +93,7 @@ def _all_wait(session: Session) -> bool:
 
 
 def _ceiling_words(session: Session) -> Iterator[str]:
-    """Which agents and lanes have used up what they may spend of the whole."""
+    """Which agents and lanes have used up their part of the budget."""
     if session.gate is not None:
         for scope, name, budget in session.gate.admission.ceilings.words():
             setting = "`budget_usd`" if scope == "agent" else "`budgets`"
@@ -129,7 +129,7 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
 
 
 def _example(session: Session) -> str:
-    """An episode that is worth a look, as `show` takes it."""
+    """An episode that is worth looking at, as an argument of `show`."""
     choice = session.options.choice
     manifest = session.resolved.manifest
     for suite in filter(choice.takes_suite, manifest.suites.values()):
@@ -141,7 +141,7 @@ def _example(session: Session) -> str:
 
 
 def _in_vain(session: Session) -> Iterator[str]:
-    """What was asked for and is not there: endings to be retried that no episode has."""
+    """Requests without effect: endings to be retried that no episode has."""
     holdings = session.holdings
     endings = {word for cell in holdings.cells.values() for word, count in cell.endings.items() if count}
     endings |= {"internal_error"} if holdings.broken else set()

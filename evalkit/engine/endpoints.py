@@ -1,5 +1,5 @@
-"""Everything that answers in a run: one endpoint a provider, one lane a (provider, model), one asker an agent and
-environment. Providers that evalkit simulates for itself are started here and end with the run.
+"""Everything that answers in a run: one endpoint per provider, one lane per (provider, model), one asker per agent and
+environment. Simulated providers of the run are started here and end with it.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def check_keys(resolved: Resolved, choice: Choice) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Endpoints:
-    """What answers."""
+    """Everything that answers in a run."""
 
     resolved: Resolved
     manifest: Manifest
@@ -56,7 +56,7 @@ class Endpoints:
     """By agent and environment."""
 
     def asker(self, episode: PlannedEpisode) -> Asker:
-        """Who answers in an episode."""
+        """The asker for an episode."""
         cell = episode.cell
         if cell.agent.policy:
             return self._policy(episode)
@@ -75,7 +75,7 @@ class Endpoints:
         agent, env = episode.cell.agent, episode.cell.env.name
         policy = find_policy(agent.policy, env)
         if policy is not None and policy.oracle is not None:
-            # What cannot be played is found out when it is begun: nobody asks.
+            # An episode that cannot be played is noticed when it starts: it asks nobody.
             play = _nobody if episode.target.flaw else player(agent.policy, env, instance=episode.instance)
             return PolicyAsker(agent.policy, play, episode.cell.sampling)
         if (agent.name, env) not in self.askers:
@@ -133,7 +133,7 @@ async def open_endpoints(
                     raise UsageError(
                         f"provider {provider.name!r} is started by `evalkit run`; for this command it needs a url."
                     )
-                # Starting takes a moment of waiting for its first line: not on the loop.
+                # Starting waits for the first line of output, so it is not done on the event loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
             endpoints.transports[provider.name] = await stack.enter_async_context(
                 open_transport(provider, url=url, others=keys)

@@ -1,7 +1,7 @@
-"""One episode: ask, step, record, until it ends. The path of one step, and where every failure of it is caught.
+"""One episode: ask, step, record, until it ends. The path of one step, and the place where all its failures are caught.
 
-No request that depends on a reply leaves before that reply is durable: `append` is synchronous, `durable` is the one
-await that follows it. The one `except Exception` around code of ours stands here: a bug of ours ends its episode alone.
+No request that depends on a reply is sent before that reply is durable: `append` is synchronous, `durable` is the one
+await that follows it. The only `except Exception` around our own code is here: a bug ends only its own episode.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from evalkit.client.lanes.lane import Lane
 
 YIELD_EVERY = 8
-"""Steps a free policy plays before other episodes have their turn."""
+"""Steps that a free policy plays before other episodes can run."""
 
 
 class EpisodeLog(Protocol):
     """What an episode needs of the store."""
 
     def append(self, record: StepRecord) -> None:
-        """Take a row; it is durable once a `durable()` called later returns."""
+        """Accept a row; it is durable once a later call of `durable()` returns."""
 
     async def durable(self) -> None:
         """Wait until everything appended so far is on disk."""
@@ -54,15 +54,15 @@ class EpisodeLog(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Stop:
-    """Why players should end after their durable step; the first reason stands."""
+    """Why players should end after their durable step; the first reason applies."""
 
     reason: str = ""
     message: str = ""
     wake: Callable[[], None] | None = None
-    """Called once when the reason is set: whoever waits for a limit must hear of it."""
+    """Called once when the reason is set: players that wait for a limit must be woken."""
 
     def set(self, reason: str, message: str = "") -> None:
-        """Ask everybody who reads this to stop."""
+        """Ask all players to stop."""
         if not self.reason:
             self.reason, self.message = reason, message
             if self.wake is not None:
@@ -77,11 +77,11 @@ class ActiveEpisode:
     position: Position
     take: int = 0
     line: int = 0
-    """The take that began at step 0: it keys the seeds, so that what is played afresh is drawn afresh."""
+    """The take that began at step 0: it keys the seeds, so that a new take has new draws."""
     cost: int = 0
     """Pico-dollars of its steps."""
     acted: bool = False
-    """Whether a valid action has been made since it was taken up."""
+    """Whether a valid action was made since it was started or resumed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class LaneContext:
     lane_stop: Stop
     """Of this lane alone."""
     lane: "Lane | None" = None
-    """Hears of valid actions; None: nobody need hear of them."""
+    """Called for valid actions; None: not needed."""
     playing: int = 0
     """Episodes in flight."""
     steps: int = 0
@@ -104,7 +104,7 @@ class LaneContext:
     """Episodes by how they left: an ending, or one of `LEFT_OWED`."""
     errors_in_a_row: int = 0
     unavailable: str = ""
-    """Why the last of those that the provider did not answer was left."""
+    """Why the last of the episodes without an answer from the provider was parked."""
 
     @property
     def stopping(self) -> bool:
@@ -113,7 +113,7 @@ class LaneContext:
 
 
 LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped"})
-"""Ways to leave an episode that are no ending: it is owed."""
+"""Ways to leave an episode that are not endings: it remains."""
 
 ERRORS_THAT_STOP = 10
 
@@ -123,10 +123,11 @@ NO_FACTS = b"{}"
 async def play(
     episode: PlannedEpisode, activate: Callable[[PlannedEpisode], ActiveEpisode], asker: Asker, context: LaneContext
 ) -> str:
-    """Play an episode to its end, or until it must be left; returns how it was left.
+    """Play an episode to its end, or until it must be parked; returns how it was left.
 
-    `activate` puts it where the log left it. Failures of the world park the episode (it is owed) or stop the lane or
-    the run; they never leave here. A bug of ours ends the episode as `internal_error`; ten in a row stop the run.
+    `activate` restores it to its position in the log. Failures of the world park the episode (it remains) or stop the
+    lane or the run; they are never raised from here. A bug in evalkit ends the episode as `internal_error`; ten in a
+    row stop the run.
     """
     context.playing += 1
     try:
@@ -225,7 +226,7 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
 
 
 async def _breathe(context: LaneContext) -> None:
-    """A free policy never waits: let others run now and then, and the disk keep up."""
+    """A free policy never waits: let others run now and then, and wait for the disk."""
     if context.steps % YIELD_EVERY == 0:
         await asyncio.sleep(0)
     await context.log.room()
@@ -240,7 +241,7 @@ def _question(active: ActiveEpisode, tools: Any, parts: list[Any]) -> Question:
 
 
 def next_question(active: ActiveEpisode, encoder: Encoder) -> Question:
-    """The next request of an episode as it stands: what a crash may have left in flight."""
+    """The next request of an episode in its present state: what a crash may have left in flight."""
     parts: list[Any] = []
     encoder.join(parts, active.position.messages)
     return _question(active, encoder.encode_tools(active.position.tools), parts)
@@ -286,7 +287,7 @@ def _record(active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Tur
 
 
 def _refused_record(active: ActiveEpisode, ending: str, worker: str) -> StepRecord:
-    """The row of an ending that brought no reply: the provider refused the request for what it holds."""
+    """The row of an ending without a reply: the provider refused the request because of its content."""
     episode, position = active.episode, active.position
     return StepRecord(
         episode=episode.id,

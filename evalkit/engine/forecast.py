@@ -1,8 +1,9 @@
-"""What an episode is expected to take, and what is left of one that has begun: for admission, `plan` and `status`.
+"""What an episode is expected to take, and what remains of one that has started: for admission, `plan` and `status`.
 
-A cell (agent x suite) begins with a prior: its stand-in's play, at the agent's price. What really ends corrects it: the
-prior counts as `WEIGHT` episodes, and is first scaled by how the agent's other cells came out against theirs, so that a
-model that costs twice its stand-in is known after a few episodes of any suite. All of it is O(1) an episode.
+A cell (agent x suite) starts with a prior: its stand-in's play, at the agent's price. Episodes that end correct it. The
+prior counts as `WEIGHT` episodes, and is first scaled by the ratio of real to expected cost in the agent's other cells.
+So a model that costs twice as much as its stand-in is recognised after a few episodes of any suite. The cost is O(1)
+per episode.
 """
 
 import math
@@ -27,11 +28,11 @@ FILE = "forecast.json"
 WEIGHT = 3.0
 """Episodes that a prior counts as."""
 AGENT_WEIGHT = 2.0
-"""Episodes for which an agent is taken to cost what its stand-ins do, before its other cells are believed."""
+"""Episodes for which an agent is assumed to cost the same as its stand-ins, before its other cells count."""
 DOUBT = 0.5
 """Relative standard deviation of a real agent's mean around its stand-in's. Chosen."""
 SPREAD = 0.5
-"""The same of an episode around its cell's mean, where too few were played to know."""
+"""The same for an episode around its cell's mean, if too few were played to estimate it."""
 LEAST_SPREAD = 0.05
 STEPS = 800
 """Requests that all priors together may take to play; a count, not a time, so that runs repeat exactly."""
@@ -100,7 +101,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Ratio:
-    """How ended episodes came out against their priors: sums of real over expected, of cost and of requests."""
+    """Ended episodes compared with their priors: sums of real over expected, of cost and of requests."""
 
     count: int = 0
     cost: float = 0.0
@@ -108,7 +109,7 @@ class _Ratio:
 
 
 class Forecast:
-    """Expectations by cell, corrected as episodes end. A cell nobody gave a prior for begins at nothing."""
+    """Expectations by cell, corrected as episodes end. A cell without a prior starts at zero."""
 
     def __init__(self, priors: Iterable[Prior] = ()) -> None:
         self.priors: dict[tuple[str, str], Prior] = {(prior.agent, prior.suite): prior for prior in priors}
@@ -117,11 +118,11 @@ class Forecast:
         self._agents: dict[str, _Ratio] = {}
 
     def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
-        """One episode has ended, for so many pico-dollars and requests in all."""
+        """One episode has ended, with these pico-dollars and requests in total."""
         self.learn_many(agent, suite, count=1, cost=cost, squares=float(cost) ** 2, requests=requests)
 
     def learn_many(self, agent: str, suite: str, *, count: int, cost: int, squares: float, requests: int) -> None:
-        """So many episodes have ended, for so much together; `squares`: sum of their squared costs."""
+        """`count` episodes have ended, with these totals; `squares`: sum of their squared costs."""
         if not count:
             return
         cell_key = agent, suite
@@ -157,19 +158,19 @@ class Forecast:
         of_cost, of_requests = self._elsewhere(cell_key)
         cost = (WEIGHT * prior.cost * of_cost + seen.cost) / (WEIGHT + seen.count)
         requests = (WEIGHT * prior.requests * of_requests + seen.requests) / (WEIGHT + seen.count)
-        # Tokens are not learned of themselves: they follow the money, or the requests where there is none.
+        # Tokens are not estimated separately: they follow the money, or the requests if there is no cost.
         scale = cost / prior.cost if prior.cost else requests / prior.requests if prior.requests else 1.0
         return Expected(cost, requests, prior.tokens_in * scale, prior.tokens_out * scale)
 
     def rest(self, agent: str, suite: str, *, cost: float, requests: float) -> float:
-        """Pico-dollars to finish an episode that has come so far: more than 0, unless the cell costs nothing.
+        """Pico-dollars to finish an episode from its present position: more than 0, unless the cell costs nothing.
 
         The larger of two estimates: what is left of the expected cost, given that so much was not enough; and what is
         left of the expected requests, each at this episode's own price as far as it is known. At least one request.
         """
         mean, price, count, _, spread, _ = self._figures(agent, suite)
         if mean <= 0:
-            # Nothing is known but the episode itself: as much again.
+            # Only the episode itself is known: as much again.
             return float(cost)
         count = max(1.0, count)
         by_cost = beyond(mean, spread, cost)
@@ -199,7 +200,7 @@ class Forecast:
         return mean, mean / max(1.0, expected.requests), expected.requests, math.sqrt(within), total, math.sqrt(doubt)
 
     def _elsewhere(self, cell_key: tuple[str, str]) -> tuple[float, float]:
-        """How the agent's other cells came out against their priors: (of cost, of requests)."""
+        """The agent's other cells compared with their priors: (of cost, of requests)."""
         agent, own = self._agents.get(cell_key[0], _Ratio()), self._cells.get(cell_key, _Ratio())
         count = AGENT_WEIGHT + agent.count - own.count
         return (
@@ -271,7 +272,7 @@ async def _samples(
         steps -= samples[-1].requests
         if steps <= 0 or len(samples) == MOST_EPISODES:
             break
-    # What is a beginning only says less than what has ended: it counts where there is nothing else.
+    # A partial episode is less informative than an ended one: it counts only if there is nothing else.
     return [sample for sample in samples if not sample.cut] or samples
 
 
@@ -285,7 +286,7 @@ def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) ->
     mean = sum(costs) / count
     spread = SPREAD
     if count > 1 and mean:
-        # With few of them, what they scatter is itself uncertain: half of it is what is usual.
+        # With few of them, their spread is itself uncertain: half of it comes from the usual value.
         scatter = sum((cost - mean) ** 2 for cost in costs) / (count - 1) / mean**2
         spread = math.sqrt((scatter * (count - 1) + SPREAD**2) / count)
     stand_in = stand_in_of(agent, suite.environment)
@@ -304,7 +305,7 @@ def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) ->
 
 
 def alone(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing, as playing in this process does, without a loop."""
+    """Run a coroutine that never waits, such as playing in this process, without a loop."""
     while True:
         try:
             coroutine.send(None)
@@ -330,7 +331,7 @@ async def forecast_run(
 
 
 def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums]) -> None:
-    """Tell a forecast of every ended episode that a run holds, by its sums by agent and suite."""
+    """Update a forecast with every ended episode of a run, from its sums by agent and suite."""
     for suite in manifest.suites.values():
         for agent in manifest.agents.values():
             sums = by_cell.get((agent.name, suite.name))
@@ -346,7 +347,7 @@ def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str
 
 
 def read_priors(directory: Path) -> list[Prior]:
-    """The priors a run began with; none where it wrote none. Raises CorruptLogError if the file is damaged."""
+    """The priors with which a run started; none if it wrote none. Raises CorruptLogError if the file is damaged."""
     data = read_whole(directory / FILE)
     if data is None:
         return []

@@ -1,15 +1,17 @@
-"""Which episodes may start: decided by what they are predicted to take. A cut run holds whole, balanced episodes.
+"""Which episodes may start, decided by their predicted cost and time. A run that is cut contains complete, balanced
+episodes.
 
-Under a budget an episode starts only if what is spent, the predicted cost to finish all that have started, its own, and
-what the other lanes need to come as far as this one, fit. Under a deadline likewise: its predicted requests at the
-time that the lane's requests take. The order is fixed before: whoever may not start yet is waited for, never passed
-over. Outcomes enter through costs alone, and an ended episode is learned from only when all that its cell admitted
-before it have ended: short ones end first, and would make the others look cheaper than they are.
+Under a budget, an episode starts only if these fit together: the money spent, the predicted cost to finish all started
+episodes, its own predicted cost, and what the other lanes need to reach the same progress. Under a deadline, its
+predicted requests at the lane's time per request must fit. The order is fixed before: an episode that may not start yet
+is waited for, never skipped. Outcomes have an effect through costs alone. An ended episode is used for predictions only
+when all episodes that its cell admitted before it have ended: short ones end first, and would make the others look
+cheaper than they are.
 
-Chosen: predictions are doubted (`doubt`, `SURE`), since an episode that money does not finish is worse than one that
-does not start; the doubt shrinks as episodes end, so that little is left over. Costs of failed attempts are taken to go
-on in the proportion that was seen. All of it is O(1) an episode, and nothing a step: of the episodes in flight, `LOOKS`
-are predicted anew at each decision, in turn.
+Chosen: predictions have a margin (`doubt`, `SURE`), since an episode that cannot be finished is worse than one that
+does not start. The margin shrinks as episodes end, so that little money remains unused. Failed attempts are assumed to
+cost the same proportion as before. The cost is O(1) per episode, and nothing per step: at each decision, `LOOKS` of the
+episodes in flight are predicted again, in turn.
 """
 
 import math
@@ -25,9 +27,9 @@ from evalkit.engine.forecast import Expected
 from evalkit.engine.universe import PlannedEpisode
 
 SURE = 2.0
-"""Standard deviations that are kept back for what the started episodes may take beyond their prediction."""
+"""Standard deviations that are kept in reserve, because started episodes may need more than predicted."""
 SPREAD = 0.5
-"""The standard deviation of an episode's cost, over its mean, as far as admission is concerned."""
+"""The standard deviation of an episode's cost, relative to its mean, as admission assumes it."""
 LOOKS = 8
 
 
@@ -38,7 +40,7 @@ class Predicts(Protocol):
         """What a whole episode is expected to take."""
 
     def rest(self, agent: str, suite: str, *, cost: int, requests: int) -> float:
-        """Pico-dollars to finish an episode that has come so far."""
+        """Pico-dollars to finish an episode from its present position."""
 
     def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
         """An episode has ended."""
@@ -77,16 +79,16 @@ class Admission:
         self._news = 0
         """Episodes learned of since the lanes were last predicted."""
         self.unfinished = 0
-        """Episodes that had started and for which the money did not last."""
+        """Episodes that had started and that the money could not finish."""
         self._predict_lanes()
 
     @property
     def in_flight(self) -> int:
-        """Episodes that have started and neither ended nor been left."""
+        """Episodes that have started, and have neither ended nor been parked."""
         return len(self._flights)
 
     def next(self, name: str) -> PlannedEpisode | None:
-        """The lane's next episode, which thereby starts; None where it has to wait (`why`) or has none left."""
+        """The lane's next episode, which starts with this call; None if it must wait (`why`) or if none remains."""
         self._look()
         backlog = self.backlogs[name]
         if not self.free(backlog):
@@ -97,7 +99,7 @@ class Admission:
         return episode
 
     def free(self, backlog: LaneBacklog) -> bool:
-        """Whether the lane's next episode may start now. Closes a lane that has none left."""
+        """Whether the lane's next episode may start now. Closes a lane in which none remains."""
         if backlog.head is None and backlog.open:
             self._draw(backlog)
             backlog.open = backlog.head is not None or bool(backlog.deferred)
@@ -111,7 +113,8 @@ class Admission:
         return backlog.open and not backlog.why
 
     def _draw(self, backlog: LaneBacklog) -> None:
-        """Find the next episode in order; an agent whose own budget has no room for its next one holds nobody up."""
+        """Find the next episode in order; an agent whose own budget has no room for its next one does not block
+        others."""
         for agent in list(backlog.deferred):
             waiting = backlog.deferred[agent]
             if self._affords(backlog, waiting[0]):
@@ -157,19 +160,19 @@ class Admission:
         return own * (1 + doubt) + self._request(backlog, episode)
 
     def close(self, name: str) -> None:
-        """Nobody of this lane will start any more: what it owes is kept for nobody."""
+        """No episode of this lane will start any more: no money is reserved for its remaining ones."""
         self.backlogs[name].open = False
 
     def came(self, episode: str) -> tuple[int, int]:
-        """How far an admitted episode has come: (pico-dollars, requests)."""
+        """The progress of an admitted episode: (pico-dollars, requests)."""
         return self._flights[episode].came()
 
     def seated(self, episode: str, came: Came) -> None:
-        """An admitted episode can be watched."""
+        """The progress of an admitted episode can be read."""
         self._flights[episode].came = came
 
     def left(self, episode: str, how: str) -> None:
-        """An episode has ended, or was left (`LEFT_OWED`)."""
+        """An episode has ended, or was parked (`LEFT_OWED`)."""
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._squares -= flight.rest**2
@@ -230,7 +233,8 @@ class Admission:
         return "budget" if stats.spent + need + others + self._request(backlog, episode) > stats.budget else ""
 
     def _others(self, backlog: LaneBacklog, *, fresh: bool) -> float:
-        """Predicted cost of bringing every other lane as far as this one will be, and of what they have begun."""
+        """Predicted cost of bringing every other lane to the same progress as this one, including the episodes that
+        they have started."""
         reach = (backlog.done + 1) / backlog.planned
         cost = float(self._parked)
         for other in self.backlogs.values():
@@ -289,7 +293,7 @@ class Admission:
         return self._whole(flight.place, (flight.place, cost, requests))
 
     def _take(self, flight: Flight, rest: int) -> None:
-        """Predict one flight anew."""
+        """Predict one episode in flight again."""
         need = round(rest * (1 + self.doubt(flight.place)))
         self._need += need - flight.need
         self._squares += rest**2 - flight.rest**2
@@ -297,7 +301,8 @@ class Admission:
         flight.rest, flight.need = rest, need
 
     def _look(self) -> None:
-        """Predict some flights anew, in turn; and the lanes, once as many episodes were learned as there are cells."""
+        """Predict some episodes in flight again, in turn; and the lanes, once as many episodes have ended as there are
+        cells."""
         for _ in range(min(LOOKS, len(self._round))):
             name = self._round.popleft()
             flight = self._flights.get(name)
@@ -321,6 +326,6 @@ class Admission:
 
 
 def _with_failures(stats: BudgetStats) -> float:
-    """What is spent in all on a dollar of replies, charges for failed attempts included."""
+    """What is spent in total per dollar of replies, including charges for failed attempts."""
     settled = stats.session - stats.charged
     return stats.session / settled if settled > 0 else 1.0

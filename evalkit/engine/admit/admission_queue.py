@@ -1,7 +1,8 @@
 """Where players wait until their lane's next episode may start: `admission.py` decides, this wakes them.
 
-One player of a lane is woken when its lane's next episode may start, and wakes the next one when it has taken it; so a
-decision costs the same however many wait. When nothing is in flight and nothing may start, all are sent home.
+One player of a lane is woken when its lane's next episode may start, and wakes the next player when it has taken the
+episode; so the cost of a decision does not depend on the number of waiters. When nothing is in flight and nothing may
+start, all players end.
 """
 
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from evalkit.waiting import WaitQueue
 
 
 class AdmissionQueue:
-    """The door that all lanes of a run share."""
+    """The queue that all lanes of a run share."""
 
     def __init__(self, admission: Admission, *, over: Callable[[str], None]) -> None:
-        """`over` is told once, with `budget` or `deadline`, that no episode may start any more though some are owed."""
+        """`over` is called once, with `budget` or `deadline`, when no episode may start any more although some
+        remain."""
         self.admission = admission
         self._over = over
         self._waiting = {name: WaitQueue[None, None]() for name in admission.backlogs}
@@ -41,35 +43,35 @@ class AdmissionQueue:
             await waiter.turn()
 
     def activate(self, episode: PlannedEpisode, active: ActiveEpisode) -> None:
-        """An admitted episode has been put where the log left it."""
+        """An admitted episode was restored to its position in the log."""
         active.cost = self.admission.came(episode.id)[0]
         self.admission.seated(episode.id, lambda: (active.cost, active.position.step))
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
-        """An episode has ended, or was left."""
+        """An episode has ended, or was parked."""
         self.admission.left(episode.id, how)
         self._tell()
 
     def enter(self, lane: str) -> None:
-        """A player begins."""
+        """A player starts."""
         self._players[lane] += 1
 
     def leave(self, lane: str) -> None:
-        """A player has gone home; with the last one the lane's claims go. He may have been woken for an episode that he
-        has not taken, since the lane was closed meanwhile: then it is another's turn."""
+        """A player has ended; with the last one the lane's reservations end. It may have been woken for an episode that
+        it has not taken, since the lane was closed meanwhile: then another player is next."""
         self._players[lane] -= 1
         if not self._players[lane]:
             self.admission.close(lane)
         self._tell()
 
     def end(self) -> None:
-        """The run stops: everybody goes home."""
+        """The run stops: all players end."""
         self._shut = True
         for waiting in self._waiting.values():
             waiting.grant_all(None)
 
     def _tell(self) -> None:
-        """Something has changed: whose turn is it?"""
+        """Something has changed: wake the player that is next."""
         if self._shut:
             return
         if self.admission.stuck():

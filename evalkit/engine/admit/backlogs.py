@@ -1,4 +1,4 @@
-"""What each lane has to start and what has started, as `admission.py` keeps it."""
+"""What each lane still has to start and what has started, for `admission.py`."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from evalkit.engine.universe import PlannedEpisode
 Place = tuple[str, str]
 """Agent and suite."""
 Came = Callable[[], tuple[int, int]]
-"""How far an episode has come: (pico-dollars, requests), earlier sessions included."""
+"""The progress of an episode: (pico-dollars, requests), earlier sessions included."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LaneBacklog:
-    """What one lane has to start in this call."""
+    """The episodes of one lane in this call."""
 
     name: str
     todo: Iterator[PlannedEpisode]
@@ -28,9 +28,9 @@ class LaneBacklog:
     broken: int = 0
     """Of all, those that an internal error has stopped and that are not to be tried again."""
     fresh: Counter[Place] = field(default_factory=Counter)
-    """Episodes to play that nobody has begun."""
+    """Episodes to play that have not started."""
     begun: dict[str, tuple[Place, int, int]] = field(default_factory=dict)
-    """Those that earlier calls have begun and that wait to be played on, by id: place, pico-dollars, requests."""
+    """Those that earlier calls have started and that wait to be continued, by id: place, pico-dollars, requests."""
     reply_s: Callable[[], float] = lambda: 0.0
     """Seconds a reply takes, as far as the lane knows; 0: not yet."""
     bound: Callable[[], int] = lambda: 0
@@ -44,7 +44,7 @@ class LaneBacklog:
     """Episodes that have not been admitted, and may be."""
     open: bool = True
     why: str = ""
-    """What the head waits for: `budget` or `deadline`; empty if nothing holds it."""
+    """What the head waits for: `budget` or `deadline`; empty if it need not wait."""
     flights: int = 0
     taken: int = 0
     """Episodes that this call has admitted."""

@@ -1,7 +1,7 @@
-"""What single agents and lanes may spend of the run's money, as far as admission is concerned.
+"""How much of the run's money single agents and lanes may spend, for admission.
 
-The hard ceilings are held by `client/budget.py`, which lets no request pass. Here the predicted cost of the episodes
-that have started is held against them, so that an agent's money ends between episodes and not within them.
+`client/budget.py` enforces the hard ceilings: no request can exceed them. Here they are compared with the predicted
+cost of the started episodes, so that an agent's money ends between episodes and not within them.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ class Ceilings:
         self._need = Counter[Scope]()
         self._flights = Counter[Scope]()
         self.used_up: set[Scope] = set()
-        """Those below which no episode will start any more."""
+        """Those under which no episode will start any more."""
 
     def start(self, lane: str, agent: str) -> None:
         """An episode has started; its need follows."""
@@ -48,7 +48,7 @@ class Ceilings:
         return ceiling.before + ceiling.spent + self._need[scope] + more <= ceiling.budget
 
     def over(self, scope: Scope) -> bool:
-        """To be asked of a ceiling below which the next episode does not fit: whether that will stay so."""
+        """Whether a ceiling that has no room for the next episode will stay so."""
         if not self._flights[scope]:
             self.used_up.add(scope)
         return scope in self.used_up

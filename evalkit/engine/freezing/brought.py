@@ -1,7 +1,8 @@
-"""What other packages bring to a run: frozen in its manifest with its version, asked for when the run goes on.
+"""What other packages contribute to a run: frozen in its manifest with the version, and required when the run is
+resumed.
 
-Another version than the run was begun with is a mark, and no more: replay decides whether the same replies still lead
-to the same states.
+A version other than the one with which the run started is only noted: replay decides whether the same replies still
+lead to the same states.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from evalkit.wire.table import DIALECTS
 
 
 def brought(sweep: Sweep, environments: Sequence[str], providers: Sequence[Provider]) -> tuple[ManifestPlugin, ...]:
-    """What packages bring to a sweep whose names have all been found, by entry."""
+    """What packages contribute to a sweep with resolved names, by entry."""
     plugins = dict.fromkeys(_used(sweep, environments, providers))
     lines = {
         ManifestPlugin(entry=plugin.entry, package=plugin.package, version=plugin.version)
@@ -53,7 +54,7 @@ def require(run: Manifest) -> None:
 
 
 def joined(old: Manifest, new: Manifest) -> tuple[ManifestPlugin, ...]:
-    """What packages bring to two manifests together; versions that differ are both there."""
+    """What packages contribute to two manifests together; different versions are both listed."""
     return tuple(dict.fromkeys((*old.plugins, *new.plugins)))
 
 

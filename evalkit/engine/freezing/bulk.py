@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Sourced(Blocked):
-    """Instances in somebody's own file."""
+    """Instances in a user's own file."""
 
     rows = ROWS
     spread = True

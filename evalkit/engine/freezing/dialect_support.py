@@ -1,7 +1,8 @@
-"""Whether what a sweep asks can be said at all: an agent's sampling, and the tools that its suites offer, in the words
-of its provider's format. Looked at when a sweep is read, so that no request fails by it.
+"""Whether a provider's format can express what a sweep asks for: an agent's sampling, and the tools of its suites.
+Checked when a sweep is read, so that no request fails because of it.
 
-An instance of each stratum and number of tools stands for its like: names and schemas of tools depend on no more.
+One instance of each stratum and number of tools represents the others: names and schemas of tools depend on nothing
+else.
 """
 
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ def check_offer(spec: AgentSpec, provider: Provider, offer: OfferedTools) -> Non
 def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampling) -> list[str]:
     """What of an environment's defaults is not sent, in words.
 
-    Raises UsageError for what the agent itself asks for in vain, and for more tokens than the model has.
+    Raises UsageError for settings of the agent itself that cannot be sent, and for more tokens than the model has.
     """
     unsent = _unsent(provider, model)
     asked = {name for name, value in spec.overrides.items() if (name, value) != ("seed", False)}

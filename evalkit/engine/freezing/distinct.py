@@ -1,7 +1,7 @@
 """Whether a run's episodes are all different: an episode is one agent on one instance, wherever a spec names the two.
 
-A suite's or an agent's name is no part of an episode's id. So a spec that says the same thing under two names asks for
-one episode twice; played at two places at once, its steps would be logged twice.
+An episode's id does not contain the name of its suite or agent. So a spec with the same thing under two names asks for
+one episode twice; played twice at the same time, its steps would be logged twice.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LOOKED_AT = 64
 
 
 def shared(manifest: Manifest) -> Iterator[str]:
-    """What the manifest asks for twice, in words: agents that are the same, suites that have instances in common."""
+    """What the manifest asks for twice, as messages: equal agents, and suites with common instances."""
     yield from _shared_agents(manifest)
     suites: dict[str, str] = {}
     for suite in manifest.suites.values():
@@ -31,8 +31,8 @@ def shared(manifest: Manifest) -> Iterator[str]:
 
 
 def _shared_large(manifest: Manifest) -> Iterator[str]:
-    """The same of suites that are too large to be looked into: some of the ids that they share are. What is not found
-    so is found when it is reached (`universe.py`)."""
+    """The same for suites that are too large to be read: only some of the ids that they share are compared. Others are
+    noticed when they are reached (`universe.py`)."""
     for first, second in combinations(manifest.suites.values(), 2):
         if (first.source or second.source) and first.environment == second.environment:
             instance_id = next(_in_common(laid(first.instances), laid(second.instances)), None)

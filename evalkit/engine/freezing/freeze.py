@@ -40,7 +40,8 @@ MOST_SHARED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where an agent's requests go: what may change between resumes and is no part of the manifest's identity."""
+    """Where an agent's requests are sent: this may change between resumes and is not part of the manifest's
+    identity."""
 
     provider: Provider
     model: Model
@@ -59,7 +60,7 @@ class Resolved:
 def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing.
 
-    `frozen`: what the run that it goes on with holds, so that large suites need not be looked into again.
+    `frozen`: the manifest of the run that is resumed, so that large suites need not be checked again.
     """
     if frozen is not None:
         require(frozen)
@@ -289,7 +290,7 @@ def price_fields(price: Price) -> dict[str, int]:
 def merge(old: Manifest, new: Manifest, run: str) -> Manifest:
     """The run's manifest extended by what the spec now asks for. Raises RunError naming each conflict.
 
-    Prices, texts and order stay as they were frozen; agents and suites that the spec no longer names stay in the run.
+    Prices, prompts and order stay as they were frozen; agents and suites that the spec no longer names stay in the run.
     """
     new = kept(old, new)
     differing = conflicts(old, new)
