@@ -1,4 +1,4 @@
-"""Python's cycle collector while episodes play: asked to look seldom, since there is next to nothing to find."""
+"""Python's cycle collector while episodes play: it runs rarely, since there is almost nothing to collect."""
 
 import gc
 import threading
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 COLLECT_EVERY = 50_000
-"""New containers between two looks. At the default of 700 the collector walks the chats in flight several times a
-reply, for nothing: an eighth of a request's CPU."""
+"""New containers between two collections. With the default of 700 the collector walks all chats in flight several times
+per reply, without a result: an eighth of a request's CPU time."""
 
 _LOCK = threading.Lock()
 _BEFORE: list[tuple[int, int, int]] = []
@@ -16,9 +16,9 @@ _BEFORE: list[tuple[int, int, int]] = []
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Within, collections are rare; whoever has switched them off or made them rarer still is left alone.
+    """Within the block, collections are rare; a setting that is off or even rarer is not changed.
 
-    Several such blocks may overlap in one process, in any order: with the last of them all is as it was before.
+    Several such blocks may overlap in one process, in any order: the end of the last one restores the setting.
     """
     with _LOCK:
         young, *older = before = _BEFORE[0] if _BEFORE else gc.get_threshold()

@@ -1,4 +1,4 @@
-"""A run to its end: by code that awaits it, and by code that cannot; and what a signal or a cancellation does to it."""
+"""Drives a run to its end, from async or sync code, and handles signals and cancellations."""
 
 import asyncio
 import signal
@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
-    """Run on uvloop where it is there: it takes a quarter off the cost of a request."""
+    """Run on uvloop if it is installed: it saves a quarter of the CPU time of a request."""
     try:
         import uvloop
     except ImportError:
@@ -29,9 +29,9 @@ def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
 
 
 def finish(play: Play[Result]) -> Result:
-    """Run to the end, from any thread, also inside of a loop that runs already: that one stands still meanwhile.
+    """Run to the end, from any thread, also inside a running loop, which is blocked meanwhile.
 
-    Signals are heeded in the main thread: the first drains, a second one stops at once.
+    Signals are handled in the main thread: the first drains, a second one stops at once.
     """
     try:
         asyncio.get_running_loop()
@@ -43,7 +43,7 @@ def finish(play: Play[Result]) -> Result:
 
 
 async def drained(play: Play[Result]) -> Result:
-    """Await a run. Where we are cancelled, it drains first; where we are cancelled again, it stops at once."""
+    """Await a run. On a cancellation it drains; on a second one it stops at once."""
     stop, cancelled = Stop(), False
     task = asyncio.get_running_loop().create_task(play(stop))
     while not task.done():
@@ -58,7 +58,7 @@ async def drained(play: Play[Result]) -> Result:
 
 
 def interrupt(stop: Stop, task: "asyncio.Task[Any] | None") -> None:
-    """The first time players are asked to end after their durable step; a second time all of it stops at once."""
+    """The first call asks players to end after their durable step; a second call stops everything at once."""
     if stop.reason == "interrupt" and task is not None:
         task.cancel()
     stop.set("interrupt", "Interrupted.")
@@ -66,7 +66,7 @@ def interrupt(stop: Stop, task: "asyncio.Task[Any] | None") -> None:
 
 @contextmanager
 def interruptible(stop: Stop) -> Iterator[None]:
-    """Ctrl-C or SIGTERM drains, a second one stops at once. Off the main thread nobody hears of signals."""
+    """Ctrl-C or SIGTERM drains, a second one stops at once. Outside the main thread signals are not handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -84,13 +84,13 @@ def interruptible(stop: Stop) -> Iterator[None]:
 
 
 class _Apart(Generic[Result]):
-    """A run in a thread of its own, beside a loop that stands still for it."""
+    """A run in a thread of its own, while another loop is blocked."""
 
     def __init__(self, play: Play[Result]) -> None:
         self._play = play
         self._stop = Stop()
         self._signals = self._taken = 0
-        """How many were heard, and how many the run was told of."""
+        """How many signals arrived, and how many were passed to the run."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -102,7 +102,7 @@ class _Apart(Generic[Result]):
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """While the main thread waits here, signals go to the run."""
+        """While the main thread waits here, signals are passed to the run."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -121,7 +121,7 @@ class _Apart(Generic[Result]):
                 self._loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
-        """Tell the run of signals that it was not told of; on its loop."""
+        """Pass new signals to the run; on its loop."""
         while self._taken < self._signals:
             self._taken += 1
             interrupt(self._stop, self._task)

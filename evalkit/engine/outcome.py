@@ -1,4 +1,4 @@
-"""How one call of `run` ended: what the command line tells, and its exit code."""
+"""How one call of `run` ended: the report of the command line, and its exit code."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ COMPLETE, FAILED, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What a call of `run` has brought about, and what is left."""
+    """What a call of `run` has done, and what remains."""
 
     directory: Path
     reason: str
@@ -24,11 +24,11 @@ class RunOutcome:
     ended: int
     owed: int
     unfinished: int
-    """Of the owed ones, those that had started in this call and for which money or time did not last."""
+    """The remaining ones that had started in this call and that money or time could not finish."""
     owed_cost: int | None
-    """Pico-dollars that the owed ones are predicted to take; None: nothing was predicted."""
+    """Predicted pico-dollars of the remaining ones; None: not predicted."""
     broken: int
-    """Of the owed ones, those that an internal error stopped."""
+    """The remaining ones that an internal error stopped."""
     steps: int
     """In this call."""
     elapsed_s: float
@@ -46,7 +46,7 @@ class RunOutcome:
     def exit_code(self) -> int:
         """0 complete; 1 complete with failed episodes; 2 the log was changed; 3 incomplete; 130 interrupted.
 
-        An episode is compared with the log when it is taken up, so other episodes may have gone on before a 2.
+        An episode is compared with the log when it is resumed, so other episodes may have continued before a 2.
         """
         if self.reason == "interrupt":
             return INTERRUPTED

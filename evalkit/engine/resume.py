@@ -1,4 +1,4 @@
-"""What is done, what is owed, and an episode rebuilt to the very step by replaying the replies that the log holds."""
+"""What is done, what remains, and episodes rebuilt to their exact step by replaying the logged replies."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LoggedProgress(Protocol):
-    """What the log's index says of one episode."""
+    """One episode in the log's index."""
 
     @property
     def agent(self) -> str:
@@ -84,11 +84,11 @@ class LoggedReply(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What a run holds already, as far as owing is concerned."""
+    """What a run contains already, to determine what remains."""
 
     episodes: Mapping[str, LoggedProgress]
     rows: Mapping[str, Sequence[LoggedReply]]
-    """Rows of the episodes that may be played on."""
+    """Rows of the episodes that may be continued."""
     broken: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
     """Episodes that this very version of evalkit has left as `internal_error`: agent, suite and replicate of each."""
     cells: Mapping[tuple[str, str], CellTotals] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Holdings:
         return progress is not None and bool(progress.ending)
 
     def to_play(self, episode: str, retry: frozenset[str]) -> bool:
-        """Whether an episode has to be played, or played on."""
+        """Whether an episode has to be played or continued."""
         progress = self.episodes.get(episode)
         ending = "" if progress is None else progress.ending
         if ending:
@@ -116,7 +116,7 @@ class Holdings:
         return episode not in self.broken or "internal_error" in retry
 
     def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, LoggedProgress]:
-        """Of a share of the run, the episodes that were begun and have to be played on."""
+        """The episodes of a part of the run that were started and have to be continued."""
         with_rows = ((name, self.episodes[name]) for name in self.rows)
         return {name: progress for name, progress in with_rows if share.holds(progress) and self.to_play(name, retry)}
 
@@ -125,7 +125,7 @@ class Holdings:
         return episode.id in self.episodes
 
     def activate(self, episode: PlannedEpisode) -> ActiveEpisode:
-        """The episode where it stands. Raises CorruptLogError if replay does not reproduce the log."""
+        """The episode in its present state. Raises CorruptLogError if replay does not reproduce the log."""
         progress = self.episodes.get(episode.id)
         try:
             position = begin(episode.cell.env, episode.instance, episode.cell.kit)
@@ -146,8 +146,8 @@ class Holdings:
 
 
 def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None) -> Holdings:
-    """What a run directory holds, with the rows of episodes that may be played on: unended ones, and those that ended
-    as in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
+    """What a run directory contains, with the rows of episodes that may be continued: unfinished ones, and those with
+    an ending in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
     # Here, since pyarrow comes with it, and `plan` needs none.
     from evalkit.store.reading.index import read_index
     from evalkit.store.reading.reader import replay_rows
@@ -212,7 +212,7 @@ class RunPart:
 
     @property
     def places(self) -> Iterator[tuple[ManifestAgent, ManifestSuite]]:
-        """Who plays what."""
+        """The agent and its suite."""
         for suite in self.suites:
             for agent in self.agents:
                 if suite.environment in agent.packs:
@@ -230,9 +230,9 @@ class RunPart:
 
 
 def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started: bool) -> Iterator[PlannedEpisode]:
-    """The episodes of a share that are owed and that have (or have not) been started, in admission order.
+    """The remaining episodes of a part that have (or have not) been started, in admission order.
 
-    Those that were started are known by their rows: once they have all come, nobody looks further.
+    Those that were started are known by their rows: after the last of them the search ends.
     """
     whole = share.manifest, share.agents, share.choice
     if not started:
@@ -253,7 +253,8 @@ def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started:
 
 
 class _PlacesHeld:
-    """Where in large suites episodes stand that the log knows: they are told from others without being read."""
+    """The places in large suites of episodes that the log knows: they are distinguished from others without being
+    read."""
 
     def __init__(self, share: RunPart, logged: Iterable[LoggedProgress]) -> None:
         self._large = {suite.name for suite in share.suites if suite.source}

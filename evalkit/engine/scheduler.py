@@ -1,6 +1,7 @@
-"""Play many episodes at once: each lane has players of its own, which pull episodes lazily. Knows no models, no disks.
+"""Play many episodes at once: each lane has players of its own, which pull episodes lazily. It knows neither models nor
+disks.
 
-A paused lane never holds another lane's players, and memory is that of the episodes in flight.
+A paused lane never blocks another lane's players, and only the episodes in flight are in memory.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from evalkit.engine.universe import PlannedEpisode
 
 @dataclass(slots=True)
 class CellCount:
-    """How far one agent on one suite is."""
+    """The progress of one agent on one suite."""
 
     planned: int
     ended: int
-    """Earlier calls included."""
+    """Including earlier calls."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,11 +43,11 @@ class LaneJob:
     asker: Callable[[PlannedEpisode], Asker]
     context: LaneContext
     lane: Lane | None = None
-    """Lets episodes in as its window opens; None: nothing holds them back."""
+    """Admits episodes as its window opens; None: no restriction."""
     limit: int | None = None
     """End after so many episodes; None: play all."""
     gate: AdmissionQueue | None = None
-    """Lets episodes start as money and time allow, in the order of `todo`; None: nothing holds them back."""
+    """Lets episodes start as money and time allow, in the order of `todo`; None: no restriction."""
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
     taken: int = 0
@@ -57,7 +58,7 @@ class LaneJob:
 async def play_lanes(jobs: Sequence[LaneJob]) -> None:
     """Play all lanes; return when every player has ended.
 
-    A player ends when its lane has no episode left or is told to stop. If we are cancelled, so are the players; the
+    A player ends when its lane has no more episodes or must stop. If we are cancelled, so are the players; the
     caller's `with store:` then drains.
     """
     with seldom_collected():

@@ -20,27 +20,27 @@ from evalkit.store.writing.writer import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What one call of `run` asks for beside the spec."""
+    """The arguments of one call of `run`, in addition to the spec."""
 
     directory: Path
     choice: Choice = field(default_factory=Choice)
     limit: int | None = None
-    """End at most so many episodes a lane in this call."""
+    """End at most this many episodes per lane in this call."""
     retry: frozenset[str] = frozenset()
-    """Endings whose episodes are played again."""
+    """Episodes with these endings are played again."""
     repair: bool = False
-    """Give up what a damaged log has lost, and go on."""
+    """Give up what a damaged log has lost, and continue."""
     launch: Launch | None = None
     """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
     announce: Callable[[Sequence[str]], None] | None = None
-    """Is told, in lines, what a repair gives up, before anything is changed, and which words the run keeps."""
+    """Receives, as lines, what a repair gives up, before anything is changed, and which prompts the run keeps."""
     stop: Stop | None = None
-    """Whoever else may end the run sets it. None: signals do, where this is the main thread."""
+    """Set by the caller to end the run. None: signals end it, if this is the main thread."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One life of a run: everything that its parts share."""
+    """One session of a run: everything that its parts share."""
 
     name: str
     """Host, pid and time: the worker of its rows, the session of its money."""
@@ -58,7 +58,7 @@ class Session:
     gate: AdmissionQueue | None = None
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
     cut: str = ""
-    """Why no further episode may start though some are owed: `budget` or `deadline`."""
+    """Why no further episode may start although some remain: `budget` or `deadline`."""
 
     @property
     def spent_before(self) -> PicoUsd:

@@ -1,4 +1,4 @@
-"""Episodes played in this process by a policy that stands in for an agent, to learn what they would take.
+"""Episodes played in this process by a policy in place of an agent, to learn what they would take.
 
 They go through the real engine and an agent's dialect, so turns and bytes are those of real conversations; tokens are
 counted as the simulated provider counts them. Nothing is sent and nothing is written.
@@ -29,13 +29,13 @@ from evalkit.wire.tokens import input_tokens, output_tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Till:
-    """What turns a conversation into bytes and money."""
+    """Converts a conversation to bytes and money."""
 
     dialect: Dialect
     quirks: Quirks = field(default_factory=Quirks)
     price: Price = FREE
     context_tokens: int | None = None
-    """What the model reads and writes at most; None: not known."""
+    """The model's context in tokens; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -68,7 +68,7 @@ class Sample:
 def stand_in_of(agent: ManifestAgent, environment: str) -> str:
     """The policy that plays for an agent: itself, the model's namesake, the agent's choice, or the environment's.
 
-    Raises UsageError where the environment names a policy that is not there or cannot play it.
+    Raises UsageError if the environment names a policy that does not exist or cannot play it.
     """
     for name in (agent.policy, agent.stand_in, agent.model if agent.provider == "simulated" else ""):
         if name and find_policy(name, environment) is not None:
@@ -88,7 +88,7 @@ def price_of(agent: ManifestAgent) -> Price:
 
 
 def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iterator[PlannedEpisode]:
-    """The episodes of one agent on one suite, in admission order, lazily; without those that nobody can play."""
+    """The episodes of one agent on one suite, in admission order, lazily; without those that cannot be played."""
     for replicate in range(manifest.replicates):
         for target in manifest.admitted(suite):
             if target.flaw:
@@ -157,7 +157,7 @@ class _Meter:
 
 
 class _NoLog:
-    """A log that keeps nothing."""
+    """A log that stores nothing."""
 
     def append(self, record: StepRecord) -> None:
         """Forget it."""

@@ -1,7 +1,7 @@
-"""The simulated provider's bill: one line a request, decided when the request arrives, and the running totals.
+"""The simulated provider's bill: one line per request, decided when the request arrives, and the running totals.
 
-A line is complete at arrival: what will be sent, when, and what it costs are known then. So a client that is killed a
-moment later, or a server that is, loses nothing of the bill; a real provider bills work whose answer nobody read, too.
+A line is complete at arrival: what will be sent, when, and what it costs are known then. So nothing of the bill is lost
+if the client or the server is killed a moment later. Real providers also bill answers that nobody reads.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -22,7 +22,7 @@ class BillLine:
     answered_s: float | None
     """When its outcome is due, on the same clock; None for a stall."""
     request_id: str
-    """The client's own word: `X-Client-Request-Id`."""
+    """The id that the client sends: `X-Client-Request-Id`."""
     model: str
     """As asked for; empty where the body could not be read."""
     status: int
@@ -40,7 +40,7 @@ class BillLine:
     cost: int
     """1e-12 USD."""
     limit: str
-    """What a request that was too much was too much for (`requests`, `tokens`, `input_tokens`, `output_tokens`,
+    """The limit that refused the request (`requests`, `tokens`, `input_tokens`, `output_tokens`,
     `in_flight`); empty where no limit refused it, an injected 429 included."""
     seed: int | None
     """The seed of the reply; None where the body could not be read."""

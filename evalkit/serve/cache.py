@@ -3,11 +3,11 @@
 - Automatic (OpenAI, Gemini): read is the longest beginning seen before, in whole blocks of 128 tokens, from 1024 on.
   Writing costs nothing and is not reported.
 - Marked (Anthropic): read is the longest beginning that was marked before, found from a mark or up to 19 blocks before
-  it, from 1024 tokens on. Written is what stands between that and the last mark.
+  it, from 1024 tokens on. Written is everything between that and the last mark.
 
-A beginning ends behind a message (behind a content block where marks count), and is known by a digest that goes on
-from piece to piece. Tokens are bytes of JSON over four, as everywhere here. Bounded: what was used least lately is
-forgotten.
+A beginning ends after a message (after a content block if marks count), and is identified by a digest that is continued
+from piece to piece. Tokens are bytes of JSON divided by four, as everywhere here. The cache is bounded: the least
+recently used entry is removed.
 """
 
 import hashlib
@@ -53,10 +53,10 @@ class CacheShare:
 
 @dataclass(slots=True, kw_only=True)
 class Cache:
-    """All prompts lately seen. Mutable; changed by `keep` alone."""
+    """All recent prompts. Mutable; changed by `keep` alone."""
 
     ttl_s: float
-    """How long a beginning stays known after its last use."""
+    """How long a beginning is kept after its last use."""
     used_s: OrderedDict[tuple[str, bytes], float] = field(default_factory=OrderedDict)
     """(model, digest) -> when it was used last, the longest ago first."""
 

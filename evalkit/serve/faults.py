@@ -1,5 +1,5 @@
-"""What goes wrong on purpose: kinds of fault, and the draw that decides. Keyed by the request's id, so that the same
-request meets the same fault in every run, and its retry, which has another id, may not.
+"""Deliberate faults: their kinds, and the draw that decides. It is keyed by the request's id, so that the same request
+has the same fault in every run, and its retry, which has another id, may have none.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ FAULTS: Mapping[str, str] = {
 
 HUGE_BYTES = 10_000_000
 PIECES = 20
-"""What a body that drips comes in."""
+"""Pieces of a `drip` body."""
 HTML = b"<!DOCTYPE html><html><head><title>Bad gateway</title></head><body><h1>Bad gateway</h1></body></html>\n"
 
 
@@ -70,7 +70,7 @@ REFUSALS: Mapping[str, Refused] = {
 
 
 def is_failure(fault: str) -> bool:
-    """Whether a fault comes in place of a reply, before one is made."""
+    """Whether a fault replaces a reply before one is made."""
     return fault in ("early_reset", "html_502") or fault in REFUSALS
 
 
@@ -93,7 +93,7 @@ def pick(probabilities: Mapping[str, float], draw: float) -> str:
 
 
 def changed_reply(reply: Reply, fault: str) -> Reply:
-    """What the model says instead, where the fault is the model's; else the reply itself."""
+    """The model's other reply, if the fault is the model's; else the reply itself."""
     if fault == "refusal":
         return replace(reply, text="I cannot help with that.", calls=(), finish="refusal")
     if fault == "length":
@@ -102,7 +102,7 @@ def changed_reply(reply: Reply, fault: str) -> Reply:
 
 
 def changed_body(body: bytes, fault: str) -> bytes:
-    """What is sent instead of a reply's body, where the fault spoils it; else the body itself."""
+    """The damaged body, if the fault damages it; else the body itself."""
     if fault == "html_200":
         return HTML
     if fault == "empty":

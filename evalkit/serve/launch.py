@@ -1,7 +1,8 @@
 """The simulated provider as a child process: for a run whose provider is `simulate`, and for tests.
 
-The child lives no longer than we do: it watches its standard input, whose other end only we hold, so it ends even where
-we are killed. It has a session of its own, so that Ctrl-C reaches us alone and requests in flight are still answered.
+The child never outlives its parent: it watches its standard input, and only the parent holds the other end, so it ends
+even if the parent is killed. It has its own process session, so that Ctrl-C reaches only the parent and requests in
+flight are still answered.
 """
 
 import contextlib

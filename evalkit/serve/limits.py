@@ -1,5 +1,5 @@
-"""The simulated provider's own limits: requests and tokens a minute, each a bucket that refills steadily, and how many
-requests may be in flight.
+"""The simulated provider's own limits: requests and tokens per minute, each a bucket that refills steadily, and a
+maximum of requests in flight.
 
 Pure arithmetic over a `now` in seconds that never goes back.
 """
@@ -28,7 +28,7 @@ class RateAllowance:
     def wait_s(self, amount: float) -> float:
         """Seconds until `amount` is there, 0 if it is. More than the capacity waits for a full bucket."""
         missing = min(amount, self.capacity) - self.level
-        # A hair is forgiven: refilling in many small parts loses some in rounding.
+        # A small difference is allowed: refilling in many small parts loses some by rounding.
         return missing * 60 / self.per_minute if missing > 1e-9 * self.capacity else 0.0
 
     def take(self, amount: float) -> None:
@@ -49,7 +49,7 @@ def bucket(per_minute: float, burst_s: float, now_s: float) -> RateAllowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitStanding:
-    """Where one limit stands, as headers report it."""
+    """The state of one limit, as headers report it."""
 
     limit: int
     """A minute."""
@@ -60,12 +60,12 @@ class LimitStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Why a request is not let in."""
+    """Why a request is not admitted."""
 
     kind: str
     """`requests`, `tokens`, `input_tokens`, `output_tokens` or `in_flight`."""
     wait_s: float | None
-    """Seconds until it would be; None where nobody knows."""
+    """Seconds until it would be; None if unknown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ServedLimits:
     """Let in, and not yet left."""
 
     def admit(self, amounts: Mapping[str, float], now_s: float) -> Shortage | None:
-        """Let a request in and take its amounts, by kind; or say what is short, and take nothing."""
+        """Admit a request and take its amounts, by kind; or return what is short, and take nothing."""
         if self.most_in_flight is not None and self.in_flight >= self.most_in_flight:
             return Shortage(kind="in_flight", wait_s=None)
         short = Shortage(kind="", wait_s=0.0)
@@ -96,13 +96,13 @@ class ServedLimits:
         return None
 
     def spend(self, output_tokens: int) -> None:
-        """Take a reply's tokens, which nobody knew when its request was let in; so a bucket may go below zero."""
+        """Take a reply's tokens, which were unknown when its request was admitted; so a bucket may go below zero."""
         for kind in ("tokens", "output_tokens"):
             if kind in self.buckets:
                 self.buckets[kind].take(output_tokens)
 
     def standings(self) -> dict[str, LimitStanding]:
-        """Where every bucket stands."""
+        """The state of every bucket."""
         return {
             kind: LimitStanding(
                 limit=math.floor(bucket.per_minute),

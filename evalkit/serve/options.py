@@ -1,4 +1,4 @@
-"""What can be set of the simulated provider: one table of fields, read from a `simulate` table or from flags.
+"""The options of the simulated provider: one table of fields, read from a `simulate` table or from flags.
 
 Every value is checked before anything starts; a wrong one is named with its source and the nearest valid name.
 """
@@ -36,18 +36,18 @@ DEFAULT_PRICE = "1:4"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatorOptions:
-    """All that decides how the simulated provider behaves."""
+    """The settings of the simulated provider."""
 
     models: tuple[str, ...] = field(default_factory=served_names)
     """Policies served as models."""
     latency: Latency = INSTANT
     """From a request's arrival to its answer."""
     rpm: float | None = None
-    """Requests a minute, each model for itself; None: unlimited."""
+    """Requests per minute, for each model; None: unlimited."""
     tpm: float | None = None
-    """Tokens a minute, input and output together, each model for itself; None: unlimited."""
+    """Tokens per minute, input and output together, for each model; None: unlimited."""
     itpm: float | None = None
-    """Input tokens a minute; in Anthropic's dialect without those read from the cache."""
+    """Input tokens per minute; in Anthropic's dialect without those read from the cache."""
     otpm: float | None = None
     """Output tokens a minute."""
     in_flight: int | None = None
@@ -55,7 +55,7 @@ class SimulatorOptions:
     shared_limits: bool = False
     """Whether all models share the five limits above, rather than each having its own."""
     slots: int | None = None
-    """Requests worked on at once, of all models together; the others stand in line. None: all at once."""
+    """Requests processed at once, for all models together; the others wait in a queue. None: all at once."""
     cache_s: float | None = None
     """How long a prompt's beginning stays cached after its last use; None: nothing is cached."""
     burst_s: float = 60.0

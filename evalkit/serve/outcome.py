@@ -1,4 +1,4 @@
-"""A request as it came to the simulated provider, and what becomes of it. Values only."""
+"""A request to the simulated provider, and its outcome. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedOutcome:
-    """What becomes of a request, and when."""
+    """The outcome of a request, and its time."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a path of the simulated provider asks for: a model in some dialect, the list of models, or the statistics."""
+"""The paths of the simulated provider: a model in some dialect, the list of models, or the statistics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def failed(refusal: RefusedRequest, route: Route) -> ServedOutcome:
 
 
 def check_key(route: Route, key: str, headers: Mapping[str, str]) -> None:
-    """Raises RefusedRequest where a key is wanted and another one, or none, is there."""
+    """Raises RefusedRequest if a key is required and a wrong one, or none, was sent."""
     if key and not any(headers.get(name) == value for name, value in route.served.keys(key)):
         message = "Incorrect API key provided, or none: API key not valid."
         raise RefusedRequest(status=route.served.bad_key_status, code=route.served.bad_key_code, message=message)

@@ -1,4 +1,4 @@
-"""A server of limited capacity: so many requests are worked on at once, the others stand in line.
+"""A server of limited capacity: a fixed number of requests is processed at once, the others wait in a queue.
 
 Pure: when a request will be done is known when it arrives, because what came before it is known.
 """
@@ -17,7 +17,7 @@ class Slots:
     def work(self, now_s: float, for_s: float) -> float:
         """Take the place that is free first. Gives the seconds from now until the work of `for_s` is done.
 
-        The work is done to its end, also where its client has gone.
+        The work is completed even if its client has disconnected.
         """
         ready_s = max(now_s, self.free_at_s[0]) + for_s
         heapq.heapreplace(self.free_at_s, ready_s)

@@ -1,11 +1,11 @@
 """What a run keeps of its own when a spec extends it: the wording of its prompt packs, and the order of its episodes.
 
-The wording of a pack that evalkit ships may change with an upgrade. A run began with one wording, and all its agents
-are compared in it: so within a run the name of a shipped pack stands for the texts that the run has frozen, for agents
-that join it too. Where it has none (an environment that nobody has played in it), today's texts join and are frozen.
-What a user changes in a pack of their own is another matter: that is a conflict, and `freeze.py` says so.
+The wording of a pack that evalkit ships may change with an upgrade. A run started with one wording, and all its agents
+are compared in it. So within a run, the name of a shipped pack means the texts that the run has frozen, also for agents
+that join it. If it has none (for an environment that was not played in it), today's texts are added and frozen. A
+change of a user's own pack is different: it is a conflict, which `freeze.py` reports.
 
-Its suites stay as they are listed, its key of permutations stays, and what joins comes after what it was to hold.
+Its suites keep their listed order, its key of permutations stays, and additions come after what was planned before.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, Manif
 
 
 def kept(old: Manifest, new: Manifest) -> Manifest:
-    """What a spec asks for now, `new`, in the words and the order that the run has frozen. Conflicts stay in it, to be
-    found."""
+    """What a spec asks for now, `new`, with the wording and order that the run has frozen. Conflicts stay in it, so
+    that they are found."""
     words = _ShippedTexts(old)
     packs: dict[str, ManifestPack] = {}
     agents: dict[str, ManifestAgent] = {}
@@ -51,8 +51,8 @@ def _as_it_was(was: ManifestSuite, now: ManifestSuite) -> bool:
 
 
 def same_instances(was: ManifestSuite, now: ManifestSuite) -> bool:
-    """Whether two suites are of the same instances. Of large ones the same file says so; where the files differ, or one
-    was frozen line by line, every instance is looked at."""
+    """Whether two suites are of the same instances. For large suites, the same file is sufficient; if the files differ,
+    or one was frozen line by line, every instance is compared."""
     if was.digest == now.digest or not (was.source or now.source) or len(was.instances) != len(now.instances):
         return was.digest == now.digest
     return _content(was) == _content(now)
@@ -75,7 +75,7 @@ def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:
 
 
 def _is_the_same(old: Manifest, was: ManifestAgent, new: Manifest, now: ManifestAgent, environment: str) -> bool:
-    """Whether an agent's pack is the one that it had, its shipped wording aside."""
+    """Whether an agent's pack is the one that it had, apart from shipped wording."""
     before, today = old.packs[was.packs[environment]], new.packs[now.packs[environment]]
     if today.file:
         own = {*today.own, *(before.own if before.file else ())}
@@ -131,7 +131,7 @@ class _ShippedTexts:
 
 
 def reworded(run: Manifest) -> list[str]:
-    """In a line, which shipped packs say something else today than the run; nothing where all say the same."""
+    """A line with the shipped packs that have changed since the run froze them; nothing if none has."""
     by_pack: dict[str, set[str]] = {}
     for environment, which, pack in _packs_of(run):
         own = _own(pack, environment, which) if environment in ENVIRONMENTS else None

@@ -1,4 +1,4 @@
-"""A proposal for a plan: which part of its sweep to play for an amount, and the nights that make it the whole."""
+"""A proposal for a plan: which part of its sweep to play for an amount, and the nights that complete it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ class ProposedRun:
     agents: tuple[str, ...]
     """Empty: all."""
     limit: int
-    """Episodes a lane."""
+    """Episodes per lane."""
 
     def words(self) -> str:
         """Options of `evalkit run`."""
@@ -36,13 +36,13 @@ class Proposal:
     spent: int
     """Pico-dollars that the run has spent already."""
     kept: int
-    """Pico-dollars of the amount that are kept free: the worst case of the last request."""
+    """Pico-dollars of the amount that are kept in reserve: the worst case of the last request."""
     shares: tuple[Share, ...]
     commands: tuple[ProposedRun, ...]
     nights: tuple[tuple[Share, ...], ...]
-    """Each with what has been played when it is over; empty where it would never be the whole."""
+    """Each with what has been played at its end; empty if the sweep would never be complete."""
     guessed: bool
-    """Whether the scatter of scores is a default."""
+    """Whether the spread of scores is a default."""
 
     @property
     def cost(self) -> float:
@@ -118,7 +118,7 @@ def proposal_of(plan: Plan, resolved: Resolved, basis: Basis, amount: int) -> Pr
 
 
 def _commands(shares: Sequence[Share], by_suite: dict[str, list[CellPlan]]) -> Iterator[ProposedRun]:
-    """`--limit` counts episodes a lane, and agents of one lane share it: a command for each number of them."""
+    """`--limit` counts episodes per lane, and agents of one lane share it: one command for each number of them."""
     for share in shares:
         lanes: dict[str, list[CellPlan]] = {}
         for cell in by_suite[share.part.suite]:

@@ -1,8 +1,8 @@
-"""What a run that has ended episodes says of what episodes take: tokens, requests, reply time, and how scores scatter.
+"""What the ended episodes of a run show about other episodes: tokens, requests, reply time, and the spread of scores.
 
-A cell that the run has is taken from it. For others its agents are compared with their stand-ins: how they came out
-against them scales the stand-in's play of the agent itself elsewhere, else of its model's family, else of all agents on
-the same suite, else of all.
+A cell of the run is used directly. For other cells, the run's agents are compared with their stand-ins, and the ratio
+scales the new cell's stand-in: the ratio of the agent itself on other suites, else of its model's family, else of all
+agents on the same suite, else of all.
 """
 
 import math
@@ -18,8 +18,8 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.store.manifest import Manifest, ManifestAgent
 
 BETWEEN, WITHIN = 0.4, 0.3
-"""Standard deviations of scores where nothing is known: of instances' means, and of replicates of an instance. Chosen:
-together 0.5, the most that a share can scatter."""
+"""Standard deviations of scores if nothing is known: of instances' means, and of replicates of an instance. Chosen:
+together 0.5, the highest for values from 0 to 1."""
 
 
 class Figures(NamedTuple):
@@ -52,7 +52,7 @@ class SeenCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """A run as a guide to others. Empty where there is none."""
+    """A run as a basis for predictions. Empty if there is none."""
 
     name: str = ""
     cells: Mapping[tuple[str, str], SeenCell]
@@ -61,7 +61,8 @@ class Basis:
     """By cell: real figures over the stand-in's."""
 
     def twin(self, agent: ManifestAgent) -> str:
-        """The run's agent that this one is: by name, else by what it is and reads, else by its model; empty if none."""
+        """The run's agent that equals this one: by name, else by what it is and reads, else by its model; empty if
+        none."""
         if agent.name in self.agents:
             return agent.name
         models = [(name, candidate) for name, candidate in self.agents.items() if candidate.provider]
@@ -72,11 +73,11 @@ class Basis:
         return same[0] if same else ""
 
     def cell(self, agent: ManifestAgent, suite: str) -> SeenCell | None:
-        """What the run has of that agent on that suite."""
+        """The run's figures for that agent on that suite."""
         return self.cells.get((self.twin(agent), suite))
 
     def scale(self, agent: ManifestAgent, suite: str) -> tuple[Figures, str] | None:
-        """How much more than its stand-in an agent takes on a suite the run lacks, and where that is from, in words."""
+        """The ratio of an agent to its stand-in on a suite that the run lacks, and its source, as text."""
         twin = self.twin(agent)
         kin = {name for name, candidate in self.agents.items() if _kin(candidate, agent)}
         looks = (
@@ -93,7 +94,7 @@ class Basis:
         )
         for words, group in looks:
             if group:
-                # Geometric: twice as much here and half as much there are as much.
+                # Geometric: twice as much in one and half as much in another average to 1.
                 means = (math.exp(math.fsum(map(math.log, column)) / len(group)) for column in zip(*group, strict=True))
                 return Figures(*means), words
         return None
@@ -110,7 +111,7 @@ class Basis:
         return seen.cost if same else list_cost * (seen.cost / known if known and seen.cost else 1.0)
 
     def reply_s(self, agent: ManifestAgent) -> float | None:
-        """Seconds a reply took: of the agent, else of its model's family; None if nobody knows."""
+        """Seconds a reply took: of the agent, else of its model's family; None if unknown."""
         twin = self.twin(agent)
         for names in ({twin}, {name for name, candidate in self.agents.items() if _kin(candidate, agent)}):
             cells = [cell for (name, _), cell in self.cells.items() if name in names]
@@ -121,7 +122,7 @@ class Basis:
         return None
 
     def scatter(self, agent: ManifestAgent, suite: str) -> tuple[float, float] | None:
-        """(between, within) of the scores of a cell, as far as it is believed; None where none is known."""
+        """(between, within) of the scores of a cell, weighted by its size; None if unknown."""
         seen = self.cell(agent, suite)
         if seen is None:
             return None
@@ -133,7 +134,7 @@ class Basis:
 
 
 SCATTER_WEIGHT = 3.0
-"""Episodes that the default scatter counts as: a few that all reached the optimum do not say that all will."""
+"""Episodes that the default spread counts as: a few that all reached the optimum do not show that all will."""
 
 NOTHING = Basis(cells={}, agents={}, against={})
 

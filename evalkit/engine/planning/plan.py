@@ -1,8 +1,8 @@
 """What a sweep will cost and how long it will take, without a request.
 
-Each cell (agent x suite) is played in this process by a policy that stands in for the agent (`stand_in.py`). Real
-models differ; so where a run has ended episodes its figures count instead, and scale the stand-ins of cells that it
-lacks (`pilot.py`). A cell says which basis it has.
+Each cell (agent x suite) is played in this process by a policy in place of the agent (`stand_in.py`). Real models
+differ: if a run has ended episodes, its figures are used instead, and they scale the stand-ins of cells that it lacks
+(`pilot.py`). A cell names its basis.
 """
 
 import math
@@ -24,27 +24,27 @@ from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.table import DIALECTS
 
 ASSUMED_REPLY_S = 2.0
-"""Seconds a reply takes where nothing better is known; `plan` says that it assumed so."""
+"""Seconds that a reply takes if nothing better is known; `plan` reports this assumption."""
 SCALED_DOUBT = 0.3
 """Relative standard deviation of a cell's mean where other cells of a run speak for it. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorKnowledge:
-    """What is known beside the sweep itself."""
+    """What is known in addition to the sweep."""
 
     basis: Basis = NOTHING
-    """A run whose figures count."""
+    """A run with figures to be used."""
     held: Mapping[str, LoggedProgress] = field(default_factory=dict)
-    """Episodes of the run that the spec would go on with."""
+    """Episodes of the run that the spec would resume."""
     spent: int = 0
     """Pico-dollars that it has spent."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
-    """Seconds a reply is taken to last, by lane."""
+    """Assumed seconds per reply, by lane."""
 
 
 class _Owed(NamedTuple):
-    """What of a cell is still to be played."""
+    """The remaining part of a cell."""
 
     ended: int
     fresh: int
@@ -178,7 +178,7 @@ def _plan_cell(
 def _estimate(
     agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis: Basis, *, itself: bool
 ) -> _EpisodeEstimate:
-    """What one episode takes: of the run if it has the cell, else of the stand-in, scaled if the run knows how."""
+    """What one episode takes: from the run if it has the cell, else from the stand-in, scaled if the run allows it."""
     count = len(samples)
     sampled = Figures(
         sum(sample.requests for sample in samples) / count,
@@ -221,7 +221,7 @@ def _spread(costs: Sequence[int]) -> float:
 
 
 def _rest(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
-    """What is left of a begun episode, in whole ones."""
+    """The remaining part of a started episode, as a fraction of an episode."""
     if estimate.mean.requests <= 0:
         return 1.0
     return beyond(
@@ -245,7 +245,7 @@ def _plan_lane(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s
 
 
 def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int | None:
-    """Requests that the budget lets be in flight at once, in all lanes together; None: as many as one likes."""
+    """Requests that the budget allows in flight at once, in all lanes together; None: no bound."""
     dearest = max((cell.dearest for cell in plans if cell.episodes), default=0)
     if resolved.sweep.budget is None or not dearest:
         return None
@@ -270,7 +270,7 @@ def _shared(resolved: Resolved, lanes: Sequence[LanePlan]) -> list[LanePlan]:
 
 
 def _bounds(limits: Limits, parts: Sequence[CellPlan | LanePlan]) -> dict[str, float]:
-    """Seconds that the limits a minute make it last."""
+    """Seconds that the limits per minute require."""
     return {
         "requests/min": 60 * sum(part.requests for part in parts) / (limits.requests_per_minute or math.inf),
         "input tokens/min": 60 * sum(part.tokens_in for part in parts) / (limits.input_tokens_per_minute or math.inf),

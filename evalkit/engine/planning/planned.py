@@ -22,7 +22,7 @@ class CellPlan:
     episodes: int
     """To be played, or played on."""
     ended: int
-    """What the run that the spec would go on with has already."""
+    """What the run that the spec would resume has already."""
     played: int
     """Episodes that the stand-in played to estimate them all."""
     requests: float
@@ -31,7 +31,8 @@ class CellPlan:
     cost_low: float
     cost: float
     cost_high: float
-    """Pico-dollars of them all: the 95 % range around the expected cost; models are taken to differ from stand-ins."""
+    """Pico-dollars of them all: the 95 % range around the expected cost; models are assumed to differ from
+    stand-ins."""
     one: float
     """Pico-dollars of one whole episode."""
     chain: int
@@ -41,7 +42,7 @@ class CellPlan:
     dearest: int
     """Pico-dollars: the worst case of a single request."""
     context_tokens: int | None = None
-    """What the model reads and writes at most; None: not known."""
+    """The model's context in tokens; None: unknown."""
     too_long: TooLong | None = None
     """The earliest request that does not fit that, as the stand-in played."""
 
@@ -73,7 +74,7 @@ class Plan:
     needed     pico-dollars that a budget must hold, so that the last episode can start as well
     seconds    how long it takes at least
     budget     pico-dollars, or None; `spent` is what the run has spent already
-    marks      by agent: what of an environment's wishes its provider does not do
+    marks      by agent: settings of an environment that its provider does not support
 
     `to_json()` gives all of it as plain values, money in USD: what `evalkit plan --json` prints.
 
@@ -88,14 +89,14 @@ class Plan:
     lanes: tuple[LanePlan, ...]
     """Lanes first, then limits that they share."""
     reply_s: Mapping[str, float]
-    """Seconds a reply is taken to last, by lane."""
+    """Assumed seconds per reply, by lane."""
     assumed: frozenset[str]
-    """Lanes of which that is a mere assumption."""
+    """Lanes for which that is only the default."""
     budget: int | None
     spent: int = 0
     """Pico-dollars that the run has spent already."""
     in_flight: int | None = None
-    """Requests that the budget's worst cases let be in flight at once, in all lanes; None: no bound."""
+    """Requests that the budget's worst cases allow in flight at once, in all lanes; None: no bound."""
     marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -111,7 +112,7 @@ class Plan:
     @property
     def needed(self) -> float:
         """Pico-dollars that a budget must hold: what is spent, the cost, and what must be free for the last episode to
-        start: its cost twice more, since predictions are doubted (`admission.py`), and a request's worst case."""
+        start: twice its cost, as a margin for the prediction (`admission.py`), and a request's worst case."""
         last = max((cell.one for cell in self.cells if cell.episodes), default=0.0)
         return self.spent + self.cost + 2 * last + self.dearest
 

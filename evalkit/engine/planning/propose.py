@@ -1,9 +1,9 @@
 """Which part of a sweep to play for a given amount, so that the widest 95 % interval is as narrow as it can be.
 
 Within a suite all agents play the same episodes, the first of the admission order: comparisons stay paired, strata
-balanced. So a proposal is one number a suite. The suite whose interval is widest gets the next episode of all its
-agents, until it cannot be paid: nobody can do better, since every suite then has the fewest episodes with which it is
-no wider than the widest.
+balanced. So a proposal is one number per suite. The suite with the widest interval gets the next episode of all its
+agents, until it cannot be paid. No other choice is better: every suite then has the fewest episodes with which it is
+not wider than the widest.
 """
 
 import math
@@ -18,7 +18,7 @@ MOST_NIGHTS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteShare:
-    """One suite as far as a proposal is concerned."""
+    """One suite in a proposal."""
 
     suite: str
     instances: int
@@ -89,7 +89,7 @@ class Share:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of the suite is left out."""
+        """Whether the suite is complete."""
         return self.episodes >= self.part.most
 
     def words(self) -> str:
@@ -114,7 +114,8 @@ def propose(parts: Sequence[SuiteShare], amount: float, begun: Sequence[int] | N
             counts[index] = part.most
     open_ones = {index for index, part in enumerate(parts) if counts[index] < part.most}
     while open_ones:
-        # The widest one first, but those last whom nothing helps; without intervals, the one with the fewest episodes.
+        # The widest one first, but last those that more episodes do not help; without intervals, the one with the
+        # fewest episodes.
         index = max(open_ones, key=lambda i: (_helps(parts[i], counts[i]), -counts[i], -i))
         part = parts[index]
         if part.cost > left:
@@ -136,8 +137,8 @@ def _helps(part: SuiteShare, count: int) -> tuple[bool, float]:
 def rotate(parts: Sequence[SuiteShare], amount: float) -> list[list[Share]]:
     """The whole sweep in nights of `amount` each, every night ending with the widest interval as narrow as it can be.
 
-    Money that a night leaves over is there the next. Empty if the dearest suite's next step never fits, or if it would
-    take more than `MOST_NIGHTS`.
+    Money that remains after a night is added to the next one. Empty if the dearest suite's next step never fits, or if
+    it would take more than `MOST_NIGHTS`.
     """
     nights = list[list[Share]]()
     counts, saved = [part.done for part in parts], 0.0

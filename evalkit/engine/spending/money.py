@@ -1,7 +1,7 @@
 """What a run's crashed sessions may have left in flight, and what its agents and lanes have spent.
 
 The money of a crashed session's leases that no step and no charge accounts for (`store/reading/accounts.py`) may have
-been spent on requests whose replies nobody wrote down.
+been spent on requests without a recorded reply.
 """
 
 import time
@@ -16,7 +16,7 @@ from evalkit.store.reading.accounts import APART, BUDGETED, PARTLY, UNBUDGETED, 
 
 
 class WorstCase(NamedTuple):
-    """The most that an episode's next request can cost, in pico-dollars, and whose it is."""
+    """The most that an episode's next request can cost, in pico-dollars, with its lane and agent."""
 
     amount: int
     lane: str
@@ -35,8 +35,8 @@ def settle_crashes(
     """The rows that charge and close every session that has crashed.
 
     `worst_cases`: of the next request of each episode that was or may have been begun, read only as far as needed.
-    `all_known`: whether none of them is missing. Where one may be (a session that played a part may have begun other
-    episodes than those next in order), all that is left of the leases is charged.
+    `all_known`: whether none of them is missing. If one may be missing (a session that played a part may have started
+    other episodes than the next in order), the whole rest of the leases is charged.
     """
     known, others = list[WorstCase](), iter(worst_cases)
     for account in ledger.values():
@@ -61,8 +61,8 @@ def _is_bounded(account: Account) -> bool:
 
 
 def _parts(account: Account, known: Sequence[WorstCase]) -> dict[tuple[str, str], int]:
-    """A crash's charge by lane and agent; by nobody where it is less than all that may have been in flight, since then
-    nobody knows whose requests were."""
+    """A crash's charge by lane and agent; without either if it is less than all that may have been in flight, since it
+    is then unknown which requests were."""
     charge = crash_charge(
         leased=account.leased if _is_bounded(account) else None,
         settled=account.settled,
@@ -104,7 +104,7 @@ def spent_below(
 ) -> Counter[tuple[str, str]]:
     """What each agent and each lane has spent, by (`agent` or `lane`, name): an upper bound, as the run's is.
 
-    Charges that nobody knows whose they are count for everybody. `lane_of`: by agent.
+    Charges of unknown origin count for every agent and lane. `lane_of`: by agent.
     """
     spent, anybodys = Counter[tuple[str, str]](), 0
     for agent, cost in cost_by_agent.items():

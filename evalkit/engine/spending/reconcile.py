@@ -1,9 +1,10 @@
 """What the provider's own usage shows was not spent: charges are released down to their true cost.
 
-The ledger is an upper bound of the bill: attempts whose usage nobody knew are charged at their worst case, and so is
-what a crash may have left in flight. Here the provider's word replaces the worst case. Never below what it shows, never
-more than was charged, and only for lanes whose answered requests it lists without a gap, since an attempt that is not
-listed counts as not billed. A release is a row of the ledger; a second reconciliation with the same word finds nothing.
+The ledger is an upper bound of the bill: attempts of unknown usage are charged at their worst case, and so is what a
+crash may have left in flight. Here the provider's account replaces the worst case: never below what it shows, never
+above what was charged, and only for lanes with a complete list of answered requests, since an attempt that is not
+listed counts as not billed. A release is a row of the ledger; a second reconciliation with the same account finds
+nothing.
 """
 
 import time
@@ -104,7 +105,7 @@ def _place(books: Books, episode: str, agent: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """What the provider says of a run."""
+    """The provider's account of a run."""
 
     billed: Counter[Step]
     """Pico-dollars, all attempts of a step together."""
@@ -113,7 +114,7 @@ class Word:
     flaws: tuple[str, ...]
     """Why it does not count for the others, in sentences."""
     foreign: int
-    """Requests that are not this run's."""
+    """Requests of other runs."""
 
 
 def understand(books: Books, lines: Iterable[Billed]) -> Word:
@@ -144,7 +145,7 @@ def understand(books: Books, lines: Iterable[Billed]) -> Word:
 
 
 def _place_all(books: Books, unknown: set[str]) -> None:
-    """Find the agents of episodes that have left no row."""
+    """Find the agents of episodes without a row."""
     if unknown:
         for episode in episodes(books.manifest, list(books.manifest.agents.values()), Choice()):
             if episode.id in unknown:
@@ -153,7 +154,7 @@ def _place_all(books: Books, unknown: set[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldCharges:
-    """Charges for one step, or for one session's crash: what is left of them can be released."""
+    """Charges for one step, or for one session's crash: the rest of them can be released."""
 
     row: LedgerRecord
     """The first of them."""
@@ -161,7 +162,7 @@ class HeldCharges:
     """Pico-dollars that count against the budget, releases taken off."""
 
     def release(self, amount: int) -> LedgerRecord:
-        """The row that takes so much of it back."""
+        """The row that releases this amount."""
         return replace(self.row, kind="release", amount=PicoUsd(amount), reason=RECONCILED, at=time.time())
 
 
@@ -217,7 +218,7 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
     """The rows that a usage by request leads to: crashed sessions are settled, then charges come down to the truth."""
     steps, crashes = held_charges(books)
     lost = Counter[str]()
-    """By lane: what was billed and no row accounts for, so it was in flight when a session died."""
+    """By lane: billed amounts without a row, which were in flight when a session crashed."""
     unit_of, truths = _places(books), Counter[Step]()
     for step, cost in word.billed.items():
         truths[unit_of(step)] += max(0, cost - books.known[step])
@@ -260,7 +261,7 @@ def by_total(books: Books, lane: str, truth: int, *, since: float, until: float)
 
 
 def _lane(books: Books, row: LedgerRecord) -> str:
-    """Whose lane's money a row is; empty where nobody knows. A repair's rows and a merge's name the agent alone."""
+    """The lane of a row's money; empty if unknown. A repair's rows and a merge's name the agent alone."""
     agent = books.manifest.agents.get(row.agent)
     return row.lane or ("" if agent is None else agent.lane)
 
@@ -280,7 +281,7 @@ def _settle(books: Books, unexplained: int) -> Iterator[LedgerRecord]:
 
 
 def _take_off(charges: Sequence[HeldCharges], spare: int) -> Iterator[LedgerRecord]:
-    """Release so much of these charges, one after the other."""
+    """Release this amount of these charges, one after the other."""
     for charge in charges:
         part = min(charge.amount, spare)
         if part > 0:
@@ -298,7 +299,7 @@ class Reconciled:
     rows: int
     """Releases written."""
     billed: int
-    """What the provider's word comes to, for the lanes that it covers."""
+    """The total of the provider's account, for the lanes that it covers."""
     flaws: tuple[str, ...]
     foreign: int
 

@@ -1,4 +1,4 @@
-"""A provider's own account of what it billed, as `budget reconcile` reads it: JSON lines or CSV, a line a request.
+"""A provider's own account of what it billed, as `budget reconcile` reads it: JSON lines or CSV, one line per request.
 
 A line names the request by the id that evalkit sent with it (`episode/step/attempt`) and says what was billed: in USD,
 in pico-dollars, or in tokens, which are then counted at the agent's frozen price. The simulated provider's bill is such
@@ -30,7 +30,7 @@ _SHOWN_CHARS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """One request as the provider has it."""
+    """One request in the provider's account."""
 
     episode: str
     step: int
@@ -41,7 +41,7 @@ class Billed:
 
 
 def read_usage(path: Path) -> Iterator[Billed]:
-    """The requests of a usage file that have an id of ours; others are passed over. A line cut short at the end is too.
+    """The requests of a usage file with an id of evalkit's; others are skipped. An incomplete last line is skipped too.
 
     Raises UsageError naming file and line for what cannot be read.
     """
