@@ -144,7 +144,7 @@ def test_usage_comes_as_csv_or_json_in_money_or_in_tokens(tmp_path: Path) -> Non
         ),
         ('{"request_id":"e/1/0","input_tokens":1e999}\n', "is not an amount|not JSON"),
         ('{"request_id":"e/1/0","cost_usd":"1e99999999"}\n', "is not an amount"),
-        ("request_id,cost\ne/1/0," + "9" * 200_000 + "\n", "no CSV"),
+        ("request_id,cost\ne/1/0," + "9" * 200_000 + "\n", "not CSV"),
     ):
         file.write_text(text)
         with pytest.raises(UsageError, match=words):
