@@ -27,6 +27,11 @@ RULES: Sequence[Rule] = (
         "likewise, in words",
     ),
     (
+        re.compile(r'^\{"event":"progress",.*\}\n', re.MULTILINE),
+        "",
+        "how often a call of `run` tells its progress, every few seconds, depends on the machine",
+    ),
+    (
         re.compile(r"-?\d+\.\d{9,}(?:e[-+]?\d+)?"),
         _rounded,
         "the last digits of a float depend on how a library was compiled: ten are compared",
