@@ -79,9 +79,9 @@ def capital(values: "Doubles", guess: float, *, up: bool) -> "Doubles":
     """Log of the most that a mixture of fixed bets against `guess` has made so far of 1; parameters as of `wealth`."""
     stake = max(guess if up else 1 - guess, _LEAST_STAKE)
     gains = (values - guess) * (1 if up else -1) / stake
-    total: Doubles = np.full(values.shape, -np.inf)
-    for bet in _BETS:
-        total = np.logaddexp(total, np.cumsum(np.log1p(bet * gains), axis=-1))
+    # All bets at once: a sequence is short, and a call of numpy a bet would take most of the time.
+    each = np.add.accumulate(np.log1p(np.multiply.outer(_BETS, gains)), axis=-1)
+    total: Doubles = np.logaddexp.reduce(each, axis=0)
     best: Doubles = np.maximum.accumulate(total - math.log(len(_BETS)), axis=-1)
     return best
 
