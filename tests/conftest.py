@@ -19,12 +19,23 @@ PROJECT = Path(__file__).resolve().parent.parent
 LONGEST = (
     "soak/",
     "conform/test_command",
-    "nightly/",
-    "engine/test_plan",
+    "engine/test_lanes",
     "engine/test_fairness",
+    "store/test_repair.py",
+    "damage/",
+    "engine/test_foreign_bill",
+    "report/test_sequential",
+    "report/test_pairs",
+    "store/test_footer",
+    "net/test_resume",
+    "engine/test_plan",
+    "docs/test_blocks",
     "engine/test_admission",
+    "plugins/test_installed",
+    "nightly/",
 )
-"""Files below `tests/` that take longest, most of it waiting: they begin first, so that none is waited for alone."""
+"""Files below `tests/` that take longest, by what was measured: they begin first, in this order, so that none is waited
+for alone at the end."""
 
 
 SOAK_S = 4 * 3600.0
@@ -36,7 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.timeout(SOAK_S))
-    items.sort(key=lambda item: not item.path.relative_to(PROJECT / "tests").as_posix().startswith(LONGEST))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    path = item.path.relative_to(PROJECT / "tests").as_posix()
+    return next((turn for turn, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import evalkit
+from tests.conftest import LONGEST
 
 PROJECT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())
@@ -114,6 +115,11 @@ def test_the_image_is_made_of_what_is_here_and_has_a_python_that_is_supported() 
     carried = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert copied >= {"pyproject.toml", "evalkit", "README.md", "LICENSE"} | {Path(one).parts[0] for one in carried}
     assert [one for one in copied if not (PROJECT / one).exists() or f"!{one}" not in kept] == []
+
+
+def test_the_files_that_begin_first_exist() -> None:
+    gone = [start for start in LONGEST if not [*(PROJECT / "tests").glob(f"{start.removesuffix('/')}*")]]
+    assert gone == []
 
 
 def test_every_make_target_the_documents_name_exists() -> None:

@@ -10,6 +10,7 @@ import pytest
 from evalkit.envs import compiled
 from evalkit.results.verify import verify
 from evalkit.store.reading.reader import scan
+from tests.support.compiled_loops import needs_numba
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go
 
@@ -38,6 +39,7 @@ def logged(run: Path) -> list[dict[str, object]]:
     return sorted(scan(run, columns).to_pylist(), key=lambda row: (row["episode"], row["step"]))
 
 
+@needs_numba
 def test_a_long_run_loads_the_kernels_before_it_asks_and_logs_the_same(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from evalkit.policy.table import player
 from evalkit.replies import encode_reply
 from evalkit.spec.packs import read_pack
 from evalkit.spec.suites import find_suite, read_lines
+from tests.support.compiled_loops import needs_numba
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,6 +116,7 @@ def digests_of(suite: str, policy: str) -> list[bytes]:
     return found
 
 
+@needs_numba
 def test_an_episode_is_the_same_on_both_paths(kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for suite, policy in (("scheduling/basic", "knuth"), ("costbench/length-8", "replanner")):
         fast = digests_of(suite, policy)

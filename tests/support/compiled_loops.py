@@ -1,5 +1,6 @@
 """Testing how compiled loops are loaded and kept."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,12 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+needs_numba = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT") == "1",
+    reason="numba is off: compiled loops run as plain Python, whose integers wrap otherwise, so results are others",
+)
+"""For tests of what compiling does."""
 
 
 def printed(script: str) -> list[str]:
