@@ -59,7 +59,7 @@ def create_durably(path: Path, data: bytes | memoryview) -> None:
                 taken = True
         finally:
             _forget(aside)
-        sync_directory(path.parent)  # also if the name is taken: the caller relies on the file that is there
+        sync_directory(path.parent)  # also if the name is taken: the caller relies on that file
     if taken:
         raise FileExistsError(path)
 

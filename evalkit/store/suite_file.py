@@ -2,8 +2,8 @@
 
 The file is a row of zstd frames, each of them a block of whole lines, so that `zstdcat` shows it; behind them comes one
 frame that zstd skips: the index. The file's name is the SHA-256 of what the index says of the content: the head, the
-blocks' own digests and lengths, the codes of the strata, the hashes of the ids. So a name stands for one content
-whatever compressed it; the index is checked when it is read, and each block when it is.
+blocks' own digests and lengths, the codes of the strata, the hashes of the ids. So a name identifies one content,
+whatever compressed it; the index is checked when it is read, and so is each block.
 
 A line is an instance with its stratum and, where it is known, its digest; or, where the head says `bare`, a line as the
 suite's own file has it, whose stratum is the one that the codes tell.

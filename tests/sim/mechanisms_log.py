@@ -149,7 +149,7 @@ MUTANTS = (
         name="an object's link is not made to last",
         file="store/disk.py",
         old=(
-            "        sync_directory(path.parent)  # also of a name that is taken: what the caller finds there lasts\n"
+            "        sync_directory(path.parent)  # also if the name is taken: the caller relies on that file\n"
         ),
         new="",
         needs=("power", "die_turn"),

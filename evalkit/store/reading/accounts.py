@@ -1,7 +1,7 @@
-"""A run's ledger read as accounts, one a session, and what they know of steps that are gone.
+"""A run's ledger as accounts, one per session, and what they show about lost steps.
 
 A session writes `open` when it begins and `close` when it ends. One without a `close` has crashed. Money that was spent
-stays spent: where steps are lost, or never reached the log, the leases of their session less its `close` still know the
+stays spent: if steps are lost, or never reached the log, the leases of their session less its `close` still show the
 sum, and `unaccounted` charges what nothing else shows.
 """
 
@@ -14,14 +14,14 @@ from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
 
 BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
-"""Reasons of `open` rows: without leases, nothing but the worst cases bounds what a crash left in flight."""
+"""Reasons of `open` rows: without leases, only the worst cases bound what a crash left in flight."""
 APART, PARTLY = "; bounds single agents", "; plays a part"
 LEASES_LOST = "its leases may be lost"
 """Reason of an `open` row that a repair writes: leases of the session do not bound what it left in flight."""
 CRASHED = "crashed"
 """Reason of a `close` that a later session wrote."""
 MERGED = "merge:"
-"""How the sessions of merges began that charged what they left out; now the session that paid is charged."""
+"""The first letters of sessions of merges that charged what they left out; now the session that paid is charged."""
 UNACCOUNTED = "spent, and no step in the log shows for what"
 
 
@@ -42,18 +42,18 @@ class Account:
     """Part of `released` that was taken off `crashed`: the provider's usage showed that it was not spent."""
     had_budget: bool = False
     partial: bool = False
-    """Whether it played a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
+    """Whether it played only a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
     apart: bool = False
-    """Whether agents had budgets of their own, so that some may have been passed over in the order."""
+    """Whether agents had budgets of their own, so that some may have been skipped in the order."""
     leases_lost: bool = False
-    """Whether leases of it may be lost with their file: they bound nothing then."""
+    """Whether some of its leases may be lost with their file: then they are no bound."""
     closed: bool = False
     crashed_close: bool = False
     """Whether a later session closed it."""
     returned: int = 0
     """What it gave back of its leases when it closed."""
     said: int = 0
-    """What it had spent by its own closing word; 0 where it left none."""
+    """What it had spent according to its `close` row; 0 if it has none."""
     width: int = 0
     """Episodes it could have in flight in all its lanes."""
 
@@ -68,7 +68,7 @@ class Account:
             self.apart = APART in row.reason
         elif row.kind == "lease":
             self.leased += row.amount
-            self.had_budget |= row.amount > 0  # also where the row that opened it is lost
+            self.had_budget |= row.amount > 0  # even if the row that opened it is lost
         elif row.kind == "charge":
             self.charged += row.amount
         elif row.kind == "crash":
@@ -84,13 +84,13 @@ class Account:
 
     @property
     def unspent(self) -> int:
-        """What no step and no charge accounts for in its leases."""
+        """The part of its leases that no step and no charge accounts for."""
         return max(0, self.leased - self.settled - self.charged)
 
     @property
     def missing(self) -> int:
-        """What it had spent when it closed and no step and no charge shows any more: its closing word, and its leases
-        less what it gave back, outlive its steps. 0 of one that has crashed."""
+        """The part of its spending, when it closed, that no step and no charge shows any more: its `close` row, and its
+        leases less what it returned, outlive its steps. 0 for a crashed session."""
         if not self.closed or self.crashed_close:
             return 0
         known = max(self.said, self.leased - self.returned)
@@ -114,7 +114,7 @@ def closing_word(spent: int) -> str:
 
 
 def closing_sum(reason: str) -> int:
-    """What a closing word says; 0 of any other."""
+    """The amount in the reason of a `close` row; 0 for any other."""
     match = _SAID.fullmatch(reason)
     return int(match[1]) if match else 0
 
@@ -139,5 +139,5 @@ def closing_row(session: str) -> LedgerRecord:
 
 
 def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:
-    """All that counts against the budget: steps and charges, crash charges included, releases taken off."""
+    """All that counts against the budget: steps and charges, including crash charges, less releases."""
     return PicoUsd(steps + sum(account.charged + account.crashed - account.released for account in ledger))

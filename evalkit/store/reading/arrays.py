@@ -10,7 +10,7 @@ from evalkit.store.reading.effect import Ints
 
 
 def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
-    """(values, for each row the number of its value) of a column of texts."""
+    """(values, for each row the number of its value) of a column of strings."""
     column = table.column(name)
     if not len(column):
         return [], np.zeros(0, np.int64)
@@ -45,7 +45,7 @@ def integers(array: pa.Array) -> Ints:
 
 
 def texts(table: pa.Table, name: str) -> list[bytes]:
-    """A column of texts or bytes without nulls, as UTF-8."""
+    """A column of strings or bytes without nulls, as UTF-8."""
     encoded: list[bytes] = []
     for chunk in table.column(name).chunks:
         _, places, values = chunk.buffers()

@@ -1,7 +1,7 @@
 """Which rows of a log are in effect, and whether they are all there. Arrays in, arrays out.
 
-A row of take t at step s supersedes all rows of lower takes from the first step of take t on. What is left of each
-episode must be the steps 0 to n-1, each once. Rows may go on from steps that are known to be there.
+A row of take t at step s supersedes all rows of lower takes from the first step of take t on. The remaining rows of
+each episode must be the steps 0 to n-1, each once. Rows may continue steps that are known to exist.
 """
 
 from dataclasses import dataclass

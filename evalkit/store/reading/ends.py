@@ -1,8 +1,8 @@
-"""Where episodes stand, folded from their rows: what tells whether an episode is over, and what scores need of it.
+"""The state of episodes, folded from their rows: whether an episode has ended, and what scores need from it.
 
 A row of take t at step s supersedes the rows of lower takes from the first step of take t on (`effect.py`). Rows are
 folded in the order in which they were written, in which takes never go down: what a later session knows of an episode
-before its own rows is one `Standing`. Sums are over all rows, superseded ones included, for they were paid for.
+before its own rows is one `Standing`. Sums are over all rows, including superseded ones, because they were paid for.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ from evalkit.store.reading.effect import Ints
 PLACE = ("environment", "suite", "instance", "agent", "replicate")
 SUMS = tuple(name for name in ENDS.names if name == "cost" or name.startswith("tokens_"))
 UNKNOWN = -1
-"""`steps` where rows lack a step or do not come in order: whoever needs them must read all rows."""
+"""`steps` if rows lack a step or are not in order: to know them, all rows must be read."""
 
 Recall = Callable[[Collection[str]], Mapping[str, Sequence[bytes]]]
 """By episode, the facts of the steps in effect, read back from the log."""
@@ -63,7 +63,7 @@ def fold(
     table: pa.Table,
     before: Callable[[str], Standing | None] = lambda _: None,
 ) -> list[str]:
-    """Let rows of steps follow, in the order in which they were written; returns the episodes they are of, each once.
+    """Add rows of steps, in the order in which they were written; returns their episodes, each once.
 
     `before`: how an episode stood that `standings` lacks, from earlier parts of the log; None for one that begins here.
     Of a table without facts none are kept. Time is that of a sort, and of a step in Python for each episode.

@@ -1,8 +1,8 @@
-"""A log in numbers: which episodes it holds, how far they have come, and what all of it took.
+"""A log in numbers: its episodes, their progress, and what all of it took.
 
-Of format 2, ended episodes are found in `ends/` and sums in the newest object of each journal; rows are read only of
-objects that no compaction has covered yet, and of files of format 1. Arrays throughout: no loop over rows, and none
-over episodes but for their names.
+In format 2, ended episodes are in `ends/` and sums in the newest object of each journal. Rows are read only from
+objects that are not compacted yet, and from files of format 1. It uses arrays: there is no loop over rows, and none
+over episodes except for their names.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class RunIndex:
 
     episodes: "Episodes"
     rows: int
-    """All rows, superseded ones included; so are the sums below, for that money was spent."""
+    """All rows, including superseded ones; the sums below include them too, because that money was spent."""
     totals: Mapping[str, int]
     """`cost` in pico-dollars and the five `tokens_` columns."""
     cost_by_agent: Mapping[str, int]
@@ -73,7 +73,7 @@ def _held(files: Mapping[Kind, Sequence[Segment]]) -> States:
     states = States()
     states.put_ends(tables_of("ends", [segment for segment in files["ends"] if not segment.is_object], STATE))
     if (states.numbers["steps"] < 0).any():
-        # Rows that did not come in order when they were compacted: they may be in order now, or are refused.
+        # Rows that were not in order when they were compacted: they may be in order now, or are refused.
         whole = States()
         whole.fold(tables_of("steps", files["steps"], ROW))
         return whole

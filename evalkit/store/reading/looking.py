@@ -1,4 +1,4 @@
-"""Patience with a log that is being written: files move while they are read, and are then looked for again."""
+"""Retries for a log that is being written: files may move while they are read, and are then searched again."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from evalkit.store.files.segment import KINDS, REMEDY, Kind, Segment
 
 LOOKS = 6
 PAUSE_S = 0.05
-"""How often, and after which pause, a listing that lacks a file is taken for a file on its way."""
+"""How often, and after which pauses, a listing without an expected file is repeated."""
 
 _ReadT = TypeVar("_ReadT")
 
@@ -25,7 +25,7 @@ class Unsettled(Exception):
 
 
 def looks() -> Iterator[int]:
-    """As many looks as are worth it, with a pause before each but the first."""
+    """The attempts, with a pause before each except the first."""
     for look in range(LOOKS):
         if look:
             time.sleep(PAUSE_S)
@@ -33,8 +33,8 @@ def looks() -> Iterator[int]:
 
 
 def patiently(run: Path, read: Callable[[], _ReadT]) -> _ReadT:
-    """What `read` gives, once it meets neither an Unsettled listing nor a file that is gone. Raises CorruptLogError
-    where looking again does not help, and what `read` raises."""
+    """The result of `read`, once it finds neither an Unsettled listing nor a missing file. Raises CorruptLogError if
+    repeating does not help, and what `read` raises."""
     where = what = ""
     for _ in looks():
         try:

@@ -1,7 +1,8 @@
-"""What a run's log holds: the rows to replay, tables for reports; `index.py` has it in numbers.
+"""The content of a run's log: rows for replay, tables for reports; `index.py` has it in numbers.
 
-All of it works while another process writes the run: where compaction has moved a file between listing and opening, the
-log is listed again. Page checksums are verified in every read. No loop over rows in Python but for rows asked for.
+All functions work while another process writes the run: if compaction has moved a file between listing and opening, the
+log is listed again. Page checksums are verified in every read. There is no Python loop over rows except for requested
+rows.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

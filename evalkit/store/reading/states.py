@@ -1,4 +1,4 @@
-"""Episodes by number, and how they stand as arrays: from rows of `ends/`, and from rows of steps that follow."""
+"""Episodes by number, and their states as arrays: from rows of `ends/`, and from rows of steps after them."""
 
 from collections.abc import Sequence
 

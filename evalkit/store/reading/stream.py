@@ -1,6 +1,6 @@
-"""The rows of a log, episode by episode: memory is that of the episodes in flight, whatever the run's length.
+"""The rows of a log, episode by episode: only unfinished episodes are in memory, whatever the run's length.
 
-Facts of ended episodes lie together in `ends/`; steps are read for the others, and for what no compaction has covered.
+Facts of ended episodes are together in `ends/`; steps are read for the others, and for rows that are not compacted yet.
 """
 
 from collections.abc import Callable, Iterator, Sequence

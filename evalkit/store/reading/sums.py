@@ -1,7 +1,7 @@
-"""Sums over a whole log: those that each journal's newest object says, and of files of format 1 those of their rows.
+"""Sums over a whole log: those in each journal's newest object, and for files of format 1 those of their rows.
 
-That takes one file a writer, however long the run is. What rows come to by themselves is here too: what a writer says
-must be the same.
+That takes one file per writer, whatever the length of the run. The sums of the rows themselves are computed here too: a
+writer's sums must be equal to them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,9 @@
-"""What one writer has done so far, in sums: each object of its journal says it, so that the newest tells it all.
+"""What one writer has done so far, in sums: each object of its journal contains them, so that the newest one is
+sufficient.
 
 Sums over all writers are the run's: how many rows there are and what they cost, how many episodes have begun and how
-they ended, what sessions leased and spent. A writer that plays an episode again takes back what an earlier one counted
-of its ending, so single writers may count below 0.
+they ended, what sessions leased and spent. A writer that plays an episode again subtracts what an earlier one counted
+for its ending, so the counts of single writers may be below 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.unmetered import UnmeteredRows
 
 PAUSE_S = 120.0
-"""Seconds without a request after which a run is taken to have stood still."""
+"""Seconds without a request after which a run counts as idle."""
 SPELLS = 64
 """Spells of sending of a cell that are known by their ends."""
 
@@ -88,7 +89,7 @@ class CellTotals(msgspec.Struct, kw_only=True):
         return self.agent, self.suite
 
     def stay(self, far: int, count: int, steps: int, cost: int) -> None:
-        """So many episodes go on, with so many rows in effect and so much cost together."""
+        """Add unfinished episodes, with their rows in effect and their cost in total."""
         sums = self.going.get(far)
         if sums is None:
             self.going[far] = [count, steps, cost]

@@ -1,4 +1,4 @@
-"""Replies whose provider did not say what they used: how many, and what they are charged."""
+"""Replies whose provider did not state their usage: how many there are, and what is charged for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Unmetered:
         )
 
     def words(self) -> str:
-        """The same in a sentence without its full stop; empty where there are none."""
+        """The same in a sentence without its full stop; empty if there are none."""
         if not self.replies:
             return ""
         who = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
@@ -55,7 +55,7 @@ class Unmetered:
         return text
 
     def advice(self) -> str:
-        """The sentence, and what can be done; empty where there are none."""
+        """The sentence, and what can be done; empty if there are none."""
         words = self.words()
         return (
             words and f"{words}; `evalkit budget reconcile RUN` gives back what the provider's account shows unspent."

@@ -1,6 +1,7 @@
-"""Is the log whole? Files, their digests, page checksums, row digests, and the steps of every episode without a gap.
+"""Checks that the log is complete: files, their digests, page checksums, row digests, and the steps of every episode
+without a gap.
 
-This looks at the log alone; whether replay reproduces it is for `evalkit verify` to say, which calls this first.
+It checks the log alone; `evalkit verify` calls it first, and then checks that replay reproduces the log.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ __all__ = ["Flaw", "check_log"]
 
 
 def check_log(run: Path) -> list[Flaw]:
-    """Everything in a run's log that is not as it was written; empty if nothing is.
+    """Everything in a run's log that was changed or is missing; empty if nothing is.
 
     Raises StorageError where the disk refuses, RunError where a newer evalkit wrote a file.
     """
@@ -38,7 +39,7 @@ def check_log(run: Path) -> list[Flaw]:
     flawed = {flaw.segment for flaw in flaws}
     flaws += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in flawed]
     flaws += missing_steps(known_rows(steps), steps, {flaw.segment for flaw in flaws})
-    # What repeats the rows can be held against them once these are whole.
+    # Data that repeats the rows can be compared with them once the rows are complete.
     return flaws or [*ends_flaws(run), *totals_flaws(run)]
 
 

@@ -1,4 +1,4 @@
-"""What makes running totals right again that say something else than the rows do, as after a repair."""
+"""Corrections of running totals that do not agree with the rows, for example after a repair."""
 
 from dataclasses import fields
 

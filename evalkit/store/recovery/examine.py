@@ -1,7 +1,7 @@
-"""One file of steps, looked at row by row: which rows are there, and which of them are what was written.
+"""One file of steps, checked row by row: which rows are there, and which of them are unchanged.
 
-Where a page is damaged the rows beside it are not given up: a step digest covers request, reply, facts and observation,
-so a row whose digest can be recomputed from the damaged page's neighbours is whole.
+If a page is damaged, its rows are not all given up: a step digest covers request, reply, facts and observation, so a
+row is intact if its digest can be recomputed from the other pages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ IDENTITY = ("episode", "take", "step")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """Something in the log that is not as it was written."""
+    """Something in the log that was changed or is missing."""
 
     segment: str
     """Folder and file, within the run directory."""

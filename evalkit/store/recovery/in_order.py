@@ -1,4 +1,4 @@
-"""A log with its files under the names that they claim for themselves: what was swapped or renamed is not lost."""
+"""A log with its files under the names in their own footers, so that swapped or renamed files are not lost."""
 
 import tempfile
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def _files(layout: Layout) -> tuple[Segment, ...]:
 
 
 def _claimed(run: Path, segment: Segment) -> str | None:
-    """Where a file belongs by its own word; None where it says nothing that makes sense."""
+    """The place of a file according to its footer; None if the footer is not valid."""
     try:
         with open_file(segment) as file:
             says = claim(file)

@@ -1,8 +1,9 @@
-"""What rows that a log has lost had cost, as far as the rest of the run still knows it: what was spent stays spent.
+"""The cost of rows that a log has lost, as far as the rest of the run still shows it: what was spent stays spent.
 
-A session that ended by itself knows the sum: its closing word, or its leases less what it gave back. Of one that
-crashed the leases bound it: what no step, no charge and no crash charge accounts for is charged if it may have written
-lost rows. `events.jsonl` holds what all sessions together had spent whenever one ended; the books never fall below it.
+For a session that ended by itself the sum is known: from its `close` row, or its leases less what it returned. For a
+crashed session the leases bound it: what no step, no charge and no crash charge accounts for is charged if it may have
+written lost rows. `events.jsonl` holds what all sessions together had spent whenever one ended; the books never fall
+below it.
 """
 
 import time

@@ -1,8 +1,8 @@
-"""Several runs' logs as one: rows, money, events and void episodes, written anew beside the originals.
+"""Merges several runs' logs: rows, money, events and void episodes are written to a new run, and the originals stay.
 
-Every episode comes whole from one of the runs, takes that were superseded included. Where several runs hold it, they
-must hold the same steps, or one the first steps of the other's; the longest is taken. What the others paid for steps of
-their own is charged in the new ledger, for it was spent.
+Every episode is taken completely from one of the runs, including superseded takes. If several runs have it, they must
+have the same steps, or one must have the first steps of the other; the longest is taken. What the others paid for their
+own steps is charged in the new ledger, because it was spent.
 """
 
 import time
@@ -47,7 +47,7 @@ Names = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What a merge has brought about."""
+    """The result of a merge."""
 
     episodes: int
     rows: int
@@ -60,7 +60,7 @@ class Merged:
 
 
 def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_first: bool) -> Merged:
-    """Write the new run, whole or not at all; the originals are only read.
+    """Write the new run, completely or not at all; the originals are only read.
 
     `manifest`: of all of them together. `prefer_first`: of episodes that differ take the first run's and do not
     refuse. Raises RunError where a run is being written or episodes differ; UsageError, CorruptLogError, StorageError.

@@ -1,6 +1,6 @@
-"""What a log's rows of steps say, counted anew: how episodes ended and what all of it comes to.
+"""Counts a log's rows of steps again: how episodes ended, and the sums.
 
-Files of ended episodes and running totals repeat it, so that nobody need read all rows; they must say the same.
+Files of ended episodes and running totals repeat this, so that readers need not read all rows; they must agree.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

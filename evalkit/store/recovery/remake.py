@@ -1,7 +1,7 @@
-"""Files of a log made anew under their own names, each of which says what the one before it has become.
+"""Rewrites files of a log under their own names, each of which names the new digest of the one before it.
 
-What is damaged or missing is replaced by what can be kept: rows of steps and money, compacted or not, and what
-files of ended episodes must then say. Digests of all files are known before anything is written, so that the repair's
+Damaged or missing files are replaced by what can be kept: rows of steps and money, compacted or not, and the files of
+ended episodes that follow from them. Digests of all files are known before anything is written, so that the repair's
 own journal names them first.
 """
 
@@ -39,7 +39,7 @@ from evalkit.store.recovery.recount import Part, ends_anew, odd_ends
 from evalkit.store.recovery.salvage import Kept, Money
 
 MOST_OBJECTS = 10_000
-"""Missing objects that are made one by one; more are one compacted range."""
+"""Up to this many missing objects are made one by one; more become one compacted range."""
 _CARRIED = ("totals", "compacted", "repaired")
 
 

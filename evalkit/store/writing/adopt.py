@@ -1,4 +1,4 @@
-"""What dead writers left: their journals are at their end, and what they did not compact the next writer does.
+"""Takes over what dead writers left: their journals have ended, and the next writer compacts what they did not.
 
 That comes before anything is appended, so at most the newest writer has rows that no compacted file holds. The files
 are named in the next writer's journal; only then the objects that they cover are deleted.

@@ -1,6 +1,7 @@
-"""One commit: what waits in memory becomes one object of the journal. Pure of threads and loops; the writer calls it.
+"""One commit: the waiting rows become one object of the journal. It uses no threads and no event loop; the writer calls
+it.
 
-Steps and money rows of a commit are in one file, so neither is ever there without the other.
+Steps and money rows of a commit are in one file, so neither can exist without the other.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """Compaction: the rows of many objects move once into one file of each kind, and the objects go after a grace period.
 
-A compacted file is never touched again and no two of a kind share a row, so any reader's glob of `steps/` sees each row
+A compacted file is never changed, and no two of a kind share a row, so any reader's glob of `steps/` sees each row
 once. The order on the disk is: compacted files, an object of the journal that names them with their digests, grace
-period, deletion. A crash anywhere leaves objects that compacted files cover, which readers ignore and the next writer
-names and deletes. All kinds are always written, also where they have no rows: so the numbers of each have no gap.
+period, deletion. After a crash at any point, some objects may be covered by compacted files; readers ignore them, and
+the next writer names and deletes them. All kinds are always written, also where they have no rows: so the numbers of
+each have no gap.
 
 Chosen: compacted files are not merged later, because no sequence of deletions and renames replaces two files by one in
 a single step for a reader that has listed them. `compactor.py` bounds their number by its choice of batches.

@@ -1,7 +1,8 @@
-"""When to compact: batches that are large enough to keep files few, and early enough that readers lag little.
+"""When to compact: batches large enough to keep the number of files small, and early enough that readers are almost up
+to date.
 
-A batch is 16 MB of rows, or else what has gathered in 5 s at first and in 40 s later: readers of `steps/` lag less than
-a minute, and a slow run has about 2,000 files of a kind after a day.
+A batch is 16 MB of rows, or the rows of 5 s at first and of 40 s later: readers of `steps/` lag less than a minute, and
+a slow run has about 2,000 files of a kind after a day.
 """
 
 from collections import deque

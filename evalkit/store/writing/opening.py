@@ -1,4 +1,5 @@
-"""A run's log made ready for one more writer: what is there is whole, lasts, and belongs to nobody else any more."""
+"""Prepares a run's log for a new writer: the log is complete and durable, and no other process can write to it any
+more."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The store a run writes to: rows are taken in memory, and a thread commits them in groups.
+"""The store of a run: rows are collected in memory, and a thread commits them in groups.
 
 All state lives on the event loop and all waiting is in the loop's time; the threads only carry out single jobs (commit
 this, compact that), so nothing here needs a lock. `inline=True` carries the jobs out at once on the loop's own thread:
@@ -40,11 +40,11 @@ PACK_ROWS = 256
 MOST_UNWRITTEN = 20_000
 """Rows in memory beyond which `room()` waits."""
 SHARE_LEAST_S, SHARE_MOST_S, SHARE = 0.005, 0.25, 0.1
-"""What a waiter's row waits for company: a tenth of the median reply time, within these bounds."""
+"""How long a row waits for others to commit with: a tenth of the median reply time, within these bounds."""
 ENTRY_BYTES = 500
 """Memory of a money row, roughly."""
 LAZY_S = 0.25
-"""The same for rows that nobody waits for."""
+"""The same for rows without a waiter."""
 
 _MadeT = TypeVar("_MadeT")
 _Waiters = WaitQueue[None, None]
@@ -309,7 +309,7 @@ class Store:
             self._squeezed.grant_all(None)
 
     def _fail(self, flaw: BaseException) -> None:
-        """The log cannot be written any more: everybody who waits, and who comes later, is told."""
+        """The log can no longer be written: all present and later waiters get the error."""
         if self._failure is None:
             self._failure = flaw
         for waiters in (self._group.waiters, self._squeezed):
