@@ -148,9 +148,7 @@ MUTANTS = (
     Mutant(
         name="an object's link is not made to last",
         file="store/disk.py",
-        old=(
-            "        sync_directory(path.parent)  # also if the name is taken: the caller relies on that file\n"
-        ),
+        old=("        sync_directory(path.parent)  # also if the name is taken: the caller relies on that file\n"),
         new="",
         needs=("power", "die_turn"),
     ),
