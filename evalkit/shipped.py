@@ -1,6 +1,6 @@
 """Where `providers/`, `instances/` and `runs/` are searched: the user's own folder first, then the files of evalkit.
 
-An installed wheel carries them under `evalkit/_shipped/`; a checkout has them beside the package.
+An installed wheel carries them under `evalkit/_shipped/`; a checkout has them next to the package.
 """
 
 from pathlib import Path, PurePosixPath

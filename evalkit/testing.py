@@ -36,7 +36,7 @@ def check_environment(
     """Check all that the engine, the log and the report rely on. Raises AssertionError that says what is wrong and
     where.
 
-    lines       suite lines to play beside those that the environment generates
+    lines       suite lines to play in addition to those that the environment generates
     instances   how many it generates (with its parameters at their defaults)
     episodes    how many are played of each instance: one in which the model only talks, one that calls tools as their
                 schemas say, and ones with every mistake a model makes

@@ -70,7 +70,7 @@ def _look(variable: str) -> tuple[str, Place]:
 
 
 def _from_keyring(variable: str) -> str:
-    """The keyring's entry; empty where it has none, or where there is no keyring."""
+    """The keyring's entry; empty if it has none, or if there is no keyring."""
     try:
         import keyring
         from keyring.errors import KeyringError, NoKeyringError

@@ -152,7 +152,8 @@ def _spellings(code: int) -> bytes:
 
 
 def _base64_spellings(code: int) -> bytes:
-    """A pattern for one character of a text in Base64: only what is no letter or digit is ever escaped there."""
+    """A pattern for one character of a text in Base64: only characters other than letters and digits are ever escaped
+    there."""
     char = bytes([code])
     return char if char.isalnum() else b"(?:%b)" % b"|".join(_spellings(spelling[0]) for spelling in _alphabets(code))
 

@@ -192,7 +192,7 @@ def _forecast(directory: Path, manifest: Manifest, logged: Sequence[CellTotals])
     owing = [
         cell
         for cell in logged
-        # Where an environment is not installed, nobody can play what is owed.
+        # If an environment is not installed, its remaining episodes cannot be played.
         if cell.ended < _planned(manifest, cell.suite) and manifest.suites[cell.suite].environment in ENVIRONMENTS
     ]
     if owing:

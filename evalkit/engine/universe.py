@@ -25,7 +25,7 @@ from evalkit.store.instances import ManifestInstance, admission
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 
 KEPT = 10_000
-"""Places that are worked out once for all replicates; more are worked out anew for each, so that no list is made."""
+"""Places that are computed once for all replicates; more are computed for each replicate, so that no list is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

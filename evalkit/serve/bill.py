@@ -94,5 +94,5 @@ class BillTotals:
         self.in_flight -= 1
 
     def json(self) -> bytes:
-        """All of it as a JSON object, the bill in USD beside it."""
+        """All of it as a JSON object, with the bill in USD."""
         return orjson.dumps({**asdict(self), "bill_usd": self.bill / PICO_PER_USD})

@@ -168,7 +168,7 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
 
 
 def _stated_or_absent(raw: Mapping[str, Any], name: str) -> int | None:
-    """As `stated`; 0 where there is no such field."""
+    """As `stated`; 0 if there is no such field."""
     return stated(raw, name) if name in raw else 0
 
 

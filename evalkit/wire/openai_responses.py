@@ -183,7 +183,7 @@ def _read_calls(items: Sequence[dict[str, Any]]) -> tuple[tuple[ToolCall, ...], 
 
 
 def _keep(items: Sequence[dict[str, Any]]) -> bytes:
-    """The opaque part: the items to send back, as JSON; empty where they can be written anew."""
+    """The opaque part: the items to send back, as JSON; empty if they can be rebuilt."""
     kept = [_without_status(item) for item in items if not _lost(item)]
     while kept and kept[-1].get("type") == "reasoning":
         kept.pop()

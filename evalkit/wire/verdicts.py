@@ -92,7 +92,8 @@ def judge(response: HttpResponse) -> Verdict:
 
 
 def accepted_with(response: HttpResponse, mark: bytes) -> Mapping[str, Any]:
-    """The body of a response that `judge` accepts and that holds `mark`; empty of any other, or where it is no object.
+    """The body of a response that `judge` accepts and that contains `mark`; empty for any other, or if it is not an
+    object.
 
     `mark`: JSON of a text with its quotes. Within a text they would be escaped: most bodies need not be read twice.
     """

@@ -43,7 +43,7 @@ class Ceilings:
         return scope in self._ceilings
 
     def fits(self, scope: Scope, more: float) -> bool:
-        """Whether `more` pico-dollars fit below a ceiling beside what it has spent and needs."""
+        """Whether `more` pico-dollars fit below a ceiling, together with what it has spent and needs."""
         ceiling = self._ceilings[scope]
         return ceiling.before + ceiling.spent + self._need[scope] + more <= ceiling.budget
 

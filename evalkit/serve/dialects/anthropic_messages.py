@@ -91,7 +91,7 @@ def _tool(tool: Any, index: int) -> Tool:
 
 
 def _dialogue(turns: Sequence[Any]) -> list[Message]:
-    """All turns as messages; the calls of one turn are owed to the next."""
+    """All turns as messages; the next turn must answer the calls of a turn."""
     messages: list[Message] = []
     owed: list[str] = []
     for index, turn in enumerate(turns):

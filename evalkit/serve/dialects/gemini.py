@@ -110,7 +110,7 @@ def _tool(declaration: Any, index: int) -> Tool:
 
 
 def _dialogue(turns: Sequence[Any]) -> list[Message]:
-    """All turns as messages; the calls of one turn are owed to the next."""
+    """All turns as messages; the next turn must answer the calls of a turn."""
     if len(turns) % 2 == 0:
         raise ValueError("contents: must not be empty, and the last turn must be the user's")
     messages: list[Message] = []

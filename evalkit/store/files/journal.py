@@ -6,7 +6,7 @@ have been lost. A commit's steps and money become durable by one object, and eac
 digest over all its bytes. What a footer contains, besides format, kind, number and rows:
 
     writer, by     whose journal it is of, and who wrote it: a seal is another's
-    nonce          drawn anew for each object
+    nonce          drawn for each object
     before         digest of the object before; empty in the first
     money          the commit's money rows
     totals         what the writer has done so far (`totals.py`)

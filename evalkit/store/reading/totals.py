@@ -341,7 +341,7 @@ class Tally:
         account.book(entry)
 
     def text(self) -> str:
-        """All of it as a footer has it. Only cells with new rows are encoded anew."""
+        """All of it as a footer has it. Only cells with new rows are encoded again."""
         for place in self._touched:
             self._pieces[place] = _encode(self._totals.cells[place])
         self._touched.clear()

@@ -228,7 +228,7 @@ def _fill(
 
 
 def _without(first: int, last: int, covers: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What a range has beside others."""
+    """What a range has in addition to others."""
     for begin, end in sorted(covers):
         if first < begin and first <= last:
             yield first, min(begin - 1, last)
@@ -281,7 +281,7 @@ class _Writer:
     ends: Mapping[str, pa.Table]
     digests: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
-    """Of objects that are made anew."""
+    """Of rewritten objects."""
 
     def remake(self) -> None:
         """All objects in order, then compacted files; a seal where the journal has no end."""

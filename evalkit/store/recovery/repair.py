@@ -51,7 +51,7 @@ class Repair:
     ledger_lost: tuple[str, ...] = ()
     """Files of money rows that are lost: what they said counts only as far as other rows still show it."""
     recovered: int = 0
-    """What stays charged beside the rows that are given up, since nothing else shows it any more."""
+    """What stays charged in addition to the rows that are given up, since nothing else shows it any more."""
     uncounted: tuple[str, ...] = ()
     """Sessions that may have written the lost rows, and of which nobody knows what they had spent."""
 

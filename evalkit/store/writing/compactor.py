@@ -88,7 +88,7 @@ class Backlog:
 
 
 class Compactor:
-    """Runs compaction beside a store. Its state lives on the loop; `start` carries a job out elsewhere."""
+    """Runs compaction during a session. Its state is on the event loop; `start` runs a job elsewhere."""
 
     def __init__(
         self,
