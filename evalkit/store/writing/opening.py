@@ -1,7 +1,6 @@
 """Prepares a run's log for a new writer: the log is complete and durable, and no other process can write to it any
 more."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import Appender, new_writer, open_journal
-from evalkit.store.files.layout import MARK, JournalObjects, Layout, began, encode_mark, journals, lay_out
+from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
     KINDS,
@@ -96,24 +95,16 @@ def _tidy(run: Path) -> None:
         disk.make_directories(folder)
     if (run / TAIL).is_dir():
         folders.append(run / TAIL)
+    last = [run / LOG / journal.writer for journal in present if journal.numbers][-1:]
     for folder in (run, *folders, *every):
         disk.remove_leftovers(folder)
     # A process that was killed, or is stopped, may have named files and folders without waiting for the names: what is
-    # built on now lasts.
+    # built on now lasts. Each writer did so before it ended journals, one after another: at most the name that was
+    # given last, in the last journal that has any, has not been waited for.
     described = [run / name for name in (MANIFESTS, SUITES) if (run / name).is_dir()]
-    for folder in (run.parent, run, *described, *folders, *every[-_unsettled(present) :]):
+    for folder in (run.parent, run, *described, *folders, *last):
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
-
-
-def _unsettled(present: Sequence[JournalObjects]) -> int:
-    """How many of the last journals may hold objects whose names do not last yet.
-
-    A writer looks after all earlier journals before its own first object. One whose folder holds none but a seal has
-    not come that far, or nobody can tell.
-    """
-    settled = (number for number, journal in enumerate(reversed(present), 1) if journal.numbers[-1:] > (0,))
-    return next(settled, len(present) or 1)
 
 
 def mark(run: Path, steps: Layout, ledger: Layout) -> None:
