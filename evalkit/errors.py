@@ -52,11 +52,34 @@ class RunError(EvalkitError):
 
 
 class CorruptLogError(EvalkitError):
-    """A run's log has lost or changed rows. The message names segment, episode and step as far as they are known."""
+    """A run's log has lost or changed rows. The message names segment, episode and step as far as they are known.
+
+    >>> import evalkit
+    >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+    >>> run = evalkit.run(spec)
+    >>> for file in run.directory.glob("log/*/*.parquet"):
+    ...     _ = file.write_bytes(b"")
+    >>> try:
+    ...     run.table("steps")
+    ... except evalkit.CorruptLogError as flaw:
+    ...     print("evalkit run --repair" in str(flaw))
+    True
+    """
 
 
 class StorageError(EvalkitError):
-    """The disk refused a write: full, read-only, no permission. What was durable before stays valid."""
+    """The disk refused a write: it is full or read-only, or a permission is missing. Data on disk stays valid.
+
+    >>> import evalkit
+    >>> from pathlib import Path
+    >>> _ = Path("notes").write_text("This is not a directory.")
+    >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
+    >>> try:
+    ...     evalkit.run(spec, directory="notes/first")
+    ... except evalkit.StorageError as flaw:
+    ...     print(str(flaw).split(".")[0])
+    notes/first: Not a directory
+    """
 
 
 class FencedError(StorageError):

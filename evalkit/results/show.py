@@ -11,6 +11,7 @@ from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.results.episodes import Environments, EpisodeResult, episode_results
+from evalkit.results.installed import require_environments
 from evalkit.results.moves import Move, moves
 from evalkit.results.trajectory import Trajectory, trajectory_parts
 from evalkit.store.manifest import Manifest, load_target
@@ -110,6 +111,8 @@ def replayed(
 
     `steps` holds the columns that its result is made of, `replay` the rest of the same rows in step order.
     """
+    suites = [manifest.suites[name] for name in steps.column("suite").unique().to_pylist() if name in manifest.suites]
+    require_environments(manifest, (suite.environment for suite in suites), environments)
     (result,) = episode_results(steps, manifest, environments)
     numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s", "attempts"]).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]

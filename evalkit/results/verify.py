@@ -15,6 +15,7 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.results.episodes import Environments
+from evalkit.results.installed import require_environments
 from evalkit.results.replayer import COLUMNS, Replayer
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
@@ -51,11 +52,13 @@ class Finding:
 def verify(run: Path) -> list[Finding]:
     """All findings of a run, those about files first; none: everything is as it was written.
 
-    Raises RunError if `run` is no run directory or is being written, CorruptLogError if its manifest cannot be read.
+    Raises RunError if `run` is not a run directory, is being written, or has an environment that is not installed;
+    CorruptLogError if its manifest cannot be read.
     """
     from evalkit.store.recovery.check import check_log
 
     manifest = read_manifest(run)
+    require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
         findings = [
             Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)

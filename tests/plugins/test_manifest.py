@@ -116,3 +116,17 @@ def test_a_run_can_be_read_where_its_environment_is_not_installed(
     said = capsys.readouterr().err
     assert "'haggling' is not installed" in said
     assert "pip install their-games==1.0" in said
+
+
+@pytest.mark.parametrize("command", [["verify", "runs/mine"], ["show", "runs/mine", "random:one.jsonl:i0:0"]])
+def test_what_replays_episodes_says_how_to_install_an_environment(
+    games: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main(["run", "mine.toml"]) == 0
+    assert main(command) == 0
+    installed(games, "")
+    capsys.readouterr()
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "uses the environment 'haggling', which is not installed" in said
+    assert "pip install their-games==1.0" in said
